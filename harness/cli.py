@@ -161,6 +161,11 @@ def invoke(arguments: list[str]) -> int:
     except RecursionError:
         click.echo("Error: A file that was read is nested too deep.", err=True)
         return 2
+    # DuckDB ends a query on a signal by this error, in place of the interrupt.
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        return _report_interrupt()
     # The name of a file in a folder that was read; those in the arguments are refused above.
     except UnicodeEncodeError as error:
         click.echo(f"Error: {explain_not_utf8(error.object)}", err=True)

@@ -38,7 +38,7 @@ from harness.data.prepared import find_prepared_problems, remove_prepared
 from harness.data.training.own_rows import read_source_file
 from harness.results.index import read_index_file
 from harness.search.plaid import find_index_problem
-from harness.storage.imported import Imported
+from harness.storage.imported import STAMP, Imported
 from harness.storage.leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
 from harness.storage.record import ModelPart, Record
 from harness.storage.store import BESIDE, FAILED, Store, is_stale_failure
@@ -354,6 +354,13 @@ def _check_failure(path: Path) -> object:
     return stale if is_stale_failure(path) else Store.parse(path)
 
 
+def _check_table(path: Path) -> str:
+    """Whether a table of an import has lost the stamp without which nothing reads it."""
+    # One that was moved aside was a fault of its own.
+    stamps = (path.with_name(STAMP), path.with_name(STAMP).with_suffix(".broken"))
+    return "" if any(stamp.exists() for stamp in stamps) else "its import has no stamp: import again"
+
+
 def _check_import(path: Path) -> object:
     imported = Imported.read_import(path.parent)
     return imported and imported.find_problem()
@@ -393,7 +400,7 @@ LEFT = FileKind("left", "", lambda path: "its process is dead")
 
 _UNREAD = (
     "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/.lock", "**/*.broken", "models/*.broken*/",
-    "models/.removed-*/", "models/.training-*/**/[!.]*", "leases/*.holder", "imported/*/*.parquet", "queue/",
+    "models/.removed-*/", "models/.training-*/**/[!.]*", "leases/*.holder", "queue/",
     "plaid/*.part/", "source/*.parquet", "file-hashes.jsonl", "README.md", "reported/", "reference/",
 )  # fmt: skip
 """What no check reads: work under way, what the check of another file reads, and what is checked line by line
@@ -409,6 +416,7 @@ KINDS = (
     ),
     FileKind("runs", f"records/*/*/*{BESIDE['run']}", partial(_check_part, part="run"), "move aside"),
     FileKind("imports", "imported/*/import.json", _check_import, "move aside"),
+    FileKind("imports", "imported/*/*.parquet", _check_table),
     FileKind("leases", f"leases/*{LEASE}", _check_lease),
     FileKind("models", "models/[!.]*-*/", find_model_problem, "move aside"),
     FileKind("vectors", "vectors/*/*/space.json", _find_space_problem),

@@ -14,7 +14,7 @@ from harness.core.errors import UsageError, shorten_names
 from harness.tools.trec import export_trec
 from leaderboard.data.settings import read_site_settings
 
-FORMATS = ("json", "csv", "md", "tex")
+FORMATS = ("json", "csv", "md", "tex", "parquet")
 
 
 @click.command("export")

@@ -79,6 +79,8 @@ def _describe_import(done: Mapping[str, Any], stamp: Mapping[str, Any]) -> Itera
     if counts["no_score"]:
         yield f"  {counts['no_score']:,} rows without a main score"
     yield from _list_bad_files(counts["impossible"], "impossible scores", stamp["impossible"], "main_score")
+    copies = (counts["contradicting"], "copies with other scores", stamp["contradicting"], "problem")
+    yield from _list_bad_files(*copies)
     yield from _list_bad_files(counts["unreadable"], "unreadable files", stamp["unreadable"], "problem")
 
 

@@ -406,10 +406,11 @@ def _build_scores_document(rows: Sequence[PaperValue], listed: SiteSuite) -> dic
 def _build_paper_entry(
     paper: Paper, row: PaperValue, listed: SiteSuite, document: Mapping[str, Any]
 ) -> NewEntry:
-    convention = find_glue_source(paper, row)[1] if row.suite == "GLUE dev" else paper.slug
-    matching_views = [
-        view for view in list_conventions(listed.suite) if view in ("", convention or paper.slug)
-    ]
+    conventions = listed.suite.conventions
+    printed = conventions.get(find_glue_source(paper, row)[1])
+    matching_views = [view for view, one in conventions.items() if printed and one.parts == printed.parts]
+    # Numbers of an unknown convention are shown, and enter no mean: /glue refuses to compare them, too.
+    document = {**document, "apart": True} if conventions and not matching_views else document
     backbone = find_backbone(row.backbone)
     return NewEntry(
         model=f"{row.model} ({row.size_class})" if row.size_class else row.model,

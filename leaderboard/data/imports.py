@@ -82,7 +82,8 @@ def _read_rows(tables: Tables, source: Imported) -> None:
     """The import's scores, of rows that stand twice the last, and its files: one for each entry and task."""
     tables.connection.execute(
         """CREATE TEMP TABLE raw AS SELECT entry, task, split, subset, data_revision, mteb_version,
-             CASE WHEN coalesce(flag, '') = '' THEN main_score END AS score, file_row_number AS line
+             CASE WHEN coalesce(flag, '') = '' THEN main_score END AS score,
+             flag IS NOT DISTINCT FROM 'no-score' AS empty, file_row_number AS line
            FROM read_parquet(?, file_row_number = true)""",
         [str(resolve_table_path(source, "scores"))],
     )
@@ -96,7 +97,8 @@ def _read_rows(tables: Tables, source: Imported) -> None:
         # mteb hold the word None where they know no revision of the data.
         """CREATE TEMP TABLE files AS SELECT entry, task, max(mteb_version) AS version,
              coalesce(max(nullif(data_revision, 'None')), '') AS data,
-             CASE WHEN count(score) = count(*) THEN fsum(score) / count(*) END AS value
+             CASE WHEN count(score) = count(*) THEN fsum(score) / count(*) END AS value,
+             CASE WHEN bool_and(empty) THEN 'empty' ELSE 'done' END AS status
            FROM cells GROUP BY ALL"""
     )
 
@@ -172,7 +174,7 @@ def _put_results(tables: Tables) -> None:
         # The id is compute_permanent_id(slug, task), written in SQL: both must give the same number.
         """INSERT INTO results BY NAME
            SELECT '' AS unit, o.id AS entry, o.id AS source, f.task, coalesce(k.type, '') AS type,
-             coalesce(k.metric, '') AS metric, 'done' AS status, f.value, f.data,
+             coalesce(k.metric, '') AS metric, f.status, f.value, f.data,
              ('0x' || left(sha256(o.slug || chr(0) || f.task), 13))::BIGINT AS id
            FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN kinds k USING (task)"""
     )
@@ -228,7 +230,7 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
         # Files of mteb know nothing of the conventions of fine-tuning, so scopes of trained tasks get no
         # value.
         f"""WITH sums AS (
-             SELECT p.scope, c.entry, fsum(score) AS total, count(*) AS n,
+             SELECT p.scope, c.entry, fsum(score) AS total, count(*) FILTER (NOT empty) AS n,
                count(*) FILTER (WHERE score BETWEEN -1 AND 1) AS good
              FROM cells c JOIN parts p USING (task, split, subset) GROUP BY ALL)
            INSERT INTO scores BY NAME
@@ -242,8 +244,13 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
     )
 
 
+_OUTPUTS = {"late-interaction": "multivector", "cross-encoder": "cross-encoder", "sparse": "sparse"}
+"""What models of mteb's kinds give; of any other kind a vector."""
+
+
 def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
     parameters = facts.get("n_parameters")
+    plain = "cross-encoder" if facts.get("is_cross_encoder") else "vector"
     return NewEntry(
         model=facts["model"],
         origin="imported",
@@ -251,7 +258,7 @@ def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence
         trust=facts["trust"],
         treatment=f"experiment {facts['experiment']}" if facts["experiment"] else "",
         revision=facts["revision"],
-        output="multivector" if "late-interaction" in (facts.get("model_type") or ()) else "vector",
+        output=next((_OUTPUTS[kind] for kind in facts.get("model_type") or () if kind in _OUTPUTS), plain),
         parameters=parameters,
         dimension=facts.get("embed_dim"),
         max_tokens=_parse_max_tokens(facts.get("max_tokens")),

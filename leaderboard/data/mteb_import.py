@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = "mteb-results"
 
-PARSER = 4
+PARSER = 5
 """The version of the reading of files: with another one all files are read again."""
 
 CHUNK = 1600
@@ -277,13 +277,36 @@ def _build_import_tables(
 
 
 def _sort_entry_files(files: pa.Table) -> tuple[pa.Table, list[str]]:
-    """The files by entry, task and path, those of no entry last; and the folder of each entry."""
+    """The files by entry and task, of several that of the task's own name last, as the last counts.
+
+    Those of no entry stand last. Also the folder of each entry.
+    """
     of_file = [_find_entry_folder(path) for path in files["path"].to_pylist()]
     folders = sorted(set(filter(None, of_file)), key=lambda folder: folder.split("/"))
     numbers = {folder: number for number, folder in enumerate(folders)}
     entry = pa.array([numbers.get(folder) for folder in of_file], pa.int32())
-    files = files.append_column("entry", entry)
-    return files.sort_by([(name, "ascending") for name in ("entry", "task", "path")]), folders
+    pairs = zip(files["path"].to_pylist(), files["task"].to_pylist(), strict=True)
+    is_own = pa.array([path.endswith(f"/{task}.json") for path, task in pairs], pa.bool_())
+    files = files.append_column("entry", entry).append_column("own", is_own)
+    return files.sort_by([(name, "ascending") for name in ("entry", "task", "own", "path")]), folders
+
+
+def _find_contradictions(
+    files: pa.Table, scores: pa.Table, file_of_row: NDArray[np.int64]
+) -> list[dict[str, str]]:
+    """The copies of a task's file in its folder that have another score than the file that counts."""
+    paths = files["path"].to_pylist()
+    tasks = list(zip(files["entry"].to_pylist(), files["task"].to_pylist(), strict=True))
+    several = Counter(task for task in tasks if None not in task)
+    copies = [number for number, task in enumerate(tasks) if several[task] > 1]
+    rows = np.flatnonzero(np.isin(file_of_row, copies))
+    columns = scores.select(["split", "subset", "main_score"]).take(rows).to_pydict().values()
+    cells: dict[tuple[Any, ...], dict[int, float | None]] = {}
+    for number, split, subset, score in zip(file_of_row[rows].tolist(), *columns, strict=True):
+        cells.setdefault((tasks[number], split, subset), {})[number] = score
+    pairs = {(one, max(some)) for some in cells.values() for one in some if some[one] != some[max(some)]}
+    return [{"path": paths[one], "problem": f"other scores than {paths[last]}, which counts"}
+            for one, last in sorted(pairs)]  # fmt: skip
 
 
 def _find_entry_folder(path: str) -> str:
@@ -363,6 +386,7 @@ def _build_stamp_facts(
     files: pa.Table, entries: pa.Table, scores: pa.Table, file_of_row: NDArray[np.int64]
 ) -> dict[str, Any]:
     bad = files.filter(pc.not_equal(files["problem"], "")).select(["path", "problem"]).to_pylist()
+    contradictions = _find_contradictions(files, scores, file_of_row)
     trust = Counter(entries["trust"].to_pylist())
     flags = Counter({row["values"]: row["counts"] for row in pc.value_counts(scores["flag"]).to_pylist()})
     counts = {
@@ -378,6 +402,7 @@ def _build_stamp_facts(
         "no_score": flags[NO_SCORE],
         "unreadable": len(bad),
         "problems": dict(Counter(file["problem"].partition(":")[0] for file in bad).most_common()),
+        "contradicting": len(contradictions),
     }
     rows = np.flatnonzero(pc.equal(scores["flag"], IMPOSSIBLE).to_numpy())[:200]
     paths = files["path"].take(file_of_row[rows]).to_pylist()
@@ -385,6 +410,7 @@ def _build_stamp_facts(
     return {
         "counts": counts,
         "unreadable": bad[:50],
+        "contradicting": contradictions[:50],
         "impossible": [{"path": path, **row} for path, row in zip(paths, impossible, strict=True)],
     }
 

@@ -545,6 +545,7 @@ class Queries:
                 """SELECT entry, task, split, subset, CASE WHEN coalesce(flag, '') = '' THEN main_score END
                    FROM read_parquet(?, file_row_number = true)
                    WHERE entry IN (SELECT unnest(?::INTEGER[])) AND task IN (SELECT unnest(?::VARCHAR[]))
+                     AND flag IS DISTINCT FROM 'no-score'
                    ORDER BY file_row_number""",
                 f"{folder}/scores-{identifier}.parquet",
                 sorted({number for _, number, _ in source_keys}),
@@ -592,7 +593,8 @@ class Queries:
         source, number = self._find_import_rows({result.source}).get(result.source, ("", None))
         for name, folder, identifier in self._imports if number is not None else ():
             if name == source:
-                sql = "SELECT max(path) FROM read_parquet(?) WHERE entry = ? AND task = ?"
+                sql = """SELECT arg_max(path, file_row_number) FROM read_parquet(?, file_row_number = true)
+                         WHERE entry = ? AND task = ?"""
                 rows = self._fetch_rows(sql, f"{folder}/files-{identifier}.parquet", number, result.task)
                 return str(rows[0][0] or "")
         return ""

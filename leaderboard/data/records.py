@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -337,4 +338,6 @@ def _find_examples_file(record: Record, places: Mapping[str, Path]) -> Path | No
 
 
 def _find_write_time(record: Record) -> str:
-    return str(record.provenance.get("written", ""))
+    """When a record was written; empty for a time to come, as that would be the newest for ever."""
+    written = str(record.provenance.get("written", ""))
+    return written if written < (datetime.now(UTC) + timedelta(days=1)).isoformat() else ""

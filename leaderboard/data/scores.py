@@ -344,6 +344,7 @@ def build_suite_scores(
         for name, value in document.get("columns", {}).items():
             values[row, place_by_name[name]], reasons[row, place_by_name[name]] = value, 0
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
+    counted[[row for row, document in averages.items() if document.get("apart")]] = False
     by_seed = {row: _mean_scope_columns(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
     for row, seed_values in by_seed.items():

@@ -147,6 +147,14 @@ class SiteIndex:
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
         self.damaged = False
         self._verified = 0
+        self._filled: set[Path] = set()
+
+    @property
+    def vanished(self) -> list[Path]:
+        """The results folders that held something at an earlier look, and now are gone or empty."""
+        filled = {root for root in self.settings.results if _has_content(root)}
+        self._filled |= filled
+        return sorted(self._filled - filled)
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -187,11 +195,16 @@ class SiteIndex:
             return Changes(taken=0, dropped=0, version=self.version)
 
     def _refresh(self) -> Changes:
+        units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
+        # After the listing: of a disk that goes away meanwhile nothing is taken for deleted.
+        if self.version and (vanished := self.vanished):
+            log.error("%s: gone or empty. The snapshot stays as it is.", ", ".join(map(str, vanished)))
+            self.damaged = False
+            return Changes(taken=0, dropped=0, version=self.version)
         former = self.snapshot or NOTHING
         if former.version and (self.damaged or not self.verify_snapshot()):
             log.error("%s is damaged. It is written again from the folders.", former.folder)
             former = NOTHING
-        units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
         fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
         gone = former.units.keys() - units.keys()
         parts = _map_import_parts(imports.list_imports(self.settings.results))
@@ -402,6 +415,13 @@ def _map_import_parts(sources: Sequence[Imported]) -> dict[str, Imported]:
         digest = hashlib.sha256(repr((source.source, source.id, before)).encode() + tables).hexdigest()
         parts[f"{source.id}-{digest[:12]}"] = source
     return parts
+
+
+def _has_content(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _format_unit_name(unit: Unit) -> str:

@@ -26,7 +26,13 @@ from leaderboard.views.comparison import (
     load_common,
     load_record_fields,
 )
-from leaderboard.views.suite_table import build_task_cell, describe_lineage, mean_cell, mean_of
+from leaderboard.views.suite_table import (
+    build_task_cell,
+    describe_lineage,
+    mean_cell,
+    mean_of,
+    name_entry_model,
+)
 from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
 from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, build_form, offer
@@ -142,7 +148,8 @@ def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> 
 
 def _list_entry_labels(entries: Sequence[Entry]) -> list[str]:
     """A short name for each, with its letter: `A tiny-base`."""
-    return [f"{letter} {entry.short_name}" for letter, entry in zip(LETTERS, entries, strict=False)]
+    names = [name_entry_model(entry, short=True) for entry in entries]
+    return [f"{letter} {name}" for letter, name in zip(LETTERS, names, strict=False)]
 
 
 def _build_chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -> dict[str, Any]:

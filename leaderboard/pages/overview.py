@@ -19,6 +19,7 @@ from leaderboard.views.suite_table import (
     format_task_count,
     mean_cell,
     mean_of,
+    name_entry_model,
     plot_suite_sizes,
 )
 from leaderboard.views.task_scores import format_task_path
@@ -110,20 +111,19 @@ def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
     """The backbones with the most printed numbers, as one board; nothing without papers."""
     rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
     counts = Counter(backbone.slug for row in rows if (backbone := find_backbone(row.backbone)))
-    ranking = [(load_backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
+    ranking = [load_backbones()[slug] for slug, _ in counts.most_common(2 * BEST)]
     if ranking:
         yield _Board(
             slug="backbones",
             title="Backbones × recipes",
             href="/backbones",
             text="The papers’ encoders after fine-tuning: GLUE, SimCSE, DPR, ColBERT, code, "
-            "long documents. Those with the most numbers in papers:",
+            "long documents. Those that papers print most often, not the best ones:",
             more=f"All {len(counts)} backbones",
             rows=[
                 (EMPTY, link(one.name, f"/models/{one.slug}"),
-                 build_size_cell(one.parameters, unknown=""),
-                 Cell(text=f"{count} numbers", value=count))
-                for one, count in ranking
+                 build_size_cell(one.parameters, unknown=""), EMPTY)
+                for one in ranking
             ],
             chart=None,
         )  # fmt: skip
@@ -136,7 +136,7 @@ def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
     score = mean_of(mean_cell(scores.over_tasks, row, None), scores, row)
     return [
         Cell(text=str(rank or "–"), value=rank or None),
-        replace(model, text=entry.model),
+        replace(model, text=name_entry_model(entry)),
         build_size_cell(size, unknown=""),
         replace(score, text=score_text(float(scores.over_tasks.values[row]))),
     ]

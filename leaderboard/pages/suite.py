@@ -44,8 +44,8 @@ ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
 
 FILTERS = (
-    "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
-    "each", "open", "instructions", "reproduced",
+    "q", "size", "view", "origin", "zero", "licence", "language", "organisation", "tokens", "recipe",
+    "backbone", "group", "each", "open", "instructions", "reproduced",
 )  # fmt: skip
 """The filters above the table, in order; the others are parameters alone."""
 
@@ -112,6 +112,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
             "data": _list_data_choices(table), "ranking": _list_rankings(table),
             "form": _build_suite_form(table), "paging": where,
             "unfold": f"{path}?{state.build_query(tasks=unfolded)}" if table.folds else "",
+            "whole": f"{path}.csv?{state.build_query(cols=['all'], rows='all', page=1)}",
             "unfolded": every, "path": path, "typed": listed.typed, "tasks": _build_suite_tasks(listed),
             "about": describe_suite(listed.typed, title),
         },
@@ -165,6 +166,10 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
             "Language",
             _list_frequent_values([c for card in cards for c in card.languages], state.language),
         ),
+        "organisation": (
+            "Organisation",
+            _list_frequent_values([one.organisation for one in scores.entries], state.organisation),
+        ),
         "view": (
             "Convention",
             [(name, f"as in {name}") for name in list_conventions(scores.site_suite.suite)],
@@ -217,8 +222,9 @@ def _count_ranked_entries(table: SuiteTable) -> tuple[int, int]:
 
 def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
     """The sentences below the table."""
-    scores, places = table.scores, table.ranks.place[table.ranks.place > 0]
-    other, bad = (int((scores.reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
+    scores, places = table.scores, table.ranks.place[table.rows]
+    places, reasons = places[places > 0], scores.reasons[np.ix_(table.rows, table.find_task_columns())]
+    other, bad = (int((reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
     if scores.over_tasks.expected < FEWEST:
         yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
     elif len(set(places.tolist())) < len(places):
@@ -226,7 +232,7 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
     if apart := list_exclusions(scores.site_suite.suite) if not table.state.only else {}:
         named = "; ".join(f"{name}, {reason}" for name, reason in apart.items())
         yield f"Shown and not averaged: {named}."
-    if any("spread" in average for average in scores.averages.values()):
+    if any("spread" in scores.averages.get(row, {}) for row in table.rows):
         yield "The tasks of the mean are small: ± is half of the 95 % interval by the choice of examples."
     if other:
         count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
@@ -236,7 +242,7 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
         yield f"{models} a mean of parts that its source contradicts (‖): the mean counts, a title has both."
     if bad:
         yield f"{bad} impossible values (above 1, below −1, or no number) are in no mean."
-    if any(entry.origin == "reported" for entry in scores.entries):
+    if any(scores.entries[row].origin == "reported" for row in table.rows):
         yield (
             "Rows of papers have no rank: each paper has a treatment of its own. Their means are made of the "
             "printed numbers."

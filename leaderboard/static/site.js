@@ -177,9 +177,10 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   const rest = $("details.rest[open]");
   if (event.key === "Escape" && rest) { rest.open = false; $("summary", rest).focus(); }
-  if (event.key !== "/" || document.activeElement?.matches("input:not([type=checkbox]), select, textarea")) return;
+  if (!["/", "?"].includes(event.key) || document.activeElement?.matches("input:not([type=checkbox]), select, textarea")) return;
   event.preventDefault();
-  $("#find")?.focus();
+  if (event.key === "/") $("#find")?.focus();
+  else $("#keys").togglePopover();
 });
 
 // Clicks and changes, heard once for every state of the page.
@@ -246,7 +247,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const narrow = matchMedia("(max-width: 40rem)");
   const fold = () => { for (const each of $$(".fold, .menu")) each.open = !narrow.matches; };
   if (narrow.matches) fold();
-  $(".menu").dataset.ready = "";
+  $(".menu")?.setAttribute("data-ready", "");
   narrow.addEventListener("change", fold);
   ready();
 });

@@ -387,8 +387,8 @@ def _collect_columns(
         for slug, columns in _load_column_scopes(queries).items()
     }
     for entry, slug, _, document in queries.list_averages(list(row)):
-        names, types = document.get("columns", {}), document.get("types", {})
-        suite = queries.suites.get(slug)
+        names = {} if document.get("apart") else document.get("columns", {})
+        types, suite = document.get("types", {}), queries.suites.get(slug)
         columns = enumerate(suite.suite.columns) if suite else ()
         # A paper may print a suite that this site does not list: its columns go into a set that nobody
         # keeps.
@@ -420,10 +420,10 @@ def _count_overlaps(columns: _Places) -> dict[str, int]:
 
 
 def _choose_best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
-    """The suite with the highest count times the share of its columns; main ones with half go first."""
+    """The suite with the highest count, and share of its columns; main ones with half go first."""
     shares = {slug: count / len(queries.suites[slug].suite.columns) for slug, count in counts.items()}
     main = [slug for slug in counts if queries.suites[slug].main and shares[slug] >= 0.5]
-    return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
+    return max(main or counts or queries.suites, key=lambda slug: (counts.get(slug, 0), shares.get(slug, 0)))
 
 
 class _Differing(NamedTuple):

@@ -319,6 +319,8 @@ def build_score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") ->
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
     if row.status == "part":
         return build_seeds_cell(row.seeds or 0, len(entry.seeds))
+    if row.status == "empty":
+        return Cell(text="–", kind="none", note="Its file holds no score.")
     if row.value is None:
         return Cell(text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.")
     cell = Cell(text=score_text(row.value), value=row.value, kind=kinds, note=note)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from harness.results.scores import Spread, score_text
+from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
@@ -19,10 +20,10 @@ from leaderboard.views.reproductions import PATH, Comparison
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
-from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart
+from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
-from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
+from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts, build_address
 from leaderboard.web.tables import Cell, Table
@@ -54,7 +55,7 @@ class SuiteState(EntryState):
     language: Text = Field("", description="Only models for this language, e.g. deu.")
     type: Text = Field("", description="Only tasks of this type.")
     tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
-    cols: Texts = Field([], description="Only these columns, by key.")
+    cols: Texts = Field([], description="Only these columns, by key; `all` for every one.")
     only: Texts = Field([], description="Means and ranks over these tasks alone, by name.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
@@ -71,11 +72,6 @@ class SuiteState(EntryState):
     )
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
-
-    def show_all_rows(self) -> Self:
-        """This state with every row, and every task unless it says which."""
-        some = self.model_fields_set & {"tasks", "cols", "type"}
-        return super().show_all_rows() if some else super().show_all_rows().apply_changes(tasks=["all"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -204,7 +200,8 @@ class SuiteTable:
             _build_number_column("parameters", "Size", [one.parameters for one in entries],
                                  format_parameters, "?", note="Parameters, with embeddings."),
             self._build_mean_column(
-                "tasks", "over tasks", scores.over_tasks,
+                "tasks", f"over {scores.over_tasks.expected} chosen" if self.state.only else "over tasks",
+                scores.over_tasks,
                 f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
             self._build_mean_column("types", "over types", scores.over_types,
                                     "The mean of the types' means."),
@@ -312,6 +309,8 @@ class SuiteTable:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
         check_name("task type", state.type, types, then="The suite's page offers all types.")
+        if "all" in state.cols:
+            return self.columns
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [
             column
@@ -341,6 +340,11 @@ class SuiteTable:
         """Whether the tasks of a type can be folded."""
         few = len(self.scores.site_suite.suite.columns) <= FEW
         return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
+
+    def find_task_columns(self) -> list[int]:
+        """The places of the suite's columns, or of those of the type that the state names."""
+        columns = self.scores.site_suite.suite.columns
+        return [at for at, column in enumerate(columns) if self.state.type in ("", column.type)]
 
     def _resolve_column_key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
@@ -400,10 +404,20 @@ class SuiteTable:
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
 
+    @cached_property
+    def _frontier(self) -> set[int]:
+        """The ranked rows that no smaller one of those shown beats by the mean that ranks."""
+        means = self.scores.mean("types" if self.mean == "types" else "tasks").values
+        sizes = {row: self.scores.entries[row].parameters for row in self.rows}
+        rows = [row for row, size in sizes.items() if size and self.ranks.place[row]]
+        places = compute_frontier([(sizes[row], float(means[row])) for row in rows], "lower")
+        return {rows[place] for place in places}
+
     def build_suite_table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
         """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
         scores = self.scores
-        caption = f"{scores.site_suite.suite.title}: scores × 100"
+        by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
+        caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
         fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
         table = fill_table(
             "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
@@ -421,6 +435,8 @@ class SuiteTable:
 
     def _build_column_cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.build_cell(row), self._best.get((row, column.key))
+        if column.key == "parameters" and row in self._frontier:
+            mark = "frontier"
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
     def _format_fold_url(self, kind: str) -> str:
@@ -471,7 +487,7 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -
     drawn = ranked if ranked.any() else means.complete
     points = [
         Point(
-            label=entry.short_name, x=entry.parameters,
+            label=name_entry_model(entry, short=True), x=entry.parameters,
             href=_format_entry_path(entry), y=round(100 * float(means.values[row]), 2), series=entry.origin,
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
@@ -493,14 +509,23 @@ def _format_entry_path(entry: Entry) -> str:
     return f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
 
 
+def name_entry_model(entry: Entry, *, short: bool = False) -> str:
+    """A model's name, or its short one; of a paper's row that of its backbone, as on every other page."""
+    backbone = find_backbone(entry.model) if entry.origin == "reported" else None
+    name = entry.short_name if short else entry.model
+    return backbone.name if backbone else name
+
+
 def build_model_cell(entry: Entry) -> Cell:
     """A model's name, or that of a paper's row."""
-    text, note = entry.model, describe_lineage(entry) or entry.treatment
+    text = name = name_entry_model(entry)
+    note = describe_lineage(entry) or entry.treatment
     if entry.origin == "reported":
-        text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
+        text = f"{name}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
+        note = f"{note}; printed as {entry.model}"
     return Cell(
         text=text,
-        value=entry.model,
+        value=name,
         href=_format_entry_path(entry),
         kind=format_entry_kinds(entry),
         note=note,
@@ -517,6 +542,7 @@ def format_entry_kinds(entry: Entry) -> str:
             ("changed", lineage.changed),
             ("selected", lineage.all_selected_on),
         ]
+    marks.append((entry.output, entry.output in OUTPUTS))
     return " ".join(kind for kind, there in marks if there)
 
 
@@ -642,7 +668,9 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
     if entry.origin == "reported":
-        return Cell(text=f"{100 * value:.1f}", value=value)
+        apart = scores.averages.get(row, {}).get("apart")
+        why = "its convention is not known" if apart else ""
+        return Cell(text=f"{100 * value:.1f}", value=value, kind="apart" if apart else "", note=why)
     texts, number = int(scores.trained_on[row, at]), int(scores.results[row, at])
     low, high = float(scores.low[row, at]), float(scores.high[row, at])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []

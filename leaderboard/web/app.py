@@ -306,8 +306,11 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
 
     @app.get("/healthz", response_class=Response, responses=_describe_responses("text/plain"))
     def health() -> Response:
-        """Whether the site answers, and which snapshot it shows."""
-        return Response(f"ok, snapshot {site.queries.version}\n", media_type="text/plain")
+        """Whether the site answers, and which snapshot it shows; 503 if a results folder has vanished."""
+        gone = ", ".join(folder.name for folder in site.index.vanished)
+        word = f"gone or empty: {gone}; still shown:" if gone else "ok,"
+        text = f"{word} snapshot {site.queries.version}\n"
+        return Response(text, status_code=503 if gone else 200, media_type="text/plain")
 
     @app.get("/metrics", response_class=Response, responses=_describe_responses("text/plain"))
     def measured() -> Response:

@@ -32,12 +32,14 @@ class RenderedPage:
         type: Its media type.
         status: 200, or what an error page has.
         encoding: "gzip" once it is compressed.
+        policy: A Content-Security-Policy of its own.
     """
 
     body: bytes
     type: str
     status: int = 200
     encoding: str = ""
+    policy: str = ""
 
     @cached_property
     def tag(self) -> str:
@@ -124,6 +126,8 @@ class RenderQueue:
 def answer(request: Request, page: RenderedPage) -> Response:
     """The answer: 304 where the client has the page, else its body in an encoding that the client takes."""
     headers = {"ETag": page.tag, "Vary": "Accept-Encoding", "Cache-Control": "no-cache"}
+    if page.policy:
+        headers["Content-Security-Policy"] = page.policy
     if page.status == 200 and _has_etag(request.headers.get("if-none-match", ""), page.tag):
         return Response(status_code=304, headers=headers)
     body = page.body

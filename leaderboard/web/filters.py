@@ -22,8 +22,10 @@ class EntryState(State):
     size: Literal["", "small", "base", "large", "xl", "xxl"] = Field(
         "", description="Size class by parameters: under 60 M, 200 M, 600 M, 2 B, and above."
     )
-    output: Literal["", "vector", "multivector", "label", "ranking"] = Field(
-        "", description="What the model gives; a ranking is that of a lexical model, such as BM25."
+    output: Literal["", "vector", "multivector", "sparse", "cross-encoder", "label", "ranking"] = Field(
+        "",
+        description="What the model gives; a ranking is that of a lexical model, such as BM25, and a "
+        "cross-encoder gives a score for a pair.",
     )
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
@@ -35,6 +37,7 @@ class EntryState(State):
         None, gt=0, le=1e7, description="At most so many million parameters."
     )
     open: bool = Field(False, description="Only models with open weights.")
+    organisation: Text = Field("", description="Only models of this organisation, e.g. BAAI.")
     trust: Literal["", "commit", "external", "none", "other"] = Field(
         "", description="How the revision of an imported model is known."
     )
@@ -42,7 +45,8 @@ class EntryState(State):
     def should_keep(self, entry: Entry) -> bool:
         """Whether an entry passes."""
         alike = {"origin": entry.origin, "size": entry.size, "output": entry.output, "trust": entry.trust,
-                 "recipe": entry.recipe or "none", "backbone": entry.backbone}  # fmt: skip
+                 "recipe": entry.recipe or "none", "backbone": entry.backbone,
+                 "organisation": entry.organisation}  # fmt: skip
         name = entry.model.casefold()
         return (
             all(getattr(self, key) in ("", value) for key, value in alike.items())
@@ -196,7 +200,7 @@ def _build_choice_options(values: Iterable[str]) -> list[tuple[str, str]]:
 CHIPS: Mapping[str, str] = {
     "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
     "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
-    "most": "at most {:g} M parameters", "trust": "revision: {}",
+    "organisation": "by {}", "most": "at most {:g} M parameters", "trust": "revision: {}",
 }  # fmt: skip
 
 

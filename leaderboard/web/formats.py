@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from harness.core.terminal import clean_text
 from harness.core.types import is_number
 from leaderboard.web.marks import KINDS
@@ -85,6 +88,19 @@ def _build_csv_lines(table: Table) -> list[list[Any]]:
         values = [_format_csv_value(cell) for cell in row.cells]
         lines.append([heading, *values, *(texts[position] for _, texts in more)])
     return lines if grouped else [line[1:] for line in lines]
+
+
+def render_parquet(tables: Sequence[Table]) -> bytes:
+    """The first table as a Parquet file with the columns of its CSV: numbers, or else texts."""
+    heads, *rows = _build_csv_lines(tables[0]) if tables else [[]]
+    values = [[None if row[at] == "" else row[at] for row in rows] for at in range(len(heads))]
+    for column in values:
+        if not all(value is None or is_number(value) for value in column):
+            column[:] = [None if value is None else clean_text(str(value)) for value in column]
+    sink = io.BytesIO()
+    table = pa.Table.from_arrays([pa.array(column) for column in values], names=heads)
+    parquet.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
 
 
 def _format_csv_value(cell: Cell) -> Any:
@@ -172,7 +188,7 @@ TEX = {
 }  # fmt: skip
 TEX_MARKS = {
     "‡": r"$^\ddagger$", "≠": r"$^{\neq}$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}",
-    "◊": r"$^\diamond$", "‖": r"$^\parallel$", "○": r"$^\circ$",
+    "◊": r"$^\diamond$", "‖": r"$^\parallel$", "○": r"$^\circ$", "★": r"$^\star$",
 }  # fmt: skip
 
 
@@ -191,9 +207,20 @@ def _render_tex_table(table: Table) -> str:
     below = f"\\par\\smallskip\\footnotesize {marks}\n" if marks else ""
     return (
         f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{escape_tex(table.caption)}}}\n"
-        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{rows}\n\\bottomrule\n"
+        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{_render_tex_groups(table)}{heads} \\\\\n"
+        f"\\midrule\n{rows}\n\\bottomrule\n"
         f"\\end{{tabular}}\n{below}\\end{{table}}\n"
     )
+
+
+def _render_tex_groups(table: Table) -> str:
+    """The line of headings over several columns, and the rules below it; empty without groups."""
+    heads, rules, last = [], "", 0
+    for column, width in table.groups:
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_tex(column.group)}}}")
+        rules += rf"\cmidrule(lr){{{last + 1}-{last + width}}}" if column.group else ""
+        last += width
+    return f"{' & '.join(heads)} \\\\\n{rules}\n" if heads else ""
 
 
 def escape_tex(text: str) -> str:

@@ -20,6 +20,13 @@ class CellKind:
     csv: str = ""
 
 
+OUTPUTS = {
+    "multivector": ("multi-vector", "late interaction: several vectors for a text"),
+    "sparse": ("sparse", "sparse vectors over words"),
+    "cross-encoder": ("cross-encoder", "reads query and document together: no embeddings"),
+}
+"""What models give that give no single vector: in a word, and in a sentence."""
+
 KINDS: Mapping[str, CellKind] = {
     "best": CellKind(meaning="best of the rows shown", sample="71.2"),
     "second": CellKind(meaning="second best of the rows shown", sample="70.9"),
@@ -77,6 +84,16 @@ KINDS: Mapping[str, CellKind] = {
         sample="model",
         mark=" (selected)",
         csv="selected",
+    ),
+    **{
+        output: CellKind(meaning=meaning, sample="model", mark=f" ({word})", csv=word)
+        for output, (word, meaning) in OUTPUTS.items()
+    },
+    "frontier": CellKind(
+        meaning="on the frontier: no smaller model of the rows shown has as high a mean",
+        sample="24 M",
+        mark="★",
+        csv="frontier",
     ),
     "texts": CellKind(
         meaning="texts of this task are in the training data", mark="◊", csv="trained on texts"

@@ -9,9 +9,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+UNFRAMED, FRAMED = "frame-ancestors 'none'", "frame-ancestors *"
+"""Who may show a page in a frame: nobody, or everybody where a reader wants it embedded."""
+
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    f"base-uri 'none'; form-action 'self'; {UNFRAMED}"
 )
 """The Content-Security-Policy of every answer."""
 
@@ -48,6 +51,8 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
                 if self.shared and not headers.get("content-type", "").startswith("text/html"):
                     headers["Access-Control-Allow-Origin"] = "*"
+                if FRAMED in headers["Content-Security-Policy"]:
+                    del headers["X-Frame-Options"]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

@@ -19,6 +19,7 @@ FORMATS = {
     "csv": ("CSV", "text/csv; charset=utf-8"),
     "md": ("Markdown", "text/markdown; charset=utf-8"),
     "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
+    "parquet": ("Parquet", "application/vnd.apache.parquet"),
 }
 """The formats of a page beside HTML, with their names and media types, by the end of its address."""
 PRINTED = tuple(FORMATS)
@@ -146,7 +147,7 @@ def serve_page(
     summary: str,
     *,
     paths: Callable[[Any], Iterable[str]] | None = None,
-    formats: tuple[str, ...] = ("json", "csv"),
+    formats: tuple[str, ...] = ("json", "csv", "parquet"),
 ) -> Callable[[Callable[..., Page]], PageRoute]:
     """Make a function in a file of leaderboard/pages/ a page; the type of its `state` is the page's.
 

@@ -17,12 +17,17 @@ Text = Annotated[str, StringConstraints(max_length=200)]
 Texts = Annotated[list[Text], Field(max_length=200)]
 
 
+LOOKS = ("theme", "embed")
+"""The parameters that change no number."""
+
+
 class State(BaseModel):
     """The parameters of a page: every page has those here. Unknown ones are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     theme: Literal["auto", "light", "dark"] = Field("auto", description="Colours.")
+    embed: bool = Field(False, description="The first table alone, which other sites may show in a frame.")
 
     def build_query(self, **changes: Any) -> str:
         """The query string of this state with some changes; what is at its default is left out."""
@@ -66,7 +71,7 @@ class State(BaseModel):
     def build_filter_query(self) -> str:
         """The query string of this state without the theme, and without the place in a long table."""
         return urlencode(
-            [(n, value) for n, value in self.list_query_pairs() if n not in ("theme", "rows", "page")]
+            [(n, value) for n, value in self.list_query_pairs() if n not in (*LOOKS, "rows", "page")]
         )
 
 

@@ -36,8 +36,9 @@ from leaderboard.data.suites import list_conventions
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.drawing import draw_figure
+from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute, build_missing_error
-from leaderboard.web.parameters import State, build_address, default_values, describe_errors
+from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
@@ -81,6 +82,7 @@ class Site:
         self.kinds: frozenset[str] = frozenset()
         self.is_stale = False
         self.prefix = ""
+        self.warnings: list[str] = []
         self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
         self._opening = threading.Lock()
@@ -168,6 +170,13 @@ class Site:
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
             self.cache.clear()
+        warnings = [
+            f"The results folder {folder.name} is gone or empty. What it held at the last look is shown."
+            for folder in self.index.vanished
+        ]
+        if warnings != self.warnings:
+            self.warnings = warnings
+            self.cache.clear()
         self.kinds = self.queries.list_document_kinds()
         return len(self.queries.entries)
 
@@ -203,10 +212,11 @@ class Site:
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
     ) -> RenderedPage:
         page = route.view(self, state if form == "html" else state.show_all_rows(), **arguments)
+        page = replace(page, notes=[*self.warnings, *page.notes])
         if form == "html":
             path = route.path.format(**arguments)
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
-        body = _format_page(page, state, form, self.queries.snapshot, self.as_of).encode()
+        body = _format_page(page, state, form, self.queries.snapshot, self.as_of)
         if self.prefix and form == "json":
             body = HREF.sub(rb"\g<0>" + self.prefix.encode(), body)
         return RenderedPage(body=body, type=FORMATS[form][1])
@@ -246,6 +256,7 @@ class Site:
                 "version": __version__,
                 "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds,
+                "warnings": self.warnings,
                 "paths": {route.path for route in self.pages},
                 "boards": self._list_boards(),
                 "path": path,
@@ -256,13 +267,18 @@ class Site:
             url=lambda path, **query: build_address(path, query),
             asset=format_asset_url,
             theme=state.theme,
+            embed=state.embed,
             static=self.settings.static,
             formats=links,
-            view_links={f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
+            view_links={
+                **{f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
+                "whole": "?" + state.build_query(embed=False),
+            },
         )
         if self.prefix:
             text = KEPT_LINK.sub(rf"\g<1>{self.prefix}", text)
-        return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status)
+        policy = POLICY.replace(UNFRAMED, FRAMED) if state.embed else ""
+        return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status, policy=policy)
 
     def load_template(self, name: str) -> Template:
         """A file of templates/."""
@@ -382,14 +398,20 @@ def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) 
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
-        "state": {name: value for name, value in state.collect_changes().items() if name != "theme"},
+        "state": {name: value for name, value in state.collect_changes().items() if name not in LOOKS},
         "tables": [formats.build_table_json(table) for table in page.tables],
         "charts": [{"name": c.name, "title": c.title, "figure": c.figure} for c in page.charts],
         "data": dict(page.data),
     }
 
 
-def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> str:
+def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> bytes:
+    if form == "parquet":
+        return formats.render_parquet(page.tables)
+    return _format_text(page, state, form, snapshot, as_of).encode()
+
+
+def _format_text(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> str:
     if form == "json":
         document = build_page_json(page, state, snapshot)
         return clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
@@ -405,7 +427,7 @@ def _list_format_links(route: PageRoute, state: State, arguments: Mapping[str, s
     """The other formats of a page, with all rows of its tables: their names and addresses."""
     defaults = default_values(type(state))
     query = state.build_query(
-        **{name: defaults[name] for name in ("theme", "rows", "page") if name in defaults}
+        **{name: defaults[name] for name in (*LOOKS, "rows", "page") if name in defaults}
     )
     return [
         (FORMATS[form][0], build_address(route.build_format_path(form).format(**arguments), query))
@@ -458,8 +480,11 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     paths = {path for _, path in pages}
     try:
         with Progress(console=create_console(), transient=True) as progress:
-            for route, path in progress.track(pages, description="Writing pages"):
+            # Not `track`, whose thread prints a traceback of its own on an interrupt.
+            bar = progress.add_task("Writing pages", total=len(pages))
+            for route, path in pages:
                 _write_page(site, route, path, folder, paths)
+                progress.advance(bar)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
@@ -481,8 +506,8 @@ def _prepare(folder: Path) -> None:
 
 def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
     arguments = route.match_path(path) or {}
-    # The defaults, as a file cannot answer a query.
-    state = route.state.model_validate({})
+    # The defaults, as a file cannot answer a query; and every task, as it cannot unfold a type either.
+    state = route.state.model_validate({"tasks": ["all"]} if "tasks" in route.state.model_fields else {})
     html = site.render(
         replace(route, view=partial(_build_static_page, route)), state.show_all_rows(), arguments, "html"
     ).body

@@ -34,6 +34,18 @@ def test_slash_leads_to_the_search(reader: Reader) -> None:
     assert page.input_value("#find") == "jx?/k"
 
 
+def test_a_question_mark_lists_the_keys(reader: Reader) -> None:
+    page = reader.open(NANO)
+    assert not page.locator("#keys").is_visible()
+    page.keyboard.press("?")
+    assert page.locator("#keys kbd", has_text="/").first.is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("?")
+    assert not page.locator("#keys").is_visible()
+
+
 def test_escape_closes_the_menu(reader: Reader) -> None:
     page = reader.open(NANO)
     page.click(".rest > summary")

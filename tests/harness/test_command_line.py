@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -555,3 +556,18 @@ def test_a_dry_run_names_every_task_and_what_it_takes(
     assert "Python: code search has 3,000 functions" in out
     assert "4 to do, 0 done, 0 cannot run" in out
     assert not (tmp_path / "r").exists()
+
+
+def test_an_interrupt_in_a_query_of_the_database_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import duckdb
+
+    def ask(*_: object) -> int:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return len(duckdb.sql("SELECT count(*) FROM range(1000000000000)").fetchall())
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("leaderboard.web.site.write_site", ask)
+    assert invoke(["serve", "--static", "site"]) == 130
+    assert "Interrupted." in capsys.readouterr().err

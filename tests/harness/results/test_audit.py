@@ -33,6 +33,7 @@ from harness.storage.record import RECORDS, SCHEMA, Record
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 from lease_worker import dead_lease
+from site_data import Import, put_imports
 from stored_records import iter_records
 
 
@@ -83,6 +84,21 @@ def test_a_file_of_no_kind_is_named_and_left(world: World, capsys: pytest.Captur
     assert invoke(["audit", "--results", str(world.results), "--cache", str(world.cache)]) == 0
     assert f"? {note}: no kind of file has such a name here." in capsys.readouterr().out
     assert note.exists()
+
+
+@pytest.mark.parametrize("how", ["table", "stamp", "no table", "no stamp"])
+def test_an_import_that_is_truncated_is_said(world: World, how: str) -> None:
+    put_imports(world.results, [Import(model="org/m", scores={"NanoSciFactRetrieval": 0.5}, rows=[{"x": 1}])])
+    (stamp,) = (world.results / "imported").glob("*/import.json")
+    file = stamp if "stamp" in how else next(iter(sorted(stamp.parent.glob("scores-*.parquet"))))
+    if how.startswith("no"):
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-20])
+    faults = [one for one in audit(world.results, world.cache, kinds=KINDS).faults if one.area == "imports"]
+    assert {one.file.parent for one in faults} == {stamp.parent}
+    assert audit(world.results, world.cache, kinds=KINDS, repair=True).clean
+    assert audit(world.results, world.cache, kinds=KINDS).clean
 
 
 def test_many_records_are_read_by_several_processes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

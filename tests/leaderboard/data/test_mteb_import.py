@@ -237,6 +237,26 @@ def test_a_score_told_twice_counts_once_as_the_last(tmp_path: Path) -> None:
     assert done.imported.counts["repeated"] == 2
 
 
+def test_copies_that_contradict_are_named_and_the_file_of_the_tasks_name_counts(tmp_path: Path) -> None:
+    names = ("STS12.json", "STS12 Copy.json", "sts12.json", "STS12 (1).json")
+    files: dict[str, Any] = {f"m/external/{name}": result("STS12", 0.1 + at / 10)
+                             for at, name in enumerate(names[:3])}  # fmt: skip
+    files["m/external/STS12 (1).json"] = result("STS12", 0.1)
+    files["m/external/BIOSSES.json"] = result("BIOSSES", 0.9)
+    files["n/external/STS12.json"] = result("STS12", 0.8)
+    done = run(write(tmp_path / "in", files), tmp_path / "out")
+    assert [row["main_score"] for row in rows(done) if row["task"] == "STS12"][3] == 0.1  # the last counts
+    assert done.imported.counts["contradicting"] == 2
+    assert done.imported.stamp["contradicting"] == [
+        {"path": f"m/external/{name}", "problem": "other scores than m/external/STS12.json, which counts"}
+        for name in sorted(names[1:3])
+    ]
+    said = CliRunner().invoke(
+        command, ["mteb-results", str(tmp_path / "in"), "--results", str(tmp_path / "new")]
+    )
+    assert "2 copies with other scores:\n    m/external/STS12 Copy.json: other scores than" in said.output
+
+
 HOSTILE = [
     (b"", "not JSON"),
     (b"\xff\xfe\x00", "not JSON"),

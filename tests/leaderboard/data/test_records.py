@@ -325,11 +325,22 @@ def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path:
 def test_one_folder_for_each_artifact_whatever_it_is_called(tmp_path: Path) -> None:
     renamed = replace(M, name="org/other-name")
     put(tmp_path / "one", M, [scored(M, NANO[0], 0.5)])
-    newer = changed(scored(renamed, NANO[1], 0.6), written="2027-01-01T00:00:00+00:00")
+    newer = changed(scored(renamed, NANO[1], 0.6), written="2026-11-02T00:00:00+00:00")
     put(tmp_path / "two", renamed, [newer])
     found = only(tmp_path / "one", tmp_path / "two")
     assert found.model == "org/other-name"  # as it was called last
     assert len(found.outcomes) == 2
+
+
+def test_a_record_of_a_time_to_come_is_not_the_newest(tmp_path: Path) -> None:
+    early, late = replace(M, name="org/early"), replace(M, name="org/late")
+    record = scored(early, NANO[0], 0.5)
+    put(tmp_path, early, [changed(record, written="2099-01-01T00:00:00+00:00")])
+    put(tmp_path, late, [scored(late, NANO[1], 0.6)])
+    found = only(tmp_path)
+    assert found.model == "org/late"
+    assert outcomes(found)[NANO[0]].written == ""
+    assert outcomes(found)[NANO[1]].written
 
 
 def test_a_stamp_changes_with_the_files_alone(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_texts_that_no_database_takes(index: SiteIndex, tmp_path: Path) -> None:
     model = measured_model("a\0b" + "n" * 10_000)
     record = scored(model, NANO[0], 0.5)
     odd = record.model_copy(
-        update={"provenance": {**record.provenance, "written": "2027" + "é" * 500},
+        update={"provenance": {**record.provenance, "written": "2025" + "é" * 500},
                 "model": record.model.model_copy(update={"parameters": 10**30, "dimension": -(2**40)})}
     )  # fmt: skip
     put(tmp_path / "results", replace(model, name="short"), [odd])
@@ -614,3 +614,34 @@ def test_data_known_to_hold_the_same_texts_is_the_pinned_one(index: SiteIndex, t
     found = nano_of(index, pinned=True)
     row = [e.model for e in found.entries].index("o/m")
     assert found.counted[row, 0]
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_what_a_folder_held_is_shown_while_the_folder_is_gone(tmp_path: Path, how: str) -> None:
+    fill(tmp_path)
+    results, away = tmp_path / "results", tmp_path / "away"
+    index = opened(small_settings(tmp_path))
+    index.refresh()
+    before = Queries(index, 1).find_results()
+    assert not index.vanished
+    results.rename(away)
+    if how == "emptied":  # as the mount point of a disk that is unmounted
+        results.mkdir()
+    assert index.refresh() == Changes(taken=0, dropped=0, version=1)
+    assert index.vanished == [results]
+    with pytest.raises(StoreError):  # of an import the site reads files in the folder itself
+        contents(index)
+    assert index.refresh() == Changes(taken=0, dropped=0, version=1)
+    assert Queries(index, 1).find_results() == before
+    if how == "emptied":
+        results.rmdir()
+    away.rename(results)
+    assert not index.vanished
+    model = measured_model("later", "7")
+    put(results, model, [scored(model, NANO[0], 0.1)])
+    assert index.refresh().taken == 1
+    # At a start the folder is what it is.
+    shutil.rmtree(results)
+    again = opened(small_settings(tmp_path))
+    assert again.refresh().dropped > 0
+    assert not again.vanished

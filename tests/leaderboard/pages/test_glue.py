@@ -112,6 +112,21 @@ def test_every_printed_number_of_glue_stands_there_in_every_convention(client: T
     assert held == Counter(float(row["value"]) for row in scores)
 
 
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_suite_and_the_first_page_rank_no_row_that_the_table_of_glue_refuses(
+    client: TestClient, view: str
+) -> None:
+    glue = [cells for _, cells in table(client, f"/glue?view={view}", "glue")]
+    lines = [c for c in glue if c["source"]["kind"] == "reported" and all(t in c for t in TASKS)]
+    honest = {round(float(value(c, "mean")), 1) for c in lines if value(c, "mean") is not None}
+    suite = [cells for _, cells in table(client, f"/suites/glue?view={view}&origin=reported", "suite")]
+    whole = {round(float(value(c, "tasks")), 1) for c in suite
+             if value(c, "tasks") is not None and c["tasks"].get("kind", "") == ""}  # fmt: skip
+    assert whole == honest
+    assert all("apart" in c["CoLA"]["kind"] for c in glue if "DeBERTaV3" in value(c, "name"))
+    assert not [c for c in suite if "DeBERTaV3" in c["model"]["text"] and value(c, "tasks") is not None]
+
+
 def test_a_row_of_another_convention_is_marked_where_it_differs_and_has_no_mean(client: TestClient) -> None:
     """ModernBERT's and NeoBERT's numbers of CoLA, SST-2, QNLI and RTE are made alike."""
     rows = table(client, "/glue?view=neobert", "glue")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,17 @@ from starlette.testclient import TestClient
 from html_pages import BROWSER, ask, find_rows
 from leaderboard.views import suite_table
 from leaderboard.web.marks import KINDS, PLAIN
-from site_data import HOSTILE, Parsed, names, standard_app, suites
+from site_data import (
+    HOSTILE,
+    Import,
+    Parsed,
+    names,
+    put_imports,
+    small_app,
+    spread_scores,
+    standard_app,
+    suites,
+)
 
 PATH = "/suites/nanobeir"
 NANO = names("nanobeir")
@@ -59,6 +70,8 @@ def test_the_complete_are_ranked_and_the_rest_stands_below() -> None:
         ({"zero": "all"}, {"acme/tiny-base"}),
         ({"zero": "most"}, {"acme/tiny-base", "acme/tiny-large"}),
         ({"backbone": "acme/tiny-base"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"organisation": "acme"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"organisation": "acm"}, set()),
         ({"recipe": "none"}, {"acme/tiny-base", "acme/tiny-large", "minilm-ish", HOSTILE}),
         ({"q": "nobody"}, set()),
     ],
@@ -91,6 +104,44 @@ def test_columns_that_are_picked() -> None:
     assert {f"task:{name}" for name in NANO} <= usual
 
 
+def test_a_download_has_the_columns_of_the_page_unless_all_are_wanted() -> None:
+    keys = {column["key"] for column in asked(cols="all")["tables"][0]["columns"]}
+    shown_keys = {head["data-key"] for head in shown(PATH).all("th") if "data-key" in head} - {""}
+    usual = [column["key"] for column in asked()["tables"][0]["columns"]]
+    assert set(usual) == shown_keys & keys
+    assert keys - set(usual) >= {"mean_rank", "how"}
+    assert any(link.startswith(f"{PATH}.csv?cols=all") for link in shown(PATH).links)
+
+
+def test_notes_are_on_the_rows_and_the_type_that_are_shown() -> None:
+    path = "/suites/mteb-MTEB-kor-v1"
+    columns = suites()["mteb-MTEB-kor-v1"].suite.columns
+    other = columns[0].type
+    kind = next(column.type for column in columns if column.type != other)
+
+    def count(**query: Any) -> int:
+        notes = asked(path, **query)["tables"][0]["notes"]
+        return sum(int(note.split()[0]) for note in notes if "pinned revision" in note)
+
+    assert count() == count(q="large") == 1
+    assert count(q="tiny-base") == count(type=kind) == 0
+    assert count(type=other) == 1
+    papers = asked("/suites/glue", origin="measured")["tables"][0]["notes"]
+    assert not [note for note in papers if note.startswith("Rows of papers")]
+
+
+def test_a_mean_says_which_one_it_is() -> None:
+    def tex(**query: Any) -> str:
+        return TestClient(standard_app()).get(f"{PATH}.tex?{urlencode(query, doseq=True)}").text
+
+    assert "ranked by the mean over tasks}" in tex()
+    assert "ranked by Borda points}" in tex(rank="borda")
+    groups = next(line for line in tex().splitlines() if line.startswith("\\multicolumn"))
+    assert "{Mean}" in groups
+    labels = [c["label"] for c in asked(only=NANO[:3])["tables"][0]["columns"] if c["key"] == "tasks"]
+    assert labels == ["over 3 chosen"]
+
+
 def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite_table, "FEW", 3)
     path, listed = "/suites/mteb-MTEB-kor-v1", suites()["mteb-MTEB-kor-v1"]
@@ -103,7 +154,8 @@ def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
     (kind, *others) = dict.fromkeys(columns.values())
     assert others
-    assert tasks(tasks="all") == set(columns) == tasks()  # JSON holds every task
+    assert tasks(tasks="all") == set(columns) == tasks(cols="all")
+    assert tasks() == set()  # data holds the columns that the page shows
     assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
     usual = f"{path}?rows=50"  # of the app that tests share, not cached before this test
     page = shown(usual)
@@ -180,9 +232,83 @@ def test_kinds_are_known_and_told_on_the_page() -> None:
         assert all(KINDS[kind].meaning in plain for kind in used - PLAIN), slug
 
 
+def test_an_empty_score_is_none_and_not_an_impossible_one(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        def build_row(name: str, value: float | None, flag: str) -> dict[str, Any]:
+            (of,) = [t for t in suites()["nanobeir"].suite.tasks if t.name == name]
+            where = {"entry": 0, "task": name, "split": of.splits[0], "subset": of.subsets[0]}
+            data = {"data_revision": of.data.revision, "mteb_version": "2.1.0"}
+            return {**where, "main_score": value, "flag": flag, **data}
+
+        cells = [(0.5, ""), (None, "no-score"), (1.5, "impossible")]
+        lines = [build_row(name, *cell) for name, cell in zip(NANO, cells, strict=False)]
+        put_imports(
+            folder / "results", [Import(model="x/y", scores=dict.fromkeys(NANO[:3], 0.5), rows=lines)]
+        )
+
+    client = TestClient(small_app(tmp_path, make))
+    (row,) = [row["cells"] for row in find_rows(ask(client, PATH), "suite") if row["kind"] != "group"]
+    texts = {name: row[f"task:{name}"] for name in NANO[:3]}
+    assert [texts[name]["text"] for name in NANO[:3]] == ["50.00", "–", "!"]
+    (note,) = [one for one in ask(client, PATH)["tables"][0]["notes"] if "impossible" in one]
+    assert note.startswith("1 impossible")
+    page = client.get("/models/x--y", headers=BROWSER).text
+    assert "Its file holds no score." in page
+    assert page.count("A score is impossible") == 1
+
+
+def test_sizes_on_the_frontier_are_marked() -> None:
+    """By the definition: no ranked row that is at most as large has a higher mean."""
+    queries: list[dict[str, str]] = [{}, {"origin": "imported"}, {"q": "large"}]
+    for query in queries:
+        ranked = [row["cells"] for row in rows(**query) if "rank" in row["cells"]]
+        points = [(c["parameters"], c["tasks"]["value"]) for c in ranked if "parameters" in c]
+        assert points
+        for size, mean in points:
+            better = [other for other in points if other[0]["value"] <= size["value"] and other[1] > mean]
+            assert ("frontier" in size.get("kind", "").split()) == (not better)
+
+
+def test_models_that_give_no_single_vector_are_told_apart(tmp_path: Path) -> None:
+    kinds: dict[str, dict[str, Any]] = {
+        "x/late": {"model_type": ["late-interaction"]}, "x/sparse": {"model_type": ["sparse"]},
+        "x/cross": {"model_type": ["cross-encoder"]}, "x/reads-both": {"is_cross_encoder": True},
+        "x/plain": {"model_type": ["dense"]},
+    }  # fmt: skip
+
+    def make(folder: Path) -> None:
+        scores = spread_scores(NANO, 0.4)
+        put_imports(
+            folder / "results", [Import(model=name, scores=scores, card=kinds[name]) for name in kinds]
+        )
+
+    client = TestClient(small_app(tmp_path, make))
+
+    def find_models(output: str) -> dict[str, str]:
+        found = [row["cells"]["model"] for row in find_rows(ask(client, f"{PATH}?output={output}"), "suite")]
+        return {cell["value"]: cell.get("kind", "") for cell in found}
+
+    assert find_models("multivector") == {"x/late": "multivector"}
+    assert find_models("sparse") == {"x/sparse": "sparse"}
+    assert find_models("cross-encoder") == dict.fromkeys(["x/cross", "x/reads-both"], "cross-encoder")
+    assert find_models("vector") == {"x/plain": ""}
+    assert "x/late (multi-vector)" in client.get(f"{PATH}.md").text
+
+
+def test_one_backbone_has_one_name_on_every_page() -> None:
+    lines = [row["cells"] for row in asked("/suites/glue", rows="all")["tables"][0]["rows"]]
+    rows = [cells["model"] for cells in lines if cells.get("origin", {}).get("value") == "reported"]
+    lines = [row["cells"] for row in find_rows(asked("/glue"), "glue")]
+    glue = {cells["name"]["value"] for cells in lines if cells["source"]["kind"] == "reported"}
+    assert {cell["value"] for cell in rows} <= glue
+    assert any("printed as NeoBERT_4096 (medium)" in cell["note"] for cell in rows)
+    boards = [row["cells"] for row in find_rows(asked("/index"), "boards")]
+    assert {cells["model"]["text"] for cells in boards if cells["board"]["value"] == "GLUE"} <= glue
+
+
 def test_a_paper_has_no_rank_and_no_mark() -> None:
     found = [row for row in asked("/suites/glue", rows="all")["tables"][0]["rows"]
-             if row["cells"].get("origin", {}).get("value") == "reported"]  # fmt: skip
+              if row["cells"].get("origin", {}).get("value") == "reported"]  # fmt: skip
     assert len(found) > 5
     for row in found:
         assert "rank" not in row["cells"]

@@ -122,7 +122,8 @@ def test_formats_of_a_page_are_named_on_it_and_hold_its_state() -> None:
     asking = client()
     page = Parsed(asking.get("/suites/nanobeir?q=tiny&mean=types&theme=dark", headers=BROWSER).text)
     for form in FORMATS:
-        (link,) = {link for link in page.links if link.startswith(f"/suites/nanobeir.{form}")}
+        links = {link for link in page.links if link.startswith(f"/suites/nanobeir.{form}")}
+        (link,) = {link for link in links if "cols=all" not in link}
         assert "q=tiny" in link
         assert "theme" not in link
         assert asking.get(link).status_code == 200
@@ -565,3 +566,47 @@ def test_queries_that_are_refused(query: bytes, status: int) -> None:
     with pytest.raises(Refusal) as caught:
         check_query(query)
     assert caught.value.status == status
+
+
+def test_a_results_folder_that_vanishes_is_said_on_the_pages_and_by_healthz(tmp_path: Path) -> None:
+    app = small_app(tmp_path)
+    client, site = TestClient(app), app.state.site
+    sentence = "The results folder results is gone or empty."
+    paths = ["/suites/nanobeir", "/suites/nanobeir.json", "/suites/nanobeir.md", "/"]
+    texts = {path: client.get(path, headers=BROWSER).text for path in paths}
+    assert client.get("/healthz").text == "ok, snapshot 1\n"
+    (tmp_path / "results").rename(tmp_path / "away")
+    answer = client.get("/healthz")
+    assert answer.status_code == 503
+    assert answer.text == "gone or empty: results; still shown: snapshot 1\n"
+    site.refresh()
+    for path in paths:
+        said = client.get(path, headers=BROWSER).text
+        assert sentence in said
+        assert sentence not in texts[path]
+    assert "minilm-ish" in client.get("/suites/nanobeir.csv").text
+    (tmp_path / "away").rename(tmp_path / "results")
+    site.refresh()
+    assert client.get("/healthz").status_code == 200
+    assert {path: client.get(path, headers=BROWSER).text for path in paths} == texts
+
+
+def test_an_embedded_page_is_its_table_and_other_sites_may_frame_it_alone() -> None:
+    asking = client()
+    usual, framed = (asking.get(f"/suites/nanobeir{query}", headers=BROWSER) for query in ("", "?embed=1"))
+    assert usual.headers["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in usual.headers["Content-Security-Policy"]
+    assert "X-Frame-Options" not in framed.headers
+    assert "frame-ancestors *" in framed.headers["Content-Security-Policy"]
+    page = Parsed(framed.text)
+    assert page.wrong == []
+    assert not page.all("header") + page.all("footer") + page.all("form")[1:]
+    assert len(page.all("table")) == 1
+    assert {a["href"] for a in page.all("a") if "sort=" in a["href"]} <= {
+        a["href"] for a in page.all("a") if "embed=1" in a["href"]
+    }
+    for path in ("/", "/compare", "/glue", "/check/none"):
+        answer = asking.get(f"{path}?embed=1", headers=BROWSER)
+        assert answer.status_code in (200, 404)
+        assert "<footer" not in answer.text or answer.status_code == 404
+    assert asking.get("/suites/nanobeir.json?embed=1").json()["state"] == {}

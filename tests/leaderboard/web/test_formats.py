@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from hostile import escaped
 from leaderboard.web import formats as render
@@ -237,7 +238,8 @@ def test_markdown_and_latex_of_a_table_by_hand() -> None:
     )
     assert render.render_tex([table]) == (
         "% A note.\n\\begin{table}\n\\centering\n\\caption{Scores $\\times$ 100}\n\\begin{tabular}{lr}\n"
-        "\\toprule\nModel & Mean \\\\\n\\midrule\na\\_b\\textbar{}c & \\textbf{64.51 $\\pm$ 0.2} \\\\\n"
+        "\\toprule\n\\multicolumn{1}{c}{} & \\multicolumn{1}{c}{all} \\\\\n\\cmidrule(lr){2-2}\n"
+        "Model & Mean \\\\\n\\midrule\na\\_b\\textbar{}c & \\textbf{64.51 $\\pm$ 0.2} \\\\\n"
         "50\\% \\& \\textless{}more\\textgreater{} & -- \\\\\n\\bottomrule\n\\end{tabular}\n"
         "\\par\\smallskip\\footnotesize Marks: \\textbf{bold}: best of the rows shown.\n"
         "\\end{table}\n"
@@ -395,3 +397,22 @@ def test_columns_of_a_group_fold_and_cards_have_labels() -> None:
     assert [a["href"] for a in made.all("a")] == ["?open=Retrieval"]
     assert [a.get("data-label") for a in made.all("td")][-2:] == ["Retr.", None]
     assert "cards" in (made.all("table")[0]["class"] or "")
+
+
+def test_parquet_holds_the_numbers_of_csv_as_numbers() -> None:
+    table = Table(
+        name="t", caption="c",
+        columns=[TableColumn(key="model", label="Model"), TableColumn(key="m", label="mean", group="STS"),
+                 TableColumn(key="x", label="Mixed")],
+        rows=[
+            TableRow(kind="group", cells=[Cell(text="first"), Cell(), Cell()]),
+            TableRow(cells=[Cell(text="=a"), Cell(text="64.51", value=0.6451, kind="leak"), Cell(text="x")]),
+            TableRow(cells=[Cell(text="b"), Cell(text="–"), Cell(text="2", value=2)]),
+        ],
+    )  # fmt: skip
+    found = parquet.read_table(io.BytesIO(render.render_parquet([table, table])))
+    assert found.to_pydict() == {
+        "Group": ["first", "first"], "Model": ["=a", "b"], "STS: mean": [64.51, None], "Mixed": ["x", "2"],
+        "marks": ["mean: trained on", None],
+    }  # fmt: skip
+    assert parquet.read_table(io.BytesIO(render.render_parquet([]))).num_columns == 0

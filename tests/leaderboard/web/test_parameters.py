@@ -84,15 +84,10 @@ def test_what_is_wrong_with_a_query_is_said(query: dict[str, Any], says: list[st
 
 
 def test_all_rows_unless_some_are_named() -> None:
-    assert SuiteState(q="x").show_all_rows() == SuiteState(q="x", rows="all", tasks=["all"])
-    assert SuiteState(q="x").show_all_rows().list_query_pairs() == [
-        ("q", "x"),
-        ("tasks", "all"),
-        ("rows", "all"),
-    ]
+    assert SuiteState(q="x").show_all_rows() == SuiteState(q="x", rows="all")
+    assert SuiteState(q="x").show_all_rows().list_query_pairs() == [("q", "x"), ("rows", "all")]
     for named in (SuiteState(rows="100"), SuiteState(page=1), SuiteState(rows="25", page=3)):
-        assert named.apply_changes(tasks=["STS"]).show_all_rows() == named.apply_changes(tasks=["STS"])
-        assert named.show_all_rows() == named.apply_changes(tasks=["all"])
+        assert named.show_all_rows() == named
     assert State(theme="dark").show_all_rows() == State(theme="dark")
 
 

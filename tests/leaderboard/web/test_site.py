@@ -385,10 +385,14 @@ def test_formats_are_those_of_the_server(site: Path) -> None:
     asking = TestClient(standard_app())
     for path in ("suites/nanobeir", "suites/glue", "index", "tasks", "models/acme--tiny-base"):
         for form in ("csv", "json"):
+            every = "?tasks=all" if path.startswith("suites/") else ""  # a file cannot unfold a type
             # Records were written at another time, so the snapshot has another id.
             answer, file = (
                 re.sub(rb"\b[0-9a-f]{12}\b", b"ID", content)
-                for content in (asking.get(f"/{path}.{form}").content, (site / f"{path}.{form}").read_bytes())
+                for content in (
+                    asking.get(f"/{path}.{form}{every}").content,
+                    (site / f"{path}.{form}").read_bytes(),
+                )
             )
             assert file == answer, path
 
