@@ -127,11 +127,11 @@ class SuiteTable:
         columns = self.scores.site_suite.suite.columns
         names = {name for column in columns for name in (column.name, *(task.name for task in column.tasks))}
         models: dict[str, tuple[set[str], set[str]]] = {}
-        for one in self.comparisons:
-            if one.is_independent and one.task in names:
-                both, same = models.setdefault(one.model, (set(), set()))
-                both.add(one.task)
-                same.update([one.task] if one.verdict == "same" else [])
+        for pair in self.comparisons:
+            if pair.is_independent and pair.task in names:
+                both, same = models.setdefault(pair.model, (set(), set()))
+                both.add(pair.task)
+                same.update([pair.task] if pair.verdict == "same" else [])
         return models
 
     @cached_property
