@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.ranking import Floats, Means, Ranks
+from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.sorting import Field as TableField
@@ -40,19 +40,22 @@ GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """Texts of cells without a number."""
 
 
-class SuiteState(EntryState):
-    """The parameters of a suite's page."""
+class TableState(EntryState):
+    """The parameters of a table of models x tasks."""
 
     zero: Literal["", "all", "most"] = Field(
         "", description="Only models that were trained on none of the tasks (all) or on under half (most)."
     )
     instructions: bool = Field(False, description="Only models that take instructions.")
-    licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
-    language: Text = Field("", description="Only models for this language, e.g. deu.")
-    type: Text = Field("", description="Only tasks of this type.")
+    licence: Text = Field(
+        "", description="Only models under this licence, e.g. apache-2.0, or under one of this group: "
+        "permissive, copyleft, non-commercial, unknown.",
+    )  # fmt: skip
+    memory: Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+        None, gt=0, le=1e9, description="At most so many MB of weights."
+    )
     tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
     cols: Texts = Field([], description="Only these columns, by key.")
-    only: Texts = Field([], description="Means and ranks over these tasks alone, by name.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
         "tasks", description="The mean that ranks; `untouched`: over the tasks that selected no model shown."
@@ -73,6 +76,44 @@ class SuiteState(EntryState):
         """This state with every row, and every task unless it says which."""
         some = self.model_fields_set & {"tasks", "cols", "type"}
         return super().show_all_rows() if some else super().show_all_rows().apply_changes(tasks=["all"])
+
+    @property
+    def shown_type(self) -> str:
+        """The only type whose columns are shown; empty for all."""
+        return ""
+
+    def should_keep_model(self, entry: Entry, card: Card, share: float) -> bool:
+        """Whether a model passes.
+
+        Args:
+            entry: The model.
+            card: Its card.
+            share: The share of the tasks that it was not trained on; NaN where that is not known.
+        """
+        return (
+            self.should_keep(entry)
+            and (not self.zero or bool(share == 1 if self.zero == "all" else share > 0.5))
+            and (not self.instructions or card.instructions is True)
+            and self.licence in ("", card.licence, card.licence_group)
+            and (self.memory is None or (card.memory is not None and card.memory <= self.memory))
+        )
+
+
+class SuiteState(TableState):
+    """The parameters of a suite's page."""
+
+    language: Text = Field("", description="Only models for this language, e.g. deu.")
+    type: Text = Field("", description="Only tasks of this type.")
+
+    @property
+    def shown_type(self) -> str:
+        """The only type whose columns are shown; empty for all."""
+        return self.type
+
+    def should_keep_model(self, entry: Entry, card: Card, share: float) -> bool:
+        """Whether a model passes (TableState), and is for the language."""
+        spoken = not self.language or self.language in card.languages
+        return spoken and super().should_keep_model(entry, card, share)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,7 +139,7 @@ class SuiteTable:
     """
 
     scores: SuiteScores
-    state: SuiteState
+    state: TableState
     path: str
     cards: Mapping[int, Card]
     entries: Mapping[int, Entry]
@@ -106,18 +147,13 @@ class SuiteTable:
     @cached_property
     def rows(self) -> list[int]:
         """The rows that pass the filters; of a model's several the one with the most tasks."""
-        rows = [row for row, entry in enumerate(self.scores.entries) if self._should_keep_row(row, entry)]
+        shares = self.scores.zero_shot
+        rows = [
+            row
+            for row, entry in enumerate(self.scores.entries)
+            if self.state.should_keep_model(entry, self.find_card(row), shares[row])
+        ]
         return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
-
-    def _should_keep_row(self, row: int, entry: Entry) -> bool:
-        state, share, card = self.state, self.scores.zero_shot[row], self.find_card(row)
-        return (
-            state.should_keep(entry)
-            and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
-            and (not state.instructions or card.instructions is True)
-            and state.licence in ("", card.licence)
-            and (not state.language or state.language in card.languages)
-        )
 
     def find_card(self, row: int) -> Card:
         """The card of a row's model."""
@@ -166,7 +202,9 @@ class SuiteTable:
                                  format_parameters, "?", note="Parameters."),
             self._build_mean_column(
                 "tasks", "over tasks", scores.over_tasks,
-                f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
+                f"The mean over {format_task_count(scores.over_tasks.expected)}, "
+                f"{'weighted' if scores.site_suite.weights else 'all alike'}."),
+            *self._iter_certainty_columns(),
             self._build_mean_column("types", "over types", scores.over_types,
                                     "The mean of the types' means."),
             *self._iter_untouched_means(several),
@@ -208,6 +246,50 @@ class SuiteTable:
             kind=kind, sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
+
+    def _iter_certainty_columns(self) -> Iterator[_Column]:
+        """How sure the mean and the rank by it are; nothing where ranks are by anything else."""
+        if self.mean not in ("tasks", "types") or self.state.rank == "borda":
+            return
+        by_tasks, by_examples = self.scores.compute_mean_halves(self.mean)
+        halves = _replace_nan(by_tasks)
+        ranked = np.flatnonzero(self.ranks.place)
+        values, weights = self.scores.weigh_columns(self.mean)
+        ends = zip(*bound_ranks(values[ranked], weights), strict=True) if len(ranked) else ()
+        bounds = dict(zip(ranked.tolist(), ends, strict=True))
+
+        def build_half_cell(row: int) -> Cell:
+            if halves[row] is None:
+                return Cell()
+            over = by_examples[row]
+            note = f"± {score_text(over)} by the choice of the tasks' examples" if over == over else ""
+            return Cell(text=f"± {score_text(halves[row])}", value=halves[row], note=note)
+
+        def build_bounds_cell(row: int) -> Cell:
+            if row not in bounds:
+                return Cell()
+            low, high = map(int, bounds[row])
+            return Cell(text=f"{low}–{high}" if low < high else str(low), value=f"{low}-{high}")
+
+        yield _Column(
+            "half",
+            "95 %",
+            build_half_cell,
+            halves.__getitem__,
+            group="Mean",
+            card="95 %",
+            note="Half of the interval of the mean over tasks such as these.",
+        )
+        yield _Column(
+            "places",
+            "Rank, 95 %",
+            build_bounds_cell,
+            lambda row: bounds.get(row, (None,))[0],
+            up=True,
+            card="Ranks",
+            note="The ranks that the tasks leave open: as many models are better, "
+            "or worse, beyond the interval of the difference.",
+        )
 
     def _iter_untouched_means(self, several: bool) -> Iterator[_Column]:
         """The means over the tasks that selected no model shown: over tasks, and over several types."""
@@ -258,7 +340,7 @@ class SuiteTable:
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
-        check_name("task type", state.type, types, then="The suite's page offers all types.")
+        check_name("task type", state.shown_type, types, then="The suite's page offers all types.")
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [
             column
@@ -268,10 +350,12 @@ class SuiteTable:
 
     def _should_show_column(self, column: _Column, picked: set[str]) -> bool:
         state, key = self.state, column.key
-        if state.type and column.kind:
-            return column.kind == state.type
+        if state.shown_type and column.kind:
+            return column.kind == state.shown_type
         if picked:
             return key in picked
+        if key in ("half", "places"):
+            return not self.scores.site_suite.typed
         if key in ("mean_rank", "types", "how"):
             how = state.each == "revision" or state.origin == "reported"
             return how if key == "how" else key == "types" and len(self.scores.by_type) > 1
@@ -287,7 +371,9 @@ class SuiteTable:
     def folds(self) -> bool:
         """Whether the tasks of a type can be folded."""
         few = len(self.scores.site_suite.suite.columns) <= FEW
-        return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
+        # A reader's own set may have hundreds of tasks of one type.
+        single = len(self.scores.by_type) < 2 and self.scores.site_suite.typed
+        return not (few or self.state.cols or self.state.shown_type or single)
 
     def _resolve_column_key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
@@ -305,7 +391,7 @@ class SuiteTable:
         return column
 
     @cached_property
-    def _state(self) -> SuiteState:
+    def _state(self) -> TableState:
         """The state with the key of the column that sorts."""
         sign, name = "-" if self.state.sort.startswith("-") else "", self.state.sort.removeprefix("-")
         return self.state.model_copy(update={"sort": sign + self._resolve_column_key(name)})

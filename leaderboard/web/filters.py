@@ -34,6 +34,9 @@ class EntryState(State):
     most: Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
         None, gt=0, le=1e7, description="At most so many million parameters."
     )
+    dimensions: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+        None, ge=1, le=2**31 - 1, description="At most so many dimensions of an embedding."
+    )
     open: bool = Field(False, description="Only models with open weights.")
     trust: Literal["", "commit", "external", "none", "other"] = Field(
         "", description="How the revision of an imported model is known."
@@ -49,6 +52,7 @@ class EntryState(State):
             and all(word in name for word in self.q.casefold().split())
             and (self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6))
             and (self.tokens is None or (entry.max_tokens or 0) >= self.tokens)
+            and (self.dimensions is None or (entry.dimension or self.dimensions + 1) <= self.dimensions)
             and (not self.open or entry.open_weights is True or entry.origin == "measured")
         )
 
@@ -150,6 +154,7 @@ def offer(
 
 
 TRUST = ("commit", "external", "none", "other")
+ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
@@ -181,6 +186,7 @@ def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Co
         *offer(state, selects, more=("output", "recipe", "backbone", "trust")),
         _build_number_control("most", "Parameters in millions, at most", most, least=0),
         _build_number_control("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
+        _build_number_control("dimensions", "Dimensions, at most", state.dimensions, least=1, step="1"),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
     ]
 
@@ -196,7 +202,7 @@ def _build_choice_options(values: Iterable[str]) -> list[tuple[str, str]]:
 CHIPS: Mapping[str, str] = {
     "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
     "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
-    "most": "at most {:g} M parameters", "trust": "revision: {}",
+    "dimensions": "at most {} dimensions", "most": "at most {:g} M parameters", "trust": "revision: {}",
 }  # fmt: skip
 
 
