@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskDescription:
-    """A task or a benchmark: one text, a page about it, its BibTeX entry, its languages' codes, its domains."""
+    """A task or a benchmark: one text, a page about it, its BibTeX entry, its languages and domains."""
 
     text: str = ""
     reference: str = ""

@@ -413,8 +413,10 @@ class Queries:
              row.data if reason == "other" else "")
             for number, row, value, reason in answers
         ]  # fmt: skip
-        names = ("scope", "entry", "source", "value", "low", "high", "reason", "result", "seeds", "trained_on",
-                 "data")  # fmt: skip
+        names = (
+            "scope", "entry", "source", "value", "low", "high", "reason", "result", "seeds", "trained_on",
+            "data",
+        )  # fmt: skip
         return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)) if rows else {}
 
     def _fetch_score_columns(self, wanted: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from leaderboard.views.question import (
     QuestionState,
     answer_question,
     build_question_form,
+    complete_question,
     list_presets,
 )
 from leaderboard.views.suite_table import plot_suite_sizes
@@ -25,15 +26,13 @@ from leaderboard.web.site import Site
     formats=PRINTED,
 )
 def _show_ranking(site: Site, state: QuestionState) -> Page:
-    """The ranking of a question; without one, of the first suite."""
+    """The ranking of a question."""
     queries = site.queries
-    if not any((state.suite, state.type, state.language, state.domain, state.task)):
-        first = next((slug for slug in ("mteb", *queries.entries_of_suites) if slug in queries.suites), None)
-        state = state.apply_changes(suite=[first] if first else [])
+    state = complete_question(queries, state)
     answer = answer_question(queries, state)
     table, asked = answer.table, answer.asked
     where = build_paging(len(table.ordered), state, PATH)
-    unfolded = "all" in state.tasks
+    unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
     left_out = answer.build_left_out_table()
     return Page(
         title="Which encoder?",
@@ -52,7 +51,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
         context={
             "form": build_question_form(queries, state), "presets": list_presets(queries, state),
             "widths": answer.list_widths(), "paging": where, "path": PATH, "unfolded": unfolded,
-            "unfold": table.folds and f"{PATH}?{state.build_query(tasks=[] if unfolded else ['all'])}",
+            "unfold": f"{PATH}?{state.build_query(tasks=every)}" if table.folds else "",
         },
     )  # fmt: skip
 
@@ -61,8 +60,8 @@ def _iter_notes(answer: Answer) -> Iterator[str]:
     """The sentences below the ranking."""
     table = answer.table
     yield (
-        "95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks; it says how "
-        "far the mean would move over other tasks. Two models differ by less, as their scores rise and fall "
+        "95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far the "
+        "mean would move over other tasks. Two models differ by less, as their scores rise and fall "
         "together: ranks use the differences."
     )
     if len(answer.places) >= FEWEST:

@@ -42,7 +42,7 @@ from leaderboard.web.tables import Cell, Table, link, values_table
 GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
 
 FILTERS = (
-    "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
+    "q", "most", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
     "each", "open", "instructions",
 )  # fmt: skip
 """The filters above the table, in order; the others are parameters alone."""

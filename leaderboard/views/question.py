@@ -1,12 +1,11 @@
-"""A reader's question, which encoder for which tasks under which bounds, and its answer as a suite's table."""
+"""A question, which encoder for which tasks under which bounds, and its answer as a suite's table."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -38,6 +37,9 @@ from leaderboard.web.parameters import State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
 PATH = "/rank"
+
+BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
+"""The rows of a short answer, and its columns beside rank and model."""
 
 LISTED, MOST = 100, 60
 """The tasks that are left out which a page lists, and the languages that a form offers, at most."""
@@ -125,23 +127,31 @@ class Answer:
         """The rows that are ranked, in order."""
         return [row for row in self.table.ordered if self.table.ranks.place[row]]
 
+    @property
+    def address(self) -> str:
+        """The page of the whole ranking."""
+        return build_address(PATH, self.state.build_query())
+
+    def build_top_table(self) -> Table:
+        """The best rows with the columns of a card, for the first page."""
+        table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
+        return replace(table.build_suite_table(self.ranked[:BEST], []), name="top")
+
     def describe(self) -> str:
         """The answer in sentences."""
-        columns, scores = len(self.asked.site_suite.suite.columns), self.table.scores
-        tasks = f"{len(self.places)} of {columns} tasks" if len(self.places) < columns else f"{columns} tasks"
+        columns, scores, ranks = len(self.asked.site_suite.suite.columns), self.table.scores, self.table.ranks
         if not self.ranked:
             return f"No model that passes these bounds has a score on any of the {columns} tasks."
-        first, own = scores.entries[self.ranked[0]], [r for r in self.ranked if self._is_beside(r)]
-        level = int((self.table.ranks.place == 1).sum()) - 1
-        others = "" if not level else f", level with {level} other{'s' if level > 1 else ''}"
+        every = len(self.places) == columns
+        tasks = f"all {columns} tasks" if every else f"the same {len(self.places)} of {columns} tasks"
+        first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
+        others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
         mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
-        text = (
-            f"First is {first.model} ({score_text(float(mean))}){others}: {len(self.ranked)} of "
-            f"{len(scores.entries)} models that pass have {tasks}, and are ranked over these."
-        )
-        return text + "".join(
-            f" {scores.entries[row].model} has rank {self.table.ranks.place[row]}." for row in own
-        )
+        own = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked if self._is_beside(row)]
+        return (
+            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models that "
+            f"pass, {len(self.ranked)} have {tasks}, and are ranked over these."
+        ) + "".join(f" {model} has rank {rank}." for model, rank in own)
 
     def _is_beside(self, row: int) -> bool:
         return self.state.is_beside(self.table.scores.entries[row])
@@ -169,6 +179,13 @@ class Answer:
                 for models, both, c in counts[:LISTED]]  # fmt: skip
         caption = f"Tasks left out: {len(counts)} of {len(columns)}"
         return values_table("left-out", caption, labels, rows, notes=[more] if more else [])
+
+
+def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
+    """The question; one that names no tasks is about the first suite."""
+    slugs = [slug for slug in ("mteb", *queries.entries_of_suites) if slug in queries.suites][:1]
+    named = state.suite or state.type or state.language or state.domain or state.task
+    return state if named else state.apply_changes(suite=slugs)
 
 
 def answer_question(queries: Queries, state: QuestionState) -> Answer:
@@ -228,7 +245,7 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     suite = suites[0].suite if len(suites) == 1 else Suite(name="", title="Chosen tasks", columns=())
     names = [suite.title] if len(suites) < 4 and state.suite else []
     names = [queries.suites[name].suite.title for name in state.suite] if len(suites) > 1 else names
-    title = ", ".join([*names, *state.type, *state.domain, *state.language]) or suite.title
+    title = ", ".join([*names, *state.type, *state.domain, *map(name_language, state.language)]) or suite.title
     weights = _read_weights(state.weight, chosen)
     return SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
                      suite=replace(suite, title=title, columns=chosen))  # fmt: skip
@@ -242,11 +259,17 @@ def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, C
         columns = [column for column in columns if column.tasks[0].output != "label"]
     mixed = [c.name for c in columns if state.language and c.name not in known and not _is_only_in(c, state)]
     yield from (column for column in columns if column.name not in mixed)
-    # A suite may take none of the languages asked for of a task that has them.
-    with suppress(UsageError):
-        options = SuiteOptions(languages=tuple(state.language), tasks=tuple(mixed))
-        opened = catalog.open_suite(listed.typed, options).columns if mixed else ()
-        yield from (column for column in opened if column.name in mixed and column.tasks)
+    yield from _open_columns(listed.typed, tuple(mixed), tuple(state.language)) if mixed else ()
+
+
+@lru_cache(maxsize=512)
+def _open_columns(typed: str, names: tuple[str, ...], languages: tuple[str, ...]) -> tuple[Column, ...]:
+    """Some columns of a suite, narrowed to languages; those that have none of them are left out."""
+    try:
+        opened = catalog.open_suite(typed, SuiteOptions(languages=languages, tasks=names))
+    except UsageError:
+        return ()
+    return tuple(column for column in opened.columns if column.name in names and column.tasks)
 
 
 def _is_only_in(column: Column, state: QuestionState) -> bool:
@@ -306,20 +329,22 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         "view": ("Convention", [(name, f"as in {name}") for name in views]),
     }
     lists = {name: ",".join(value) for name, value in state if isinstance(value, list)}
-    number, search = partial(Control, kind="number"), partial(Control, kind="search")
+    number, line = partial(Control, kind="number"), partial(Control, kind="line")
     models = state.models or ""
     controls = [
         *offer(state, options, values=lists),
         *build_entry_controls(state, queries.entries.values()),
         number(name="memory", label="Weights in MB, at most", value=state.memory or "", least=0),
         number(name="models", label="Rank at least, models", value=models, least=1, step="1"),
-        search(name="task", label="Tasks, by name", value=lists["task"], placeholder="SciFact, STS12"),
-        search(name="weight", label="Weights", value=lists["weight"], placeholder="Retrieval:2"),
-        search(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
+        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="SciFact, STS12"),
+        line(name="weight", label="Weights", value=lists["weight"], placeholder="Retrieval:2"),
+        line(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
     ]
     by_name = {control.name: control for control in controls}
     shown = [by_name[name] for name in (SHORT if short else (*SHORT, *LONG)) if name in by_name]
     texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
+    texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
+    texts["language"] = ", ".join(map(name_language, state.language))
     chips = [] if short else build_filter_chips(state, PATH, {**_OWN_CHIPS, **CHIPS}, texts)
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
 

@@ -82,6 +82,10 @@ class TableState(EntryState):
         """The only type whose columns are shown; empty for all."""
         return ""
 
+    def is_beside(self, entry: Entry) -> bool:
+        """Whether a model is the one that a reader wants to see among the others."""
+        return False
+
     def should_keep_model(self, entry: Entry, card: Card, share: float) -> bool:
         """Whether a model passes.
 
@@ -282,10 +286,11 @@ class SuiteTable:
         )
         yield _Column(
             "places",
-            "Rank, 95 %",
+            "ranks, 95 %",
             build_bounds_cell,
             lambda row: bounds.get(row, (None,))[0],
             up=True,
+            group="Mean",
             card="Ranks",
             note="The ranks that the tasks leave open: as many models are better, "
             "or worse, beyond the interval of the difference.",
@@ -441,7 +446,7 @@ class SuiteTable:
         table = fill_table(
             "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
             key=lambda row: scores.entries[row].slug, notes=notes, cards=True,
-            kind=lambda row: "" if scores.over_tasks.complete[row] else "part",
+            kind=self._find_row_kind,
         )  # fmt: skip
         heads = [
             replace(
@@ -451,6 +456,11 @@ class SuiteTable:
             for head, column in zip(table.columns, self.shown, strict=True)
         ]  # fmt: skip
         return replace(table, columns=heads)
+
+    def _find_row_kind(self, row: int) -> str:
+        if self.state.is_beside(self.scores.entries[row]):
+            return "beside"
+        return "" if self.scores.over_tasks.complete[row] else "part"
 
     def _build_column_cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.build_cell(row), self._best.get((row, column.key))

@@ -71,7 +71,7 @@ assert SIZE_NAMES.keys() == SIZES.keys()
 class Control:
     """One control of a form (templates/_filters.html says what each kind takes)."""
 
-    kind: Literal["search", "select", "check", "number"]
+    kind: Literal["search", "select", "check", "number", "line"]
     name: str
     label: str
     value: Any = ""
