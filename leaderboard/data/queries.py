@@ -300,8 +300,10 @@ class Queries:
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has its own row.
         """
-        own = () if site_suite.typed else tuple(one.form for some in site_suite.list_scopes() for one in some)
-        key = (site_suite.slug, own, convention, pinned, revisions)
+        forms = (
+            () if site_suite.typed else tuple(one.form for some in site_suite.list_scopes() for one in some)
+        )
+        key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
             scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
@@ -387,14 +389,14 @@ class Queries:
             return *self._scopes[key], {}
         columns = site_suite.list_scopes(convention)
         wholes = [build_whole_scope(column) for column in site_suite.suite.columns]
-        asked = {one.form: one for one in (*chain(*columns), *filter(None, wholes))}
-        others = {form: -at for at, form in enumerate(asked.keys() - self.scope_ids.keys(), 1)}
-        numbers = {form: self.scope_ids.get(form) or others[form] for form in asked}
+        scopes = {one.form: one for one in (*chain(*columns), *filter(None, wholes))}
+        others = {form: -at for at, form in enumerate(scopes.keys() - self.scope_ids.keys(), 1)}
+        numbers = {form: self.scope_ids.get(form) or others[form] for form in scopes}
         of_columns = [[numbers[one.form] for one in column] for column in columns]
         of_wholes = [numbers[scope.form] if scope else 0 for scope in wholes]
         if site_suite.typed:
             self._scopes[key] = (of_columns, of_wholes)
-        return of_columns, of_wholes, {number: asked[form] for form, number in others.items()}
+        return of_columns, of_wholes, {number: scopes[form] for form, number in others.items()}
 
     def _answer_scopes(self, scopes: Mapping[int, Scope]) -> dict[str, Any]:
         """The columns of scores, as they are stored, of scopes that the snapshot has no scores of."""

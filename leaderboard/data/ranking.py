@@ -78,16 +78,18 @@ def compute_suite_means(
         by_seed: By row the scores of each of its seeds, (seeds, columns).
         weights: What each column weighs, (columns,); empty for 1 each.
     """
-    averaged, own = select_mean_columns(suite), np.array(weights or [1.0] * len(suite.columns))
-    by_type = _compute_type_means(suite, averaged, values, counted, own)
-    over_tasks = _compute_row_means("tasks", values[:, averaged], counted[:, averaged], own[averaged])
+    averaged, column_weights = select_mean_columns(suite), np.array(weights or [1.0] * len(suite.columns))
+    by_type = _compute_type_means(suite, averaged, values, counted, column_weights)
+    over_tasks = _compute_row_means(
+        "tasks", values[:, averaged], counted[:, averaged], column_weights[averaged]
+    )
     for row, document in averages.items():
         for kind, value in document.get("types", {}).items():
             by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
         if document.get("over_tasks") is not None:
             over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
     kinds = [suite.columns[place].type for place in averaged]
-    type_weights = [own[averaged][[kind == other for other in kinds]].mean() for kind in by_type]
+    type_weights = [column_weights[averaged][[kind == other for other in kinds]].mean() for kind in by_type]
     over_types = _merge_type_means(by_type, len(values), np.array(type_weights))
     for row, seed_values in by_seed.items():
         # The deviation of a mean needs the mean of each seed: tasks vary together, so their deviations do
@@ -148,11 +150,11 @@ def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = (
         weights: What each of the suite's columns weighs, (columns,); empty for 1 each.
     """
     places = select_mean_columns(suite)
-    own = np.array(weights)[places] if weights else np.ones(len(places))
+    shares = np.array(weights)[places] if weights else np.ones(len(places))
     if over == "types":
         types = [suite.columns[place].type for place in places]
-        own = own / [types.count(kind) for kind in types]
-    return own / own.mean() if len(own) else own
+        shares = shares / [types.count(kind) for kind in types]
+    return shares / shares.mean() if len(shares) else shares
 
 
 def choose_shared_columns(
@@ -172,9 +174,9 @@ def choose_shared_columns(
         The places of the columns, and (columns, rows) of every table to choose from, the widest first.
     """
     order = np.argsort(-counted.sum(axis=0), kind="stable")
-    whole = np.logical_and.accumulate(counted[:, order], axis=1)
+    complete = np.logical_and.accumulate(counted[:, order], axis=1)
     tables: dict[int, list[int]] = {}
-    for count, rows in zip(whole.sum(axis=0).tolist(), whole.T, strict=True):
+    for count, rows in zip(complete.sum(axis=0).tolist(), complete.T, strict=True):
         if count and count not in tables:
             tables[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
     sizes = [(len(columns), count) for count, columns in tables.items()][::-1]

@@ -216,8 +216,8 @@ class SuiteScores(Cells, SuiteMeans):
         data = {(row_at[row], column_at[at]): one for row, at, one in pairs}
         suite, values, counted = site_suite.suite, arrays["values"], arrays["counted"]
         # What is known of a mean is known of the one over all columns alike.
-        whole = len(places) == self.values.shape[1] and not site_suite.weights
-        averages = {row_at[r]: one for r, one in self.averages.items() if whole and r in row_at}
+        is_whole = len(places) == self.values.shape[1] and not site_suite.weights
+        averages = {row_at[r]: one for r, one in self.averages.items() if is_whole and r in row_at}
         means = compute_suite_means(suite, values, counted, averages, by_seed, site_suite.weights)
         spreads = _average_spreads(suite, (arrays["high"] - arrays["low"]) / 2, counted)
         averages |= {row: {**averages.get(row, {}), "spread": one} for row, one in spreads.items()}

@@ -30,7 +30,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     queries = site.queries
     state = complete_question(queries, state)
     answer = answer_question(queries, state)
-    table, asked = answer.table, answer.asked
+    table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
     left_out = answer.build_left_out_table()
@@ -41,7 +41,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
         tables=[table.build_suite_table(where.cut(table.ordered), list(_iter_notes(answer))), left_out],
         charts=[plot_suite_sizes(table)],
         data={
-            "tasks_asked": len(asked.site_suite.suite.columns),
+            "tasks_asked": len(answer.pool.site_suite.suite.columns),
             "tasks": [column.name for column in table.scores.site_suite.suite.columns],
             "weights": list(table.scores.site_suite.weights) or None,
             "models_pass": len(table.scores.entries),
@@ -60,8 +60,8 @@ def _iter_notes(answer: Answer) -> Iterator[str]:
     """The sentences below the ranking."""
     table = answer.table
     yield (
-        "95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far the "
-        "mean would move over other tasks. Two models differ by less, as their scores rise and fall "
+        "95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far "
+        "the mean would move over other tasks. Two models differ by less, as their scores rise and fall "
         "together: ranks use the differences."
     )
     if len(answer.places) >= FEWEST:

@@ -111,14 +111,14 @@ class Answer:
     Attributes:
         state: The question.
         table: The models that pass the bounds, over the tasks that the ranked ones share.
-        asked: All tasks that were asked for, with the scores of these models.
+        pool: All tasks that were asked for, with the scores of these models.
         places: Of these tasks those that are ranked by.
         widths: Every (tasks, models) that the ranking could have, the most tasks first.
     """
 
     state: QuestionState
     table: SuiteTable
-    asked: SuiteScores
+    pool: SuiteScores
     places: Sequence[int]
     widths: Sequence[tuple[int, int]]
 
@@ -139,7 +139,7 @@ class Answer:
 
     def describe(self) -> str:
         """The answer in sentences."""
-        columns, scores, ranks = len(self.asked.site_suite.suite.columns), self.table.scores, self.table.ranks
+        columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
         if not self.ranked:
             return f"No model that passes these bounds has a score on any of the {columns} tasks."
         every = len(self.places) == columns
@@ -147,11 +147,11 @@ class Answer:
         first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
         mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
-        own = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked if self._is_beside(row)]
+        named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked if self._is_beside(row)]
         return (
-            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models that "
-            f"pass, {len(self.ranked)} have {tasks}, and are ranked over these."
-        ) + "".join(f" {model} has rank {rank}." for model, rank in own)
+            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models "
+            f"that pass, {len(self.ranked)} have {tasks}, and are ranked over these."
+        ) + "".join(f" {model} has rank {rank}." for model, rank in named)
 
     def _is_beside(self, row: int) -> bool:
         return self.state.is_beside(self.table.scores.entries[row])
@@ -168,15 +168,15 @@ class Answer:
 
     def build_left_out_table(self) -> Table:
         """The tasks that were asked for and are not ranked by, with what each would do."""
-        scores, columns = self.asked, self.asked.site_suite.suite.columns
+        scores, columns = self.pool, self.pool.site_suite.suite.columns
         complete = scores.counted[:, self.places].all(axis=1)
         counts = [(int(scores.counted[:, at].sum()), int((complete & scores.counted[:, at]).sum()), column)
                   for at, column in enumerate(columns) if at not in {*self.places}]  # fmt: skip
         counts.sort(key=lambda count: (-count[1], -count[0]))
         more = f"{len(counts) - LISTED} further ones are not listed." if len(counts) > LISTED else ""
         labels = {"name": "Task", "type": "Type", "models": "Models that have it", "ranked": "Ranked with it"}
-        rows = [(link(c.name, build_address(PATH, self.state.build_query(task=[c.name]))), c.type, models, both)
-                for models, both, c in counts[:LISTED]]  # fmt: skip
+        rows = [(link(column.name, build_address(PATH, self.state.build_query(task=[column.name]))),
+                 column.type, models, both) for models, both, column in counts[:LISTED]]  # fmt: skip
         caption = f"Tasks left out: {len(counts)} of {len(columns)}"
         return values_table("left-out", caption, labels, rows, notes=[more] if more else [])
 
@@ -207,25 +207,30 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     # A model was trained on none of the tasks that rank: which these are, the others decide.
     rows = build_table(scores, state.apply_changes(zero="")).rows
     rows = [row for row in rows if scores.entries[row].origin != "reported"]
-    every = range(len(question.suite.columns))
-    if own := [row for row in rows if state.is_beside(scores.entries[row])]:
-        every_own = np.flatnonzero(scores.counted[own].any(axis=0)).tolist()
-        question = question.select_columns(every_own)
-        scores = scores.narrow(rows, every_own, question)
-    elif state.beside:
-        if not any(map(state.is_beside, queries.entries.values())):
-            names = {entry.model for entry in queries.entries.values()}
-            raise build_missing_error("model", state.beside, names, then="The page /search finds models.")
-        raise NotFound(f"{state.beside} has no score on any of these tasks.", hint="Ask for other tasks.")
-    else:
-        scores = scores.narrow(rows, every, question)
+    offered = list(range(len(question.suite.columns)))
+    if state.beside:
+        beside = [row for row in rows if state.is_beside(scores.entries[row])]
+        if not beside:
+            raise _explain_missing_model(queries, state)
+        offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
+    question = question.select_columns(offered)
+    scores = scores.narrow(rows, offered, question)
     places, widths = choose_shared_columns(scores.counted, state.models)
     shared = question.select_columns(places)
     narrowed = scores.narrow(range(len(scores.entries)), places, shared)
     table = build_table(narrowed)
     if state.zero:
         table = build_table(narrowed.narrow(table.rows, range(len(places)), shared))
-    return Answer(state=state, table=table, asked=scores, places=places, widths=widths)
+    return Answer(state=state, table=table, pool=scores, places=places, widths=widths)
+
+
+def _explain_missing_model(queries: Queries, state: QuestionState) -> NotFound:
+    """The error for a model that cannot stand beside the others."""
+    if any(map(state.is_beside, queries.entries.values())):
+        message = f"{state.beside} has no score on any of these tasks."
+        return NotFound(message, hint="Ask for other tasks, or for another model.")
+    names = {entry.model for entry in queries.entries.values()}
+    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
 
 
 def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
@@ -237,15 +242,15 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     for listed in suites:
         for column in _iter_columns(listed, state, columns):
             columns.setdefault(column.name, column)
-    known = {c.name for one in suites for c in one.suite.columns} if state.task else set()
+    names = {c.name for one in suites for c in one.suite.columns} if state.task else set()
     for name in state.task:
-        check_name("task", name, known, then="The page /tasks lists all.")
+        check_name("task", name, names, then="The page /tasks lists all.")
     chosen = tuple(columns.values())
     # One suite keeps its conventions, and what its means are over.
     suite = suites[0].suite if len(suites) == 1 else Suite(name="", title="Chosen tasks", columns=())
-    names = [suite.title] if len(suites) < 4 and state.suite else []
-    names = [queries.suites[name].suite.title for name in state.suite] if len(suites) > 1 else names
-    title = ", ".join([*names, *state.type, *state.domain, *map(name_language, state.language)]) or suite.title
+    titles = [queries.suites[name].suite.title for name in state.suite]
+    parts = [*titles, *state.type, *state.domain, *map(name_language, state.language)]
+    title = ", ".join(parts) or suite.title
     weights = _read_weights(state.weight, chosen)
     return SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
                      suite=replace(suite, title=title, columns=chosen))  # fmt: skip
@@ -299,8 +304,8 @@ def _read_weights(texts: Sequence[str], columns: Sequence[Column]) -> tuple[floa
         weights[name] = float(number) if number.replace(".", "", 1).isdecimal() else 0
         if not 0 < weights[name] <= 1000:
             raise NotFound(f"{text!r} is no weight.", hint="Write a number up to 1000, e.g. Retrieval:2.")
-        known = {column.name for column in columns} | {column.type for column in columns}
-        check_name("type or task", name, known, then="Weigh what the table shows.", is_needed=True)
+        names = {column.name for column in columns} | {column.type for column in columns}
+        check_name("type or task", name, names, then="Weigh what the table shows.", is_needed=True)
     return tuple(weights.get(c.name, 1) * weights.get(c.type, 1) for c in columns) if weights else ()
 
 
