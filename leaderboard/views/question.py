@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -127,11 +128,6 @@ class Answer:
         """The rows that are ranked, in order."""
         return [row for row in self.table.ordered if self.table.ranks.place[row]]
 
-    @property
-    def address(self) -> str:
-        """The page of the whole ranking."""
-        return build_address(PATH, self.state.build_query())
-
     def build_top_table(self) -> Table:
         """The best rows with the columns of a card, for the first page."""
         table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
@@ -182,10 +178,21 @@ class Answer:
 
 
 def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
-    """The question; one that names no tasks is about the first suite."""
-    slugs = [slug for slug in ("mteb", *queries.entries_of_suites) if slug in queries.suites][:1]
-    named = state.suite or state.type or state.language or state.domain or state.task
-    return state if named else state.apply_changes(suite=slugs)
+    """The question; one without tasks is about the suite that the named model has most of, else the first."""
+    if state.suite or state.type or state.language or state.domain or state.task:
+        return state
+    slugs = sorted(queries.entries_of_suites, key=lambda slug: slug != "mteb")
+    if entries := [entry.id for entry in queries.entries.values() if state.is_beside(entry)]:
+        scopes = {score.scope for score in queries.find_scores(entry=entries)}
+        slugs.sort(key=lambda slug: -_count_columns(queries, slug, scopes))
+    return state.apply_changes(suite=slugs[:1])
+
+
+def _count_columns(queries: Queries, slug: str, scopes: set[int]) -> int:
+    """How many columns of a suite have any of some scopes."""
+    listed = queries.suites[slug]
+    views = [queries.list_scope_columns(listed, view) for view in list_conventions(listed.suite)]
+    return sum(not scopes.isdisjoint(chain(*column)) for column in zip(*views, strict=True))
 
 
 def answer_question(queries: Queries, state: QuestionState) -> Answer:

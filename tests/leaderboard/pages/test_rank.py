@@ -230,6 +230,13 @@ def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds
     assert "acme/m0 has rank 1." in page["lead"]
 
 
+def test_a_model_page_leads_to_its_place_in_the_suite_that_it_has_most_of(client: TestClient) -> None:
+    page = client.get("/models/acme--m0", headers=BROWSER).text
+    assert '<a href="/rank?beside=acme--m0">' in page
+    data = ask(client, f"{PATH}?beside=acme--m0")["data"]
+    assert {*data["tasks"]} <= {*draw_models()["acme/m0"][0]} & {*names("mteb")}
+
+
 def test_a_weight_is_the_same_as_a_task_several_times(queries: Queries) -> None:
     question = QuestionState(task=TASKS[:3], weight=[f"{TASKS[0]}:2"], models=1)
     scores = answer_question(queries, question).table.scores
@@ -267,7 +274,7 @@ def test_the_form_holds_the_whole_question_and_its_presets_are_answered(client: 
         assert field in page
     home = client.get("/", headers=BROWSER).text
     presets = re.findall(
-        r'href="(/rank[^"]*)"', home.partition('<section id="ask">')[2].partition("</section>")[0]
+        r'href="(/rank[^"]*)"', home.partition('<section id="question">')[2].partition("</section>")[0]
     )
     assert len(presets) > 2
     for address in presets:
