@@ -33,12 +33,13 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
+    ranking = table.build_suite_table(where.cut(table.ordered), list(_iter_notes(answer)))
     left_out = answer.build_left_out_table()
     return Page(
         title="Which encoder?",
         template="rank.html",
         lead=answer.describe(),
-        tables=[table.build_suite_table(where.cut(table.ordered), list(_iter_notes(answer))), left_out],
+        tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
         data={
             "tasks_asked": len(answer.pool.site_suite.suite.columns),
@@ -60,7 +61,7 @@ def _iter_notes(answer: Answer) -> Iterator[str]:
     """The sentences below the ranking."""
     table = answer.table
     yield (
-        "95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far "
+        "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far "
         "the mean would move over other tasks. Two models differ by less, as their scores rise and fall "
         "together: ranks use the differences."
     )

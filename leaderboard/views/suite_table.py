@@ -267,7 +267,7 @@ class SuiteTable:
                 return Cell()
             over = by_examples[row]
             note = f"± {score_text(over)} by the choice of the tasks' examples" if over == over else ""
-            return Cell(text=f"± {score_text(halves[row])}", value=halves[row], note=note)
+            return Cell(text=score_text(halves[row]), value=halves[row], note=note)
 
         def build_bounds_cell(row: int) -> Cell:
             if row not in bounds:
@@ -277,11 +277,11 @@ class SuiteTable:
 
         yield _Column(
             "half",
-            "95 %",
+            "± 95 %",
             build_half_cell,
             halves.__getitem__,
             group="Mean",
-            card="95 %",
+            card="± 95 %",
             note="Half of the interval of the mean over tasks such as these.",
         )
         yield _Column(
