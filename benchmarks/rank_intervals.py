@@ -54,7 +54,7 @@ def measure_coverage(population: Floats, count: int, trials: int, rng: np.random
         low, high = np.percentile(draws, [2.5, 97.5], axis=1)
         gaps = values[order[:-1]] - values[order[1:]]
         errors = gaps.mean(axis=1) - (truth[order[:-1]] - truth[order[1:]])
-        best, worst = bound_ranks(values, weights)
+        best, worst = bound_ranks(values, weights).T
         covered[trial] = (
             (abs(means - truth) <= halves).mean(),
             ((low <= truth) & (truth <= high)).mean(),

@@ -301,8 +301,8 @@ def compute_mean_halves(values: Floats, weights: Floats) -> Floats:
     return np.asarray(_find_student_factor(values.shape[1]) * deviations)
 
 
-def bound_ranks(values: Floats, weights: Floats) -> tuple[Ints, Ints]:
-    """The best and the worst rank of each row that its tasks leave open, the paired way of `is_level_pair`.
+def bound_ranks(values: Floats, weights: Floats) -> Ints:
+    """The best and the worst rank of each row, (rows, 2), that its tasks leave open.
 
     A row stands behind those that are better beyond the 95 % interval of their difference, and before those
     that are worse beyond it: marginal intervals of ranks (Mogstad, Romano, Shaikh and Wilhelm, 2024,
@@ -313,17 +313,18 @@ def bound_ranks(values: Floats, weights: Floats) -> tuple[Ints, Ints]:
         weights: What a column weighs in the mean, of mean 1.
     """
     rows, count = values.shape
+    bounds = np.tile([1, rows], (rows, 1))
+    if not rows:
+        return bounds
     products = values * weights
     means = products.mean(axis=1)
     centred = products - means[:, None]
     # By few tasks only equal means are level, as in is_level_pair.
     factor = _find_student_factor(count) / np.sqrt(count - 1) if count >= FEWEST else 0.0
     squares = (centred**2).sum(axis=1)
-    low, high = np.ones(rows, np.int64), np.full(rows, rows)
     # Row by row: the table of all pairs of 8,000 models would take 512 MB.
     for row in range(rows):
         spread = np.sqrt(np.maximum(squares + squares[row] - 2 * centred @ centred[row], 0))
         gaps, half = means - means[row], factor * spread + 1e-12
-        low[row] += (gaps > half).sum()
-        high[row] -= (-gaps > half).sum()
-    return low, high
+        bounds[row] += (gaps > half).sum(), -(-gaps > half).sum()
+    return bounds

@@ -17,13 +17,14 @@ from harness.core.types import Column, Suite, SuiteOptions
 from harness.plan import catalog
 from harness.results.scores import score_text
 from leaderboard.data.descriptions import describe_task, name_language
-from leaderboard.data.queries import LICENCES, Card, Entry, Queries
+from leaderboard.data.queries import LICENCES, Queries
 from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
 from leaderboard.views.suite_table import SuiteTable, TableState
 from leaderboard.web.filters import (
     CHIPS,
+    EMPTY_IS_NONE,
     ZERO,
     Control,
     FilterForm,
@@ -71,7 +72,6 @@ def _split_names(value: Any) -> Any:
 
 
 Names = Annotated[list[Text], Field(max_length=200), BeforeValidator(_split_names)]
-Least = Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)]
 
 
 class QuestionState(TableState):
@@ -79,30 +79,15 @@ class QuestionState(TableState):
 
     suite: Names = Field([], description="Tasks of these suites, by the names in their addresses.")
     type: Names = Field([], description="Tasks of these types.")
-    language: Names = Field(
-        [], description="Tasks in these languages, e.g. deu: their subsets in these alone."
-    )
+    language: Names = Field([], description="Tasks in these languages, e.g. deu: the subsets in them alone.")
     domain: Names = Field([], description="Tasks of these domains, e.g. Legal.")
     task: Names = Field([], description="These tasks alone, by name.")
     weight: Names = Field([], description="What a type or a task weighs in the means, e.g. Retrieval:2.")
-    models: Least = Field(
+    models: Annotated[int | None, EMPTY_IS_NONE] = Field(
         None, ge=1, le=100_000, description="Rank at least so many models, over the tasks that these share; "
         "without it over the tasks with which the ranking rests on the most scores.",
     )  # fmt: skip
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
-    beside: Text = Field(
-        "",
-        description="A model, by its name in addresses: ranked whatever the bounds, over tasks that it has.",
-    )
-
-    def should_keep_model(self, entry: Entry, card: Card, share: float) -> bool:
-        """Whether a model passes (TableState), or is the one to stand beside the others."""
-        return self.is_beside(entry) or super().should_keep_model(entry, card, share)
-
-    def is_beside(self, entry: Entry) -> bool:
-        """Whether a model is the one that was named."""
-        names = (entry.model_slug, entry.model, entry.short_name)
-        return bool(self.beside) and self.beside.casefold() in map(str.casefold, names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,14 +128,12 @@ class Answer:
         first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
         mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
-        named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked if self._is_beside(row)]
+        named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked
+                 if self.state.is_beside(scores.entries[row])]  # fmt: skip
         return (
             f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models "
             f"that pass, {len(self.ranked)} have {tasks}, and are ranked over these."
         ) + "".join(f" {model} has rank {rank}." for model, rank in named)
-
-    def _is_beside(self, row: int) -> bool:
-        return self.state.is_beside(self.table.scores.entries[row])
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
         """The choices between more tasks and more models: label, URL, current; those with the most scores."""
@@ -269,7 +252,9 @@ def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, C
     if len(state.suite) != 1:
         # What a recipe trains for has a convention of its suite's own.
         columns = [column for column in columns if column.tasks[0].output != "label"]
-    mixed = [c.name for c in columns if state.language and c.name not in known and not _is_only_in(c, state)]
+    languages = {column.name: {*describe_task(column.tasks[0].name).languages} for column in columns}
+    mixed = [name for name, codes in languages.items()
+             if state.language and name not in known and not codes <= {*state.language}]  # fmt: skip
     yield from (column for column in columns if column.name not in mixed)
     yield from _open_columns(listed.typed, tuple(mixed), tuple(state.language)) if mixed else ()
 
@@ -282,11 +267,6 @@ def _open_columns(typed: str, names: tuple[str, ...], languages: tuple[str, ...]
     except UsageError:
         return ()
     return tuple(column for column in opened.columns if column.name in names and column.tasks)
-
-
-def _is_only_in(column: Column, state: QuestionState) -> bool:
-    """Whether a task is in no other language than those asked for."""
-    return {*describe_task(column.tasks[0].name).languages} <= {*state.language}
 
 
 def _is_asked(column: Column, state: QuestionState) -> bool:
@@ -362,20 +342,8 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
 
 
 SHORT = ("suite", "type", "language", "most", "tokens", "licence", "zero", "open", "beside")
-LONG = (
-    "task",
-    "domain",
-    "weight",
-    "models",
-    "dimensions",
-    "memory",
-    "view",
-    "origin",
-    "output",
-    "recipe",
-    "backbone",
-    "q",
-)
+LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "origin", "output", "recipe",
+        "backbone", "q")  # fmt: skip
 """The controls that most questions need, and the further ones, in order."""
 
 _OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",

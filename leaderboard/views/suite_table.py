@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
@@ -20,7 +20,7 @@ from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart
-from leaderboard.web.filters import EntryState
+from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import build_missing_error, check_name
@@ -51,9 +51,10 @@ class TableState(EntryState):
         "", description="Only models under this licence, e.g. apache-2.0, or under one of this group: "
         "permissive, copyleft, non-commercial, unknown.",
     )  # fmt: skip
-    memory: Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+    memory: Annotated[float | None, EMPTY_IS_NONE] = Field(
         None, gt=0, le=1e9, description="At most so many MB of weights."
     )
+    beside: Text = Field("", description="A model, by its name: shown whatever the bounds, and marked.")
     tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
     cols: Texts = Field([], description="Only these columns, by key.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
@@ -77,30 +78,10 @@ class TableState(EntryState):
         some = self.model_fields_set & {"tasks", "cols", "type"}
         return super().show_all_rows() if some else super().show_all_rows().apply_changes(tasks=["all"])
 
-    @property
-    def shown_type(self) -> str:
-        """The only type whose columns are shown; empty for all."""
-        return ""
-
     def is_beside(self, entry: Entry) -> bool:
         """Whether a model is the one that a reader wants to see among the others."""
-        return False
-
-    def should_keep_model(self, entry: Entry, card: Card, share: float) -> bool:
-        """Whether a model passes.
-
-        Args:
-            entry: The model.
-            card: Its card.
-            share: The share of the tasks that it was not trained on; NaN where that is not known.
-        """
-        return (
-            self.should_keep(entry)
-            and (not self.zero or bool(share == 1 if self.zero == "all" else share > 0.5))
-            and (not self.instructions or card.instructions is True)
-            and self.licence in ("", card.licence, card.licence_group)
-            and (self.memory is None or (card.memory is not None and card.memory <= self.memory))
-        )
+        names = (entry.model_slug, entry.model, entry.short_name)
+        return bool(self.beside) and self.beside.casefold() in map(str.casefold, names)
 
 
 class SuiteState(TableState):
@@ -108,16 +89,6 @@ class SuiteState(TableState):
 
     language: Text = Field("", description="Only models for this language, e.g. deu.")
     type: Text = Field("", description="Only tasks of this type.")
-
-    @property
-    def shown_type(self) -> str:
-        """The only type whose columns are shown; empty for all."""
-        return self.type
-
-    def should_keep_model(self, entry: Entry, card: Card, share: float) -> bool:
-        """Whether a model passes (TableState), and is for the language."""
-        spoken = not self.language or self.language in card.languages
-        return spoken and super().should_keep_model(entry, card, share)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,13 +122,25 @@ class SuiteTable:
     @cached_property
     def rows(self) -> list[int]:
         """The rows that pass the filters; of a model's several the one with the most tasks."""
-        shares = self.scores.zero_shot
-        rows = [
-            row
-            for row, entry in enumerate(self.scores.entries)
-            if self.state.should_keep_model(entry, self.find_card(row), shares[row])
-        ]
+        rows = [row for row, entry in enumerate(self.scores.entries) if self._should_keep_row(row, entry)]
         return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
+
+    def _should_keep_row(self, row: int, entry: Entry) -> bool:
+        state, share, card = self.state, self.scores.zero_shot[row], self.find_card(row)
+        language = state.language if isinstance(state, SuiteState) else ""
+        return state.is_beside(entry) or (
+            state.should_keep(entry)
+            and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
+            and (not state.instructions or card.instructions is True)
+            and state.licence in ("", card.licence, card.licence_group)
+            and (state.memory is None or (card.memory is not None and card.memory <= state.memory))
+            and (not language or language in card.languages)
+        )
+
+    @property
+    def _type(self) -> str:
+        """The only type whose columns are shown; empty for all."""
+        return self.state.type if isinstance(self.state, SuiteState) else ""
 
     def find_card(self, row: int) -> Card:
         """The card of a row's model."""
@@ -252,49 +235,25 @@ class SuiteTable:
         )  # fmt: skip
 
     def _iter_certainty_columns(self) -> Iterator[_Column]:
-        """How sure the mean and the rank by it are; nothing where ranks are by anything else."""
-        if self.mean not in ("tasks", "types") or self.state.rank == "borda":
+        """How sure the mean of a reader's own tasks and the rank by it are; nothing for other ranks."""
+        if self.scores.site_suite.typed or self.mean == "untouched" or self.state.rank == "borda":
             return
-        by_tasks, by_examples = self.scores.compute_mean_halves(self.mean)
-        halves = _replace_nan(by_tasks)
+        by_tasks, by_examples = map(_replace_nan, self.scores.compute_mean_halves(self.mean))
         ranked = np.flatnonzero(self.ranks.place)
         values, weights = self.scores.weigh_columns(self.mean)
-        ends = zip(*bound_ranks(values[ranked], weights), strict=True) if len(ranked) else ()
-        bounds = dict(zip(ranked.tolist(), ends, strict=True))
-
-        def build_half_cell(row: int) -> Cell:
-            if halves[row] is None:
-                return Cell()
-            over = by_examples[row]
-            note = f"± {score_text(over)} by the choice of the tasks' examples" if over == over else ""
-            return Cell(text=score_text(halves[row]), value=halves[row], note=note)
-
-        def build_bounds_cell(row: int) -> Cell:
-            if row not in bounds:
-                return Cell()
-            low, high = map(int, bounds[row])
-            return Cell(text=f"{low}–{high}" if low < high else str(low), value=f"{low}-{high}")
-
-        yield _Column(
-            "half",
-            "± 95 %",
-            build_half_cell,
-            halves.__getitem__,
-            group="Mean",
-            card="± 95 %",
-            note="Half of the interval of the mean over tasks such as these.",
+        bounds = dict(zip(ranked.tolist(), bound_ranks(values[ranked], weights).tolist(), strict=True))
+        texts = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
+        rank = (
+            "The ranks that the tasks leave open: as many models are better, or worse, beyond the interval."
         )
-        yield _Column(
-            "places",
-            "ranks, 95 %",
-            build_bounds_cell,
-            lambda row: bounds.get(row, (None,))[0],
-            up=True,
-            group="Mean",
-            card="Ranks",
-            note="The ranks that the tasks leave open: as many models are better, "
-            "or worse, beyond the interval of the difference.",
-        )
+        yield from (
+            _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",
+                                 note="Half of the interval of the mean over tasks such as these."),
+            _build_number_column("half_examples", "± 95 %, examples", by_examples, score_text, group="Mean",
+                                 optional=True, note="The same over the examples of these tasks."),
+            _Column("places", "ranks, 95 %", lambda row: texts.get(row, ""), up=True, group="Mean",
+                    sort=lambda row: bounds.get(row, [None])[0], card="Ranks", note=rank),
+        )  # fmt: skip
 
     def _iter_untouched_means(self, several: bool) -> Iterator[_Column]:
         """The means over the tasks that selected no model shown: over tasks, and over several types."""
@@ -345,7 +304,7 @@ class SuiteTable:
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
-        check_name("task type", state.shown_type, types, then="The suite's page offers all types.")
+        check_name("task type", self._type, types, then="The suite's page offers all types.")
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [
             column
@@ -355,12 +314,10 @@ class SuiteTable:
 
     def _should_show_column(self, column: _Column, picked: set[str]) -> bool:
         state, key = self.state, column.key
-        if state.shown_type and column.kind:
-            return column.kind == state.shown_type
+        if self._type and column.kind:
+            return column.kind == self._type
         if picked:
             return key in picked
-        if key in ("half", "places"):
-            return not self.scores.site_suite.typed
         if key in ("mean_rank", "types", "how"):
             how = state.each == "revision" or state.origin == "reported"
             return how if key == "how" else key == "types" and len(self.scores.by_type) > 1
@@ -378,7 +335,7 @@ class SuiteTable:
         few = len(self.scores.site_suite.suite.columns) <= FEW
         # A reader's own set may have hundreds of tasks of one type.
         single = len(self.scores.by_type) < 2 and self.scores.site_suite.typed
-        return not (few or self.state.cols or self.state.shown_type or single)
+        return not (few or self.state.cols or self._type or single)
 
     def _resolve_column_key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""

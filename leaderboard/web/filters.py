@@ -11,6 +11,9 @@ from pydantic import BeforeValidator, Field
 from leaderboard.data.queries import SIZES, Entry
 from leaderboard.web.parameters import State, Text
 
+EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
+"""Browsers send the name of an empty field without a value."""
+
 
 class EntryState(State):
     """Filters that every page with entries has."""
@@ -27,14 +30,13 @@ class EntryState(State):
     )
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
-    # Browsers send the name of an empty field without a value.
-    tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+    tokens: Annotated[int | None, EMPTY_IS_NONE] = Field(
         None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
     )
-    most: Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+    most: Annotated[float | None, EMPTY_IS_NONE] = Field(
         None, gt=0, le=1e7, description="At most so many million parameters."
     )
-    dimensions: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+    dimensions: Annotated[int | None, EMPTY_IS_NONE] = Field(
         None, ge=1, le=2**31 - 1, description="At most so many dimensions of an embedding."
     )
     open: bool = Field(False, description="Only models with open weights.")
