@@ -248,6 +248,9 @@ def test_a_small_task_has_a_mean_and_ranks_in_a_set_that_the_reader_chose(tmp_pa
     for name, half in halves.items():
         assert chosen[name][1].endswith(f" ± {100 * half:.2f}")
         assert chosen[name][2] == f"30 examples (± {100 * half:.1f})"
+    sure = {row["cells"]["model"]["value"]: row["cells"]["half_examples"]["text"]
+            for row in client.get(f"{question}Few").json()["tables"][0]["rows"]}  # fmt: skip
+    assert sure == {name: f"{100 * half:.2f}" for name, half in halves.items()}
     assert cells(f"{question}Few,Many") == whole
     assert "exp1/final,22" in client.get(f"{path}.csv").text
     slugs = [row["key"] for row in client.get(f"{path}.json").json()["tables"][0]["rows"]]
