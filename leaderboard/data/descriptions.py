@@ -13,12 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskDescription:
-    """A task or a benchmark: one text, a page about it, its BibTeX entry, and codes of its languages."""
+    """A task or a benchmark: one text, a page about it, its BibTeX entry, its languages and domains."""
 
     text: str = ""
     reference: str = ""
     citation: str = ""
     languages: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -64,6 +65,17 @@ def describe_suite(typed: str, title: str) -> _TaskDescription:
     return _find_description(f"benchmark:{typed.partition(':')[2] or title}")
 
 
+def name_language(code: str) -> str:
+    """The name of a language.
+
+    >>> name_language("deu"), name_language("none")
+    ('German', 'none')
+    """
+    return _find_description(f"language:{code}").text or code
+
+
+@cache
 def _find_description(key: str) -> _TaskDescription:
     row = _load_descriptions().get(key, {})
-    return _TaskDescription(**{**row, "languages": tuple(row.get("languages", ()))})
+    lists = {name: tuple(row.get(name, ())) for name in ("languages", "domains")}
+    return _TaskDescription(**{**row, **lists})

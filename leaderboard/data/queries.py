@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
@@ -34,12 +35,13 @@ from leaderboard.data.snapshot import SiteIndex
 from leaderboard.data.suites import (
     REASONS,
     Raw,
+    Scope,
     SiteSuite,
     build_whole_scope,
     extract_main_scores,
     list_conventions,
 )
-from leaderboard.data.tables import SETTINGS, TABLES
+from leaderboard.data.tables import BEST, SETTINGS, TABLES
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,15 @@ class ScopeScore(NamedTuple):
     trained_on: int | None
 
 
+LICENCES: Mapping[str, re.Pattern[str]] = {
+    "non-commercial": re.compile(r"non-?commercial|\bnc\b"),
+    "copyleft": re.compile(r"^([al]?gpl|mpl|epl|eupl|cc-by-sa)"),
+    "permissive": re.compile(r"^(apache|mit\b|bsd|isc\b|cc0|cc-by-\d|unlicense|odc-by)"),
+    "unknown": re.compile(""),
+}
+"""Groups of licences: a licence is of the first group whose pattern it has."""
+
+
 class Card(NamedTuple):
     """Facts of a model's card that filters and columns take."""
 
@@ -96,6 +107,15 @@ class Card(NamedTuple):
     licence: str = ""
     languages: frozenset[str] = frozenset()
     instructions: bool | None = None
+
+    @property
+    def licence_group(self) -> str:
+        """What the licence allows, a name of LICENCES; terms of a maker's own are unknown.
+
+        >>> [Card(licence=name).licence_group for name in ("mit", "cc-by-nc-sa-4.0", "gpl-3.0", "gemma", "")]
+        ['permissive', 'non-commercial', 'copyleft', 'unknown', 'unknown']
+        """
+        return next(name for name, pattern in LICENCES.items() if pattern.search(self.licence.casefold()))
 
 
 class IndexChanged(Exception):
@@ -308,7 +328,10 @@ class Queries:
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has its own row.
         """
-        key = (site_suite.slug, site_suite.chosen, convention, pinned, revisions)
+        forms = (
+            () if site_suite.typed else tuple(one.form for some in site_suite.list_scopes() for one in some)
+        )
+        key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
             scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
@@ -356,22 +379,27 @@ class Queries:
         revisions: bool,
     ) -> SuiteScores:
         convention = convention or list_conventions(site_suite.suite)[0]
-        columns, wholes = self._resolve_column_scopes(site_suite, convention)
+        columns, wholes, others = self._resolve_column_scopes(site_suite, convention)
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
         if entries is None:
             # Numbers of our own: no text of a reader gets into the SQL.
             stored = self._fetch_score_columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
+            if others and (answers := self._answer_scopes(others)):
+                # numpy's masked arrays have no types.
+                join: Callable[..., Any] = np.ma.concatenate
+                stored = {name: join([stored[name], answers[name]]) for name in stored}
         else:
             stored = self._load_entry_columns(
                 {one.id for entry in entries for one in (entry, *self.list_members(entry))}
             )
         ids = None if entries is None else [entry.id for entry in entries]
+        listed = self.suites.get(site_suite.slug, site_suite)
         averages = {
             entry: document
             for entry, suite, name, document in self.list_averages(ids)
-            # Known means are over the suite's own columns.
-            if (suite, name, ()) == (site_suite.slug, convention, site_suite.chosen)
+            # Known means are over all of the suite's own columns.
+            if (suite, name, listed.suite.columns) == (site_suite.slug, convention, site_suite.suite.columns)
         }
         if entries is None:
             entry_ids = {*np.unique(stored["entry"]).tolist(), *averages}
@@ -394,19 +422,47 @@ class Queries:
 
     def _resolve_column_scopes(
         self, site_suite: SiteSuite, convention: str
-    ) -> tuple[list[list[int]], list[int]]:
-        """The numbers of the scopes of each column, and of the whole of a column of several tasks, else 0."""
+    ) -> tuple[list[list[int]], list[int], dict[int, Scope]]:
+        """The numbers of the scopes of each column, and of the whole of a column of several tasks, else 0.
+
+        Scopes that no suite of the site asks for have negative numbers, and stand at the end.
+        """
         key = (site_suite.slug, convention)
-        if key not in self._scopes:
-            every = [build_whole_scope(column) for column in site_suite.suite.columns]
-            self._scopes[key] = (
-                [
-                    [self.scope_ids[one.form] for one in column]
-                    for column in site_suite.list_scopes(convention)
-                ],
-                [self.scope_ids[scope.form] if scope else 0 for scope in every],
-            )
-        return self._scopes[key]
+        if site_suite.typed and key in self._scopes:
+            return *self._scopes[key], {}
+        columns = site_suite.list_scopes(convention)
+        wholes = [build_whole_scope(column) for column in site_suite.suite.columns]
+        scopes = {one.form: one for one in (*chain(*columns), *filter(None, wholes))}
+        others = {form: -at for at, form in enumerate(scopes.keys() - self.scope_ids.keys(), 1)}
+        numbers = {form: self.scope_ids.get(form) or others[form] for form in scopes}
+        of_columns = [[numbers[one.form] for one in column] for column in columns]
+        of_wholes = [numbers[scope.form] if scope else 0 for scope in wholes]
+        if site_suite.typed:
+            self._scopes[key] = (of_columns, of_wholes)
+        return of_columns, of_wholes, {number: scopes[form] for form, number in others.items()}
+
+    def _answer_scopes(self, scopes: Mapping[int, Scope]) -> dict[str, Any]:
+        """The columns of scores, as they are stored, of scopes that the snapshot has no scores of."""
+        by_task = group_by(scopes.items(), lambda pair: pair[1].task)
+        subsets = sorted({subset for scope in scopes.values() for subset in scope.subsets})
+        answers = [
+            (number, row, *(scope.answer(raw, row.data) if row.status == "done" else (None, "failed")))
+            for row, raw in self.find_task_results([*by_task], subsets)
+            for number, scope in by_task[row.task]
+        ]
+        # Of several results of a task the last one stays: the best, then the newest.
+        answers.sort(key=lambda one: (-BEST.index(REASONS.index(one[3])), one[1].written or ""))
+        rows = [
+            (number, row.entry, row.source, np.nan if value is None else value, np.nan, np.nan,
+             REASONS.index(reason), row.id, row.seeds or 0, row.trained_on or 0,
+             row.data if reason == "other" else "")
+            for number, row, value, reason in answers
+        ]  # fmt: skip
+        names = (
+            "scope", "entry", "source", "value", "low", "high", "reason", "result", "seeds", "trained_on",
+            "data",
+        )  # fmt: skip
+        return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)) if rows else {}
 
     def _fetch_score_columns(self, wanted: str) -> dict[str, Any]:
         columns: dict[str, Any] = self._execute(
@@ -516,13 +572,17 @@ class Queries:
         )
         return {scope: (entry, value) for scope, entry, value in rows}
 
-    def find_task_results(self, tasks: Sequence[str]) -> list[tuple[EntryResult, Raw]]:
-        """Every result of some tasks with its main scores by split and subset."""
+    def find_task_results(
+        self, tasks: Sequence[str], subsets: Sequence[str] | None = None
+    ) -> list[tuple[EntryResult, Raw]]:
+        """Every result of some tasks with its main scores by split and subset, or by some subsets alone."""
         results = self.find_results(task=list(tasks))
-        raw = self.load_raw_scores(results)
+        raw = self.load_raw_scores(results, subsets)
         return [(row, raw[row.id]) for row in results]
 
-    def load_raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
+    def load_raw_scores(
+        self, results: Sequence[EntryResult], subsets: Sequence[str] | None = None
+    ) -> dict[int, Raw]:
         """The main scores of some results by split and subset, by the results' numbers."""
         imported = [row for row in results if self.entries[row.source].origin == "imported"]
         others = {row.id: row for row in results if self.entries[row.source].origin != "imported"}
@@ -530,10 +590,10 @@ class Queries:
             number: extract_main_scores(document["scores"], others[number].metric, document.get("main_score"))
             for number, document in self.load_result_documents(list(others)).items()
         }
-        return {**self._read_imported_scores(imported), **measured}
+        return {**self._read_imported_scores(imported, subsets), **measured}
 
     def _read_imported_scores(
-        self, results: Sequence[EntryResult]
+        self, results: Sequence[EntryResult], subsets: Sequence[str] | None = None
     ) -> dict[int, dict[str, dict[str, float | None]]]:
         """Main scores by split and subset, read from the Parquet files of imports."""
         numbers = self._find_import_rows({row.source for row in results})
@@ -546,10 +606,13 @@ class Queries:
                    FROM read_parquet(?, file_row_number = true)
                    WHERE entry IN (SELECT unnest(?::INTEGER[])) AND task IN (SELECT unnest(?::VARCHAR[]))
                      AND flag IS DISTINCT FROM 'no-score'
+                     AND (?::VARCHAR[] IS NULL OR list_contains(?::VARCHAR[], subset))
                    ORDER BY file_row_number""",
                 f"{folder}/scores-{identifier}.parquet",
                 sorted({number for _, number, _ in source_keys}),
                 sorted({task for *_, task in source_keys}),
+                subsets,
+                subsets,
             )
             for number, task, split, subset, score in rows:
                 if (source, number, task) in result_ids:

@@ -66,6 +66,7 @@ def compute_suite_means(
     counted: NDArray[np.bool_],
     averages: Mapping[int, Mapping[str, Any]],
     by_seed: Mapping[int, Floats],
+    weights: Sequence[float] = (),
 ) -> SuiteMeans:
     """The means of every row, those of papers as printed, with deviations over seeds.
 
@@ -75,32 +76,38 @@ def compute_suite_means(
         counted: Which values count, of the same shape.
         averages: By row what a paper prints of its means (leaderboard.data.backbones).
         by_seed: By row the scores of each of its seeds, (seeds, columns).
+        weights: What each column weighs, (columns,); empty for 1 each.
     """
-    averaged = select_mean_columns(suite)
-    by_type = _compute_type_means(suite, averaged, values, counted)
-    over_tasks = _compute_row_means("tasks", values[:, averaged], counted[:, averaged])
+    averaged, column_weights = select_mean_columns(suite), np.array(weights or [1.0] * len(suite.columns))
+    by_type = _compute_type_means(suite, averaged, values, counted, column_weights)
+    over_tasks = _compute_row_means(
+        "tasks", values[:, averaged], counted[:, averaged], column_weights[averaged]
+    )
     for row, document in averages.items():
         for kind, value in document.get("types", {}).items():
             by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
         if document.get("over_tasks") is not None:
             over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
-    over_types = _merge_type_means(by_type, len(values))
+    kinds = [suite.columns[place].type for place in averaged]
+    type_weights = [column_weights[averaged][[kind == other for other in kinds]].mean() for kind in by_type]
+    over_types = _merge_type_means(by_type, len(values), np.array(type_weights))
     for row, seed_values in by_seed.items():
         # The deviation of a mean needs the mean of each seed: tasks vary together, so their deviations do
         # not add up to it.
-        seed_means = compute_suite_means(suite, seed_values, counted[[row] * len(seed_values)], {}, {})
+        all_counted = counted[[row] * len(seed_values)]
+        seed_means = compute_suite_means(suite, seed_values, all_counted, {}, {}, weights)
         pairs = [(over_tasks, seed_means.over_tasks), (over_types, seed_means.over_types)]
         for mean, seeds in [*pairs, *((by_type[kind], seed_means.by_type[kind]) for kind in by_type)]:
             mean.deviations[row] = seeds.values.std(ddof=1)
     return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
-def _compute_row_means(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
+def _compute_row_means(over: str, values: Floats, counted: NDArray[np.bool_], weights: Floats) -> Means:
     count = counted.sum(axis=1)
-    sums = np.where(counted, values, 0).sum(axis=1)
+    sums = np.where(counted, values * weights, 0).sum(axis=1)
     # A row without a single column is 0 / 0: NaN is what it shall have.
     with np.errstate(invalid="ignore"):
-        values_of = sums / count
+        values_of = sums / (counted * weights).sum(axis=1)
     return Means(
         over=over, values=values_of, count=count, expected=values.shape[1],
         deviations=np.full(len(values_of), np.nan),
@@ -114,29 +121,70 @@ def select_mean_columns(suite: Suite) -> list[int]:
 
 
 def _compute_type_means(
-    suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
+    suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_], weights: Floats
 ) -> dict[str, Means]:
     types = {place: suite.columns[place].type for place in averaged}
     return {
-        kind: _compute_row_means(kind, values[:, at], counted[:, at])
+        kind: _compute_row_means(kind, values[:, at], counted[:, at], weights[at])
         for kind in dict.fromkeys(types.values())
         for at in [[place for place, other in types.items() if other == kind]]
     }
 
 
-def _merge_type_means(by_type: Mapping[str, Means], entries: int) -> Means:
+def _merge_type_means(by_type: Mapping[str, Means], entries: int, weights: Floats) -> Means:
     """The mean of the types' means; a type counts only where all its columns do."""
     shape = (len(by_type), entries)
     values = np.array([means.values for means in by_type.values()]).reshape(shape).T
     complete = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
-    return _compute_row_means("types", values, complete)
+    return _compute_row_means("types", values, complete, weights)
 
 
-def compute_type_weights(suite: Suite) -> Floats:
-    """What each of the averaged columns weighs in the mean over types, times their number."""
-    types = [suite.columns[place].type for place in select_mean_columns(suite)]
-    kinds = len(set(types))
-    return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
+def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = ()) -> Floats:
+    """What each of the averaged columns weighs in the mean over "tasks" or "types", of mean 1.
+
+    A type weighs what its columns weigh on average.
+
+    Args:
+        suite: The suite.
+        over: The mean.
+        weights: What each of the suite's columns weighs, (columns,); empty for 1 each.
+    """
+    places = select_mean_columns(suite)
+    shares = np.array(weights)[places] if weights else np.ones(len(places))
+    if over == "types":
+        types = [suite.columns[place].type for place in places]
+        shares = shares / [types.count(kind) for kind in types]
+    return shares / shares.mean() if len(shares) else shares
+
+
+def choose_shared_columns(
+    counted: NDArray[np.bool_], least: int | None
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """The columns of the largest complete table of some rows, or of the one with at least so many rows.
+
+    Columns are tried in the order of how many rows have them; those that all rows of a table have belong
+    to it. Finding the largest of all tables is NP-hard (Peeters, 2003, on bicliques), and this order is
+    one that a reader can follow.
+
+    Args:
+        counted: Which scores count, (rows, columns).
+        least: The rows that the table shall have; None for the most scores, rows times columns.
+
+    Returns:
+        The places of the columns, and (columns, rows) of every table to choose from, the widest first.
+    """
+    order = np.argsort(-counted.sum(axis=0), kind="stable")
+    complete = np.logical_and.accumulate(counted[:, order], axis=1)
+    tables: dict[int, list[int]] = {}
+    for count, rows in zip(complete.sum(axis=0).tolist(), complete.T, strict=True):
+        if count and count not in tables:
+            tables[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
+    sizes = [(len(columns), count) for count, columns in tables.items()][::-1]
+    if not sizes:
+        return [], []
+    most = max(tables)
+    best = max(sizes, key=lambda size: size[0] * size[1])[1]
+    return tables[best if least is None else min(c for c in tables if c >= min(least, most))], sizes
 
 
 def rank_entries(
@@ -224,10 +272,59 @@ def compute_half_width(differences: Floats) -> float:
     >>> round(compute_half_width(np.array([1.0, 2.0, 3.0])), 3)
     2.484
     """
+    count = len(differences)
+    return float(_find_student_factor(count) * differences.std(ddof=1)) if count > 1 else float("inf")
+
+
+def _find_student_factor(count: int) -> float:
+    """Half of the 95 % interval of a mean of so many values, over their standard deviation."""
     # Not at the top: scipy loads slowly, and only ranks need it.
     from scipy.special import stdtrit
 
-    count = len(differences)
-    if count < 2:
-        return float("inf")
-    return float(stdtrit(count - 1, 0.975) * differences.std(ddof=1) / np.sqrt(count))
+    return float(stdtrit(count - 1, 0.975) / np.sqrt(count))
+
+
+def compute_mean_halves(values: Floats, weights: Floats) -> Floats:
+    """Half of the 95 % interval of each row's weighted mean, the tasks being a sample of such tasks.
+
+    Student's interval; of a weighted mean by its linear approximation (Särndal, Swensson and Wretman, 1992,
+    "Model Assisted Survey Sampling"). NaN for rows that lack a score, and for fewer than two columns.
+
+    Args:
+        values: Scores, (rows, columns), NaN for what does not count.
+        weights: What a column weighs, of mean 1.
+    """
+    if values.shape[1] < 2:
+        return np.full(len(values), np.nan)
+    means = (values * weights).mean(axis=1, keepdims=True)
+    deviations = ((values - means) * weights).std(axis=1, ddof=1)
+    return np.asarray(_find_student_factor(values.shape[1]) * deviations)
+
+
+def bound_ranks(values: Floats, weights: Floats) -> Ints:
+    """The best and the worst rank of each row, (rows, 2), that its tasks leave open.
+
+    A row stands behind those that are better beyond the 95 % interval of their difference, and before those
+    that are worse beyond it: marginal intervals of ranks (Mogstad, Romano, Shaikh and Wilhelm, 2024,
+    "Inference for Ranks"), without a correction for the number of pairs.
+
+    Args:
+        values: Scores of the ranked rows, (rows, columns).
+        weights: What a column weighs in the mean, of mean 1.
+    """
+    rows, count = values.shape
+    bounds = np.tile([1, rows], (rows, 1))
+    if not rows:
+        return bounds
+    products = values * weights
+    means = products.mean(axis=1)
+    centred = products - means[:, None]
+    # By few tasks only equal means are level, as in is_level_pair.
+    factor = _find_student_factor(count) / np.sqrt(count - 1) if count >= FEWEST else 0.0
+    squares = (centred**2).sum(axis=1)
+    # Row by row: the table of all pairs of 8,000 models would take 512 MB.
+    for row in range(rows):
+        spread = np.sqrt(np.maximum(squares + squares[row] - 2 * centred @ centred[row], 0))
+        gaps, half = means - means[row], factor * spread + 1e-12
+        bounds[row] += (gaps > half).sum(), -(-gaps > half).sum()
+    return bounds

@@ -19,8 +19,9 @@ from leaderboard.data.ranking import (
     Means,
     Ranks,
     SuiteMeans,
+    compute_column_weights,
+    compute_mean_halves,
     compute_suite_means,
-    compute_type_weights,
     rank_entries,
     select_mean_columns,
 )
@@ -188,15 +189,55 @@ class SuiteScores(Cells, SuiteMeans):
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
-            suite, averages, weights = self.site_suite.suite, self.averages, None
-            if over == "types":
-                averages, weights = {}, compute_type_weights(suite)
-            ranked, values = (
-                self._select_rankable(self.over_tasks, each),
-                self.values[:, select_mean_columns(suite)],
-            )
+            averages = {} if over == "types" else self.averages
+            ranked = self._select_rankable(self.over_tasks, each)
+            values, weights = self.weigh_columns(over)
             self._ranks[key] = rank_entries(values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
+
+    def weigh_columns(self, over: str) -> tuple[Floats, Floats]:
+        """The scores of the averaged columns, and what each weighs in the mean over "tasks" or "types"."""
+        suite = self.site_suite.suite
+        weights = compute_column_weights(suite, over, self.site_suite.weights)
+        return self.values[:, select_mean_columns(suite)], weights
+
+    def compute_mean_halves(self, over: str) -> tuple[Floats, Floats]:
+        """Half of the 95 % intervals of each row's mean over "tasks" or "types".
+
+        Returns:
+            That over tasks such as these, and that over the examples of these tasks, (rows,) each; NaN where
+            a score or its interval is not known.
+        """
+        values, weights = self.weigh_columns(over)
+        places = select_mean_columns(self.site_suite.suite)
+        halves = (self.high - self.low)[:, places] / 2 * weights
+        by_examples = np.sqrt((halves**2).sum(axis=1)) / max(1, len(places))
+        return compute_mean_halves(np.where(self.counted[:, places], values, np.nan), weights), by_examples
+
+    def narrow(self, rows: Sequence[int], places: Sequence[int], site_suite: SiteSuite) -> SuiteScores:
+        """Some rows and columns alone, with means of their own.
+
+        Args:
+            rows: The rows, in order.
+            places: The columns.
+            site_suite: The suite of these columns.
+        """
+        row_at, column_at = ({number: at for at, number in enumerate(some)} for some in (rows, places))
+        arrays = {n: getattr(self, n)[np.ix_(rows, places)] for n in (*_CELLS, "counted", "deviations")}
+        by_seed = {row_at[row]: of[:, places] for row, of in self.by_seed.items() if row in row_at}
+        pairs = ((row, at, one) for (row, at), one in self.data.items() if row in row_at and at in column_at)
+        data = {(row_at[row], column_at[at]): one for row, at, one in pairs}
+        suite, values, counted = site_suite.suite, arrays["values"], arrays["counted"]
+        # What is known of a mean is known of the one over all columns alike.
+        is_whole = len(places) == self.values.shape[1] and not site_suite.weights
+        averages = {row_at[r]: one for r, one in self.averages.items() if is_whole and r in row_at}
+        means = compute_suite_means(suite, values, counted, averages, by_seed, site_suite.weights)
+        spreads = _average_spreads(suite, (arrays["high"] - arrays["low"]) / 2, counted)
+        averages |= {row: {**averages.get(row, {}), "spread": one} for row, one in spreads.items()}
+        return replace(
+            self, site_suite=site_suite, entries=[self.entries[row] for row in rows], by_seed=by_seed,
+            averages=averages, data=data, _ranks={}, **vars(means), **arrays,
+        )  # fmt: skip
 
     def rank_untouched(self, untouched: UntouchedMeans, each: str) -> Ranks:
         """Ranks by the mean over the untouched columns, which are the same for every row."""

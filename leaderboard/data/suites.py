@@ -134,28 +134,24 @@ def is_possible_score(value: float) -> bool:
     return math.isfinite(value) and -1 <= value <= 1
 
 
-UNCHOSEN = "not among the tasks that were chosen"
-"""The reason why a column is outside of the means over a reader's own choice."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SiteSuite:
-    """A suite as the site lists it: `slug` stands in URLs, `typed` is what --suite takes."""
+    """A suite as the site lists it: `slug` stands in URLs, `typed` is what --suite takes.
+
+    A reader's own set of tasks has no `typed`, and may have `weights`: what each column weighs in the means.
+    """
 
     slug: str
     typed: str
     suite: Suite
     main: bool
-    chosen: tuple[str, ...] = ()
-    """The columns that a reader chose for the means and ranks; empty for the suite's own."""
+    weights: tuple[float, ...] = ()
 
-    def choose_columns(self, names: Sequence[str]) -> SiteSuite:
-        """The suite with means and ranks over some of its columns; the others are shown only."""
-        if not names:
-            return self
-        reasons = {c.name: "" if c.name in names else UNCHOSEN for c in self.suite.columns}
-        columns = tuple(replace(c, shown_only=reasons[c.name]) for c in self.suite.columns)
-        return replace(self, suite=replace(self.suite, columns=columns), chosen=tuple(sorted({*names})))
+    def select_columns(self, places: Sequence[int]) -> SiteSuite:
+        """The suite with some of its columns alone."""
+        columns = tuple(self.suite.columns[place] for place in places)
+        weights = tuple(self.weights[place] for place in places if self.weights)
+        return replace(self, suite=replace(self.suite, columns=columns), weights=weights)
 
     @cached_property
     def parts(self) -> frozenset[str]:

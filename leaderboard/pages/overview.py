@@ -1,4 +1,4 @@
-"""The first page: the boards with their best models, the best per size class, and the newest records."""
+"""The first page: the question with its answer, the boards with their best models, the newest records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from itertools import islice
 
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
-from leaderboard.data.queries import SIZES, Entry, Queries
+from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import list_conventions
 from leaderboard.views.cells import build_size_cell, format_time
+from leaderboard.views.question import (
+    QuestionState,
+    answer_question,
+    build_question_form,
+    complete_question,
+    list_presets,
+)
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -24,7 +31,6 @@ from leaderboard.views.suite_table import (
 )
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.web.charts import Chart
-from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
@@ -58,7 +64,7 @@ class _Board:
     chart: Chart | None
 
 
-@serve_page("/", "The boards with their best models, the best of each size class, and the newest records.")
+@serve_page("/", "The question, which encoder; the boards with their best models; the newest records.")
 def _show_overview(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
@@ -69,6 +75,7 @@ def _show_overview(site: Site, state: State) -> Page:
         islice(((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries), MOST)
     )
     boards = [_build_board(slug, table) for slug, table in tables.items()]
+    question = complete_question(queries, QuestionState.model_validate({}))
     labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
     rows = [_build_record_cells(row, entry) for row, entry in queries.list_newest_results(NEWEST)]
     newest = values_table("newest", "The newest measured records", labels, rows)
@@ -78,9 +85,14 @@ def _show_overview(site: Site, state: State) -> Page:
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
         f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
-        tables=[_build_best_table(boards), _build_sizes_table(tables), newest],
+        tables=[_build_best_table(boards), newest],
         charts=[board.chart for board in boards if board.chart],
-        context={"boards": [*boards[:1], *_iter_backbone_boards(site), *boards[1:]]},
+        context={
+            "boards": [*boards[:1], *_iter_backbone_boards(site), *boards[1:]],
+            "answer": answer_question(queries, question) if question.suite else None,
+            "form": build_question_form(queries, question, short=True),
+            "presets": list_presets(queries, state),
+        },
     )
 
 
@@ -156,33 +168,6 @@ def _build_best_table(boards: Sequence[_Board]) -> Table:
     heads = {board.slug: link(board.title, board.href) for board in boards}
     rows = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
     return values_table("boards", "The best models of each board", labels, rows)
-
-
-def _build_sizes_table(tables: Mapping[str, SuiteTable]) -> Table:
-    """The best ranked model of each size class on each board."""
-    boards = {slug: table for slug, table in tables.items() if table.ranks.place.any()}
-    titles = {slug: table.scores.site_suite.suite.title for slug, table in boards.items()}
-    rows = [
-        (
-            Cell(text=SIZE_NAMES[size], value=size),
-            *(_find_size_leader(table, size) for table in boards.values()),
-        )
-        for size in SIZES
-    ]
-    caption = "The best model of each size class: mean over tasks"
-    some = [row for row in rows if any(cell.text for cell in row[1:])]
-    return values_table("sizes", caption, {"class": "Parameters", **titles}, some)
-
-
-def _find_size_leader(table: SuiteTable, size: str) -> Cell:
-    """The best ranked model of a size class with its mean."""
-    entries = table.scores.entries
-    row = next((row for row in table.ordered if table.ranks.place[row] and entries[row].size == size), None)
-    if row is None:
-        return EMPTY
-    entry, mean = entries[row], float(table.scores.over_tasks.values[row])
-    text = f"{entry.short_name} {score_text(mean)}"
-    return link(text, f"/models/{entry.model_slug}", note=entry.model)
 
 
 def _build_record_cells(row: object, entry: Entry) -> list[Cell]:

@@ -26,6 +26,7 @@ from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.filters import (
     CHIPS,
     EACH,
+    ZERO,
     Control,
     FilterForm,
     Options,
@@ -35,16 +36,14 @@ from leaderboard.web.filters import (
     offer,
 )
 from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, build_paging
+from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
-
-ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
 GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
 
 FILTERS = (
-    "q", "size", "view", "origin", "zero", "licence", "language", "organisation", "tokens", "recipe",
+    "q", "most", "view", "origin", "zero", "licence", "language", "organisation", "tokens", "recipe",
     "backbone", "group", "each", "open", "instructions", "reproduced",
 )  # fmt: skip
 """The filters above the table, in order; the others are parameters alone."""
@@ -52,7 +51,7 @@ FILTERS = (
 OWN_CHIPS = {
     "zero": "zero-shot on {}", "type": "only {}", "revisions": "pinned data only", "licence": "licence {}",
     "instructions": "instruction-tuned", "reproduced": "reproduced by somebody", "language": "for {}",
-    "only": "means over {}",
+    "memory": "at most {:g} MB",
 }  # fmt: skip
 """The filters of a suite's page beside those over entries, as texts."""
 
@@ -72,9 +71,6 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     queries, path = site.queries, f"/suites/{suite}"
     check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    for name in state.only:
-        check_name("task", name, [c.name for c in listed.suite.columns], then="The suite's page has all.")
-    listed = listed.choose_columns(state.only)
     title, conventions = listed.suite.title, list_conventions(listed.suite)
     check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
@@ -110,7 +106,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
         notes=listed.suite.notes,
         context={
             "data": _list_data_choices(table), "ranking": _list_rankings(table),
-            "form": _build_suite_form(table), "paging": where,
+            "form": _build_suite_form(table, state), "paging": where,
             "unfold": f"{path}?{state.build_query(tasks=unfolded)}" if table.folds else "",
             "whole": f"{path}.csv?{state.build_query(cols=['all'], rows='all', page=1)}",
             "unfolded": every, "path": path, "typed": listed.typed, "tasks": _build_suite_tasks(listed),
@@ -131,7 +127,7 @@ def _list_data_choices(table: SuiteTable) -> list[tuple[str, str, bool]]:
 
 def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
     """The ways to rank: label, URL, current."""
-    labels = {"tasks": "Mean over the chosen tasks" if table.state.only else "Mean over tasks"}
+    labels = {"tasks": "Mean over tasks"}
     if len(table.scores.by_type) > 1:
         labels["types"] = "Mean over types"
     if table.untouched is not None:
@@ -146,22 +142,24 @@ def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
         for mean, label in labels.items()
     ]
     queries = [*means, ("Borda points", state.build_query(rank="borda", sort="-mean", page=1), borda)]
+    ways = [(label, f"{table.path}?{query}", current) for label, query, current in queries]
     suite = table.scores.site_suite.suite
     apart = list_exclusions(suite)
-    if small := [name for name in list_small_columns(suite) if name in apart and not state.only]:
+    if small := [name for name in list_small_columns(suite) if name in apart]:
         count = "the small task" if len(small) == 1 else f"the {len(small)} small tasks"
-        query = state.build_query(only=small, mean="tasks", rank="mean", sort="-mean", page=1)
-        queries.append((f"Mean over {count}", query, False))
-    return [(label, f"{table.path}?{query}", current) for label, query, current in queries]
+        query = {"suite": table.scores.site_suite.slug, "task": small}
+        ways.append((f"Mean over {count}", build_address("/rank", query), False))
+    return ways
 
 
-def _build_suite_form(table: SuiteTable) -> FilterForm:
+def _build_suite_form(table: SuiteTable, state: SuiteState) -> FilterForm:
     """The filters; choices that no model has are not offered."""
-    state, scores, path = table.state, table.scores, table.path
+    scores, path = table.scores, table.path
     cards = [table.find_card(row) for row in range(len(scores.entries))]
+    licences = [name for card in cards for name in {card.licence, card.licence_group}]
     offered: Options = {
         "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
-        "licence": ("Licence", _list_frequent_values([card.licence for card in cards], state.licence)),
+        "licence": ("Licence", _list_frequent_values(licences, state.licence)),
         "language": (
             "Language",
             _list_frequent_values([c for card in cards for c in card.languages], state.language),
@@ -188,7 +186,7 @@ def _build_suite_form(table: SuiteTable) -> FilterForm:
         control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]
     }
     shown = [replace(controls_by_name[name], more=False) for name in FILTERS if name in controls_by_name]
-    texts = {"zero": SHARES.get(state.zero, ""), "only": ", ".join(state.only)}
+    texts = {"zero": SHARES.get(state.zero, "")}
     chosen = build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}, texts)
     return build_form(state, path, shown, chips=chosen, reset=path if state.list_query_pairs() else "")
 
@@ -229,7 +227,7 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
         yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
     elif len(set(places.tolist())) < len(places):
         yield "Models that cannot be told apart from the first of their group share its rank."
-    if apart := list_exclusions(scores.site_suite.suite) if not table.state.only else {}:
+    if apart := list_exclusions(scores.site_suite.suite):
         named = "; ".join(f"{name}, {reason}" for name, reason in apart.items())
         yield f"Shown and not averaged: {named}."
     if any("spread" in scores.averages.get(row, {}) for row in table.rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,7 @@ from pydantic import Field
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.ranking import Floats, Means, Ranks
+from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.reproductions import PATH, Comparison
@@ -21,7 +21,7 @@ from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
-from leaderboard.web.filters import EntryState
+from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import build_missing_error, check_name
@@ -41,8 +41,8 @@ GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """Texts of cells without a number."""
 
 
-class SuiteState(EntryState):
-    """The parameters of a suite's page."""
+class TableState(EntryState):
+    """The parameters of a table of models x tasks."""
 
     zero: Literal["", "all", "most"] = Field(
         "", description="Only models that were trained on none of the tasks (all) or on under half (most)."
@@ -51,12 +51,16 @@ class SuiteState(EntryState):
     reproduced: bool = Field(
         False, description="Only models of which two sources have the same number on a task of the suite."
     )
-    licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
-    language: Text = Field("", description="Only models for this language, e.g. deu.")
-    type: Text = Field("", description="Only tasks of this type.")
+    licence: Text = Field(
+        "", description="Only models under this licence, e.g. apache-2.0, or under one of this group: "
+        "permissive, copyleft, non-commercial, unknown.",
+    )  # fmt: skip
+    memory: Annotated[float | None, EMPTY_IS_NONE] = Field(
+        None, gt=0, le=1e9, description="At most so many MB of weights."
+    )
+    beside: Text = Field("", description="A model, by its name: shown whatever the bounds, and marked.")
     tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
     cols: Texts = Field([], description="Only these columns, by key; `all` for every one.")
-    only: Texts = Field([], description="Means and ranks over these tasks alone, by name.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
         "tasks", description="The mean that ranks; `untouched`: over the tasks that selected no model shown."
@@ -72,6 +76,18 @@ class SuiteState(EntryState):
     )
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
+
+    def is_beside(self, entry: Entry) -> bool:
+        """Whether a model is the one that a reader wants to see among the others."""
+        names = (entry.model_slug, entry.model, entry.short_name)
+        return bool(self.beside) and self.beside.casefold() in map(str.casefold, names)
+
+
+class SuiteState(TableState):
+    """The parameters of a suite's page."""
+
+    language: Text = Field("", description="Only models for this language, e.g. deu.")
+    type: Text = Field("", description="Only tasks of this type.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +113,7 @@ class SuiteTable:
     """
 
     scores: SuiteScores
-    state: SuiteState
+    state: TableState
     path: str
     cards: Mapping[int, Card]
     entries: Mapping[int, Entry]
@@ -112,12 +128,14 @@ class SuiteTable:
 
     def _should_keep_row(self, row: int, entry: Entry) -> bool:
         state, share, card = self.state, self.scores.zero_shot[row], self.find_card(row)
-        return (
+        language = state.language if isinstance(state, SuiteState) else ""
+        return state.is_beside(entry) or (
             state.should_keep(entry)
             and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
             and (not state.instructions or card.instructions is True)
-            and state.licence in ("", card.licence)
-            and (not state.language or state.language in card.languages)
+            and state.licence in ("", card.licence, card.licence_group)
+            and (state.memory is None or (card.memory is not None and card.memory <= state.memory))
+            and (not language or language in card.languages)
             and (not state.reproduced or bool(self._count_reproduced(row)))
         )
 
@@ -149,6 +167,11 @@ class SuiteTable:
         return (
             Cell(text=f"{len(same)}/{len(both)}", value=len(same), note=note, href=href) if both else Cell()
         )
+
+    @property
+    def _type(self) -> str:
+        """The only type whose columns are shown; empty for all."""
+        return self.state.type if isinstance(self.state, SuiteState) else ""
 
     def find_card(self, row: int) -> Card:
         """The card of a row's model."""
@@ -200,9 +223,10 @@ class SuiteTable:
             _build_number_column("parameters", "Size", [one.parameters for one in entries],
                                  format_parameters, "?", note="Parameters, with embeddings."),
             self._build_mean_column(
-                "tasks", f"over {scores.over_tasks.expected} chosen" if self.state.only else "over tasks",
-                scores.over_tasks,
-                f"The mean over {format_task_count(scores.over_tasks.expected)}, all alike."),
+                "tasks", "over tasks", scores.over_tasks,
+                f"The mean over {format_task_count(scores.over_tasks.expected)}, "
+                f"{'weighted' if scores.site_suite.weights else 'all alike'}."),
+            *self._iter_certainty_columns(),
             self._build_mean_column("types", "over types", scores.over_types,
                                     "The mean of the types' means."),
             *self._iter_untouched_means(several),
@@ -242,6 +266,27 @@ class SuiteTable:
             key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True,
             kind=kind, sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
+        )  # fmt: skip
+
+    def _iter_certainty_columns(self) -> Iterator[_Column]:
+        """How sure the mean of a reader's own tasks and the rank by it are; nothing for other ranks."""
+        if self.scores.site_suite.typed or self.mean == "untouched" or self.state.rank == "borda":
+            return
+        by_tasks, by_examples = map(_replace_nan, self.scores.compute_mean_halves(self.mean))
+        ranked = np.flatnonzero(self.ranks.place)
+        values, weights = self.scores.weigh_columns(self.mean)
+        bounds = dict(zip(ranked.tolist(), bound_ranks(values[ranked], weights).tolist(), strict=True))
+        texts = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
+        rank = (
+            "The ranks that the tasks leave open: as many models are better, or worse, beyond the interval."
+        )
+        yield from (
+            _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",
+                                 note="Half of the interval of the mean over tasks such as these."),
+            _build_number_column("half_examples", "± 95 %, examples", by_examples, score_text, group="Mean",
+                                 optional=True, note="The same over the examples of these tasks."),
+            _Column("places", "ranks, 95 %", lambda row: texts.get(row, ""), up=True, group="Mean",
+                    sort=lambda row: bounds.get(row, [None])[0], card="Ranks", note=rank),
         )  # fmt: skip
 
     def _iter_untouched_means(self, several: bool) -> Iterator[_Column]:
@@ -308,7 +353,7 @@ class SuiteTable:
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
-        check_name("task type", state.type, types, then="The suite's page offers all types.")
+        check_name("task type", self._type, types, then="The suite's page offers all types.")
         if "all" in state.cols:
             return self.columns
         picked = {self._resolve_column_key(name) for name in state.cols}
@@ -320,8 +365,8 @@ class SuiteTable:
 
     def _should_show_column(self, column: _Column, picked: set[str]) -> bool:
         state, key = self.state, column.key
-        if state.type and column.kind:
-            return column.kind == state.type
+        if self._type and column.kind:
+            return column.kind == self._type
         if picked:
             return key in picked
         if key in ("mean_rank", "types", "how"):
@@ -339,12 +384,14 @@ class SuiteTable:
     def folds(self) -> bool:
         """Whether the tasks of a type can be folded."""
         few = len(self.scores.site_suite.suite.columns) <= FEW
-        return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
+        # A reader's own set may have hundreds of tasks of one type.
+        single = len(self.scores.by_type) < 2 and self.scores.site_suite.typed
+        return not (few or self.state.cols or self._type or single)
 
     def find_task_columns(self) -> list[int]:
         """The places of the suite's columns, or of those of the type that the state names."""
         columns = self.scores.site_suite.suite.columns
-        return [at for at, column in enumerate(columns) if self.state.type in ("", column.type)]
+        return [at for at, column in enumerate(columns) if self._type in ("", column.type)]
 
     def _resolve_column_key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
@@ -362,7 +409,7 @@ class SuiteTable:
         return column
 
     @cached_property
-    def _state(self) -> SuiteState:
+    def _state(self) -> TableState:
         """The state with the key of the column that sorts."""
         sign, name = "-" if self.state.sort.startswith("-") else "", self.state.sort.removeprefix("-")
         return self.state.model_copy(update={"sort": sign + self._resolve_column_key(name)})
@@ -422,7 +469,7 @@ class SuiteTable:
         table = fill_table(
             "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
             key=lambda row: scores.entries[row].slug, notes=notes, cards=True,
-            kind=lambda row: "" if scores.over_tasks.complete[row] else "part",
+            kind=self._find_row_kind,
         )  # fmt: skip
         heads = [
             replace(
@@ -432,6 +479,11 @@ class SuiteTable:
             for head, column in zip(table.columns, self.shown, strict=True)
         ]  # fmt: skip
         return replace(table, columns=heads)
+
+    def _find_row_kind(self, row: int) -> str:
+        if self.state.is_beside(self.scores.entries[row]):
+            return "beside"
+        return "" if self.scores.over_tasks.complete[row] else "part"
 
     def _build_column_cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.build_cell(row), self._best.get((row, column.key))

@@ -11,6 +11,9 @@ from pydantic import BeforeValidator, Field
 from leaderboard.data.queries import SIZES, Entry
 from leaderboard.web.parameters import State, Text
 
+EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
+"""Browsers send the name of an empty field without a value."""
+
 
 class EntryState(State):
     """Filters that every page with entries has."""
@@ -29,12 +32,14 @@ class EntryState(State):
     )
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
-    # Browsers send the name of an empty field without a value.
-    tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+    tokens: Annotated[int | None, EMPTY_IS_NONE] = Field(
         None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
     )
-    most: Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+    most: Annotated[float | None, EMPTY_IS_NONE] = Field(
         None, gt=0, le=1e7, description="At most so many million parameters."
+    )
+    dimensions: Annotated[int | None, EMPTY_IS_NONE] = Field(
+        None, ge=1, le=2**31 - 1, description="At most so many dimensions of an embedding."
     )
     open: bool = Field(False, description="Only models with open weights.")
     organisation: Text = Field("", description="Only models of this organisation, e.g. BAAI.")
@@ -53,6 +58,7 @@ class EntryState(State):
             and all(word in name for word in self.q.casefold().split())
             and (self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6))
             and (self.tokens is None or (entry.max_tokens or 0) >= self.tokens)
+            and (self.dimensions is None or (entry.dimension or self.dimensions + 1) <= self.dimensions)
             and (not self.open or entry.open_weights is True or entry.origin == "measured")
         )
 
@@ -71,7 +77,7 @@ assert SIZE_NAMES.keys() == SIZES.keys()
 class Control:
     """One control of a form (templates/_filters.html says what each kind takes)."""
 
-    kind: Literal["search", "select", "check", "number"]
+    kind: Literal["search", "select", "check", "number", "line"]
     name: str
     label: str
     value: Any = ""
@@ -154,6 +160,7 @@ def offer(
 
 
 TRUST = ("commit", "external", "none", "other")
+ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
@@ -185,6 +192,7 @@ def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Co
         *offer(state, selects, more=("output", "recipe", "backbone", "trust")),
         _build_number_control("most", "Parameters in millions, at most", most, least=0),
         _build_number_control("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
+        _build_number_control("dimensions", "Dimensions, at most", state.dimensions, least=1, step="1"),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
     ]
 
@@ -200,7 +208,8 @@ def _build_choice_options(values: Iterable[str]) -> list[tuple[str, str]]:
 CHIPS: Mapping[str, str] = {
     "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
     "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
-    "organisation": "by {}", "most": "at most {:g} M parameters", "trust": "revision: {}",
+    "organisation": "by {}", "dimensions": "at most {} dimensions", "most": "at most {:g} M parameters",
+    "trust": "revision: {}",
 }  # fmt: skip
 
 

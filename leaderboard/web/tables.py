@@ -98,7 +98,7 @@ class TableColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRow:
-    """One row; `kind` is "", "part" (incomplete) or "group" (a heading over the rows below).
+    """One row; `kind` is "", "part" (incomplete), "beside" (asked for by name) or "group" (a heading).
 
     `key` names what the row is about (an entry's slug).
     """

@@ -449,15 +449,21 @@ def _render_training_tasks() -> str:
 
 
 def _render_descriptions() -> str:
-    """The descriptions, addresses, citations and languages of text tasks and of their benchmarks."""
+    """The descriptions, addresses, citations, languages and domains of text tasks and of their benchmarks.
+
+    The text of a language is its name.
+    """
     import mteb
+    from mteb.languages import ISO_TO_LANGUAGE
 
     rows: dict[str, Any] = {}
     for task in mteb.get_tasks(exclude_superseded=False):
         about = task.metadata
         if set(about.modalities) == {"text"}:
             languages = sorted({code.partition("-")[0] for code in about.languages})
-            rows[f"task:{about.name}"] = _build_description_row(about, about.bibtex_citation, languages)
+            row = _build_description_row(about, about.bibtex_citation, languages)
+            rows |= {f"language:{one}": {"text": ISO_TO_LANGUAGE.get(one, one)} for one in languages}
+            rows[f"task:{about.name}"] = row | ({"domains": sorted(about.domains)} if about.domains else {})
     for benchmark in mteb.get_benchmarks():
         if any(f"task:{task.metadata.name}" in rows for task in benchmark.tasks):
             rows[f"benchmark:{benchmark.name}"] = _build_description_row(benchmark, benchmark.citation, [])

@@ -33,9 +33,9 @@ def test_the_form_filters(plain: Reader) -> None:
     page = plain.open(NANO)
     everything = plain.rows()
     page.fill("#filters-q", "model-1")
-    page.select_option("#filters-size", "small")
+    page.fill("#filters-most", "60")
     page.click("#filters button:has-text('Apply')")
-    assert (query(plain)["q"], query(plain)["size"]) == (["model-1"], ["small"])
+    assert (query(plain)["q"], query(plain)["most"]) == (["model-1"], ["60"])
     assert sorted(plain.rows()) == sorted(one for one in everything if "model-1" in one)
     page.click("#filters .reset")
     assert plain.rows() == everything

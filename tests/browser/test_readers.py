@@ -67,7 +67,7 @@ def test_tab_reaches_the_filters_in_order_and_shows_where_it_is(reader: Reader) 
         if focus["row"]:
             break
     assert stops[0] == "skip"
-    wanted = ["find", "filters-q", "filters-size", "filters-origin"]
+    wanted = ["find", "filters-q", "filters-most", "filters-origin"]
     at = [stops.index(one) for one in wanted]
     assert at == sorted(at)
     assert "scroll" in stops[at[-1] :]  # the table itself, so that arrows scroll it
@@ -272,3 +272,39 @@ def test_more_contrast_leaves_no_pale_text(reading: Callable[..., Reader]) -> No
     page = reader.open(NANO)
     colour = "css => getComputedStyle(document.querySelector(css)).color"
     assert page.evaluate(colour, "footer p") == page.evaluate(colour, "h1") == "rgb(20, 25, 31)"
+
+
+# A question from the first page: the answer is one page further
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_question_of_the_first_page_is_answered_on_the_next(
+    reading: Callable[..., Reader], width: int
+) -> None:
+    reader = reading(width=width)
+    page = reader.open("/")
+    page.select_option("#ask-suite", "")
+    page.select_option("#ask-type", "Retrieval")
+    page.fill("#ask-most", "200")
+    page.check("#ask input[name=open]")
+    page.click("#ask button:has-text('Rank')")
+    page.wait_for_selector("#t-suite")
+    assert page.url.partition("?")[0].endswith("/rank")
+    assert page.inner_text("h1 + p, .lead").startswith("First is ")
+    first = page.inner_text("#t-suite tbody tr:first-child th")
+    assert first.replace("\n", "").strip() in page.inner_text("main").replace("\n", "")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_model_of_ones_own_stands_marked_among_the_others(
+    reading: Callable[..., Reader], width: int
+) -> None:
+    reader = reading(width=width)
+    page = reader.open("/")
+    page.select_option("#ask-suite", "nanobeir")
+    page.fill("#ask-beside", "minilm-ish")
+    page.click("#ask button:has-text('Rank')")
+    page.wait_for_selector("#t-suite")
+    assert "minilm-ish" in page.inner_text("tr.beside")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

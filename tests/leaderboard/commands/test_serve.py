@@ -228,8 +228,8 @@ def test_a_small_task_has_a_mean_and_ranks_in_a_set_that_the_reader_chose(tmp_pa
     (path,) = {f"/suites/{slug}" for slug, one in client.app.state.site.queries.suites.items()  # type: ignore[attr-defined]
                if one.typed == typed}  # fmt: skip
 
-    def cells(query: str) -> dict[str, tuple[int, str, str]]:
-        rows = client.get(f"{path}.json?{query}").json()["tables"][0]["rows"]
+    def cells(address: str) -> dict[str, tuple[int, str, str]]:
+        rows = client.get(address).json()["tables"][0]["rows"]
         return {
             row["cells"]["model"]["value"]: (row["cells"]["rank"]["value"], row["cells"]["tasks"]["text"],
                                             row["cells"]["there"]["text"])
@@ -237,24 +237,27 @@ def test_a_small_task_has_a_mean_and_ranks_in_a_set_that_the_reader_chose(tmp_pa
         }  # fmt: skip
 
     # By the large task alone the second is better: its scores are the first's upside down.
-    whole = cells("")
+    whole, question = cells(f"{path}.json"), f"/rank.json?suite={path.rpartition('/')[2]}&task="
     assert {name: (rank, there) for name, (rank, _, there) in whole.items()} == {
         "exp1/final": (2, "1/1"),
         "exp2/final": (1, "1/1"),
     }
     assert "Few, 30 examples, fewer than 1,537" in client.get(f"{path}.json").text
-    chosen = cells("only=Few")
+    chosen = cells(f"{question}Few")
     assert [chosen[name][0] for name in halves] == [1, 2]
     for name, half in halves.items():
         assert chosen[name][1].endswith(f" ± {100 * half:.2f}")
         assert chosen[name][2] == f"30 examples (± {100 * half:.1f})"
-    assert cells("only=Few&only=Many") == whole
+    sure = {row["cells"]["model"]["value"]: row["cells"]["half_examples"]["text"]
+            for row in client.get(f"{question}Few").json()["tables"][0]["rows"]}  # fmt: skip
+    assert sure == {name: f"{100 * half:.2f}" for name, half in halves.items()}
+    assert cells(f"{question}Few,Many") == whole
     assert "exp1/final,22" in client.get(f"{path}.csv").text
     slugs = [row["key"] for row in client.get(f"{path}.json").json()["tables"][0]["rows"]]
     compared = client.get(f"/compare.json?m={slugs[0]}&m={slugs[1]}").text
     assert "A exp2/final" in compared
     assert "B exp1/final" in compared
-    assert "No task is called" in client.get(f"{path}.json?only=Fw").text
+    assert "No task is called" in client.get(f"{question}Fw").text
 
 
 def test_folders_of_one_name_get_addresses_of_their_own(tmp_path: Path) -> None:

@@ -51,15 +51,6 @@ def test_boards_hold_the_best_of_their_suites() -> None:
         assert got == wanted or not ranked
 
 
-def test_the_best_of_a_size_class_are_of_that_class() -> None:
-    sizes = {row["class"]["value"]: row for row in tables()["sizes"]}
-    rows = [row["cells"] for row in suite(size="small")["tables"][0]["rows"] if "rank" in row["cells"]]
-    best = max(rows, key=lambda cells: cells["tasks"]["value"])
-    name, _, score = sizes["small"]["nanobeir"]["value"].rpartition(" ")
-    assert (name, float(score)) == (best["model"]["value"].rpartition("/")[2], best["tasks"]["value"])
-    assert "nanobeir" not in sizes.get("xxl", {})
-
-
 def test_the_newest_records_come_first_with_their_zone() -> None:
     written = [row["written"] for row in tables()["newest"]]
     assert 0 < len(written) <= 8

@@ -1,0 +1,73 @@
+"""Which encoder: the ranking that answers a reader's own question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leaderboard.data.ranking import FEWEST
+from leaderboard.views.question import (
+    PATH,
+    Answer,
+    QuestionState,
+    answer_question,
+    build_question_form,
+    complete_question,
+    list_presets,
+)
+from leaderboard.views.suite_table import plot_suite_sizes
+from leaderboard.web.page import PRINTED, Page, serve_page
+from leaderboard.web.parameters import build_paging
+from leaderboard.web.site import Site
+
+
+@serve_page(
+    PATH,
+    "Which encoder for which tasks, under which bounds: ranks over the tasks that the models share.",
+    formats=PRINTED,
+)
+def _show_ranking(site: Site, state: QuestionState) -> Page:
+    """The ranking of a question."""
+    queries = site.queries
+    state = complete_question(queries, state)
+    answer = answer_question(queries, state)
+    table = answer.table
+    where = build_paging(len(table.ordered), state, PATH)
+    unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
+    ranking = table.build_suite_table(where.cut(table.ordered), list(_iter_notes(answer)))
+    left_out = answer.build_left_out_table()
+    return Page(
+        title="Which encoder?",
+        template="rank.html",
+        lead=answer.describe(),
+        tables=[ranking, left_out] if left_out.rows else [ranking],
+        charts=[plot_suite_sizes(table)],
+        data={
+            "tasks_asked": len(answer.pool.site_suite.suite.columns),
+            "tasks": [column.name for column in table.scores.site_suite.suite.columns],
+            "weights": list(table.scores.site_suite.weights) or None,
+            "models_pass": len(table.scores.entries),
+            "models_ranked": len(answer.ranked),
+            "choices": [{"tasks": tasks, "models": models} for tasks, models in answer.widths],
+        },
+        context={
+            "form": build_question_form(queries, state), "presets": list_presets(queries, state),
+            "widths": answer.list_widths(), "paging": where, "path": PATH, "unfolded": unfolded,
+            "unfold": f"{PATH}?{state.build_query(tasks=every)}" if table.folds else "",
+        },
+    )  # fmt: skip
+
+
+def _iter_notes(answer: Answer) -> Iterator[str]:
+    """The sentences below the ranking."""
+    table = answer.table
+    yield (
+        "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far "
+        "the mean would move over other tasks. Two models differ by less, as their scores rise and fall "
+        "together: ranks use the differences."
+    )
+    if len(answer.places) >= FEWEST:
+        yield "Models that cannot be told apart from the first of their group share its rank."
+    else:
+        yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
+    if table.state.zero:
+        yield "Zero-shot is counted over the tasks that rank."

@@ -1,0 +1,377 @@
+"""A question, which encoder for which tasks under which bounds, and its answer as a suite's table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from itertools import chain
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from harness.core.errors import UsageError
+from harness.core.types import Column, Suite, SuiteOptions
+from harness.plan import catalog
+from harness.results.scores import score_text
+from leaderboard.data.descriptions import describe_task, name_language
+from leaderboard.data.queries import LICENCES, Queries
+from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
+from leaderboard.data.scores import SuiteScores
+from leaderboard.data.suites import SiteSuite, list_conventions
+from leaderboard.views.suite_table import SuiteTable, TableState
+from leaderboard.web.filters import (
+    CHIPS,
+    EMPTY_IS_NONE,
+    ZERO,
+    Control,
+    FilterForm,
+    Options,
+    build_entry_controls,
+    build_filter_chips,
+    build_form,
+    offer,
+)
+from leaderboard.web.page import NotFound, build_missing_error, check_name
+from leaderboard.web.parameters import State, Text, build_address
+from leaderboard.web.tables import Table, link, values_table
+
+PATH = "/rank"
+
+BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
+"""The rows of a short answer, and its columns beside rank and model."""
+
+LISTED, MOST = 100, 60
+"""The tasks that are left out which a page lists, and the languages that a form offers, at most."""
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "MTEB, English (v2)": {"suite": "mteb", "models": 1},
+    "MTEB, English (v1)": {"suite": "mteb-v1", "models": 1},
+    "BEIR": {"suite": "beir", "models": 1},
+    "MTEB, multilingual": {"suite": "mteb-MTEB-Multilingual-v2"},
+    "MTEB, Europe": {"suite": "mteb-MTEB-Europe-v1"},
+    "German": {"language": "deu"},
+    "Code": {"suite": "mteb-MTEB-Code-v1"},
+    "Long documents": {"suite": "mteb-LongEmbed"},
+    "GLUE": {"suite": "glue", "models": 1},
+    "ModernBERT’s retrieval": {"suite": "beir,mldr,codesearchnet,stackqa"},
+    "Efficient encoders": {"suite": "mteb-efficient8", "models": 1},
+    "Under 200 M, open, 8k, retrieval": {
+        "suite": "mteb", "type": "Retrieval", "most": 200, "tokens": 8000, "open": 1,
+    },
+}  # fmt: skip
+"""Questions that many readers have, by name."""
+
+
+def _split_names(value: Any) -> Any:
+    """Names of a field, which a reader may also type into one, with commas between them."""
+    texts = value if isinstance(value, list) else [value]
+    return [name.strip() for text in texts for name in str(text).split(",") if name.strip()]
+
+
+Names = Annotated[list[Text], Field(max_length=200), BeforeValidator(_split_names)]
+
+
+class QuestionState(TableState):
+    """The parameters of a question: the tasks, and the bounds of the models."""
+
+    suite: Names = Field([], description="Tasks of these suites, by the names in their addresses.")
+    type: Names = Field([], description="Tasks of these types.")
+    language: Names = Field([], description="Tasks in these languages, e.g. deu: the subsets in them alone.")
+    domain: Names = Field([], description="Tasks of these domains, e.g. Legal.")
+    task: Names = Field([], description="These tasks alone, by name.")
+    weight: Names = Field([], description="What a type or a task weighs in the means, e.g. Retrieval:2.")
+    models: Annotated[int | None, EMPTY_IS_NONE] = Field(
+        None, ge=1, le=100_000, description="Rank at least so many models, over the tasks that these share; "
+        "without it over the tasks with which the ranking rests on the most scores.",
+    )  # fmt: skip
+    rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The ranking that answers a question.
+
+    Attributes:
+        state: The question.
+        table: The models that pass the bounds, over the tasks that the ranked ones share.
+        pool: All tasks that were asked for, with the scores of these models.
+        places: Of these tasks those that are ranked by.
+        widths: Every (tasks, models) that the ranking could have, the most tasks first.
+    """
+
+    state: QuestionState
+    table: SuiteTable
+    pool: SuiteScores
+    places: Sequence[int]
+    widths: Sequence[tuple[int, int]]
+
+    @cached_property
+    def ranked(self) -> list[int]:
+        """The rows that are ranked, in order."""
+        return [row for row in self.table.ordered if self.table.ranks.place[row]]
+
+    def build_top_table(self) -> Table:
+        """The best rows with the columns of a card, for the first page."""
+        table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
+        return replace(table.build_suite_table(self.ranked[:BEST], []), name="top")
+
+    def describe(self) -> str:
+        """The answer in sentences."""
+        columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
+        if not self.ranked:
+            return f"No model that passes these bounds has a score on any of the {columns} tasks."
+        every = len(self.places) == columns
+        tasks = f"all {columns} tasks" if every else f"the same {len(self.places)} of {columns} tasks"
+        first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
+        others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
+        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
+        named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked
+                 if self.state.is_beside(scores.entries[row])]  # fmt: skip
+        return (
+            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models "
+            f"that pass, {len(self.ranked)} have {tasks}, and are ranked over these."
+        ) + "".join(f" {model} has rank {rank}." for model, rank in named)
+
+    def list_widths(self) -> list[tuple[str, str, bool]]:
+        """The choices between more tasks and more models: label, URL, current; those with the most scores."""
+        best = sorted(self.widths, key=lambda width: width[0] * width[1])[-10:]
+        current = (len(self.places), int(self.table.scores.over_tasks.complete.sum()))
+        return [
+            (f"{tasks} tasks: {models} models",
+             f"{PATH}?{self.state.build_query(models=models, page=1)}", (tasks, models) == current)
+            for tasks, models in sorted({*best, *self.widths[:1]}, reverse=True)
+        ]  # fmt: skip
+
+    def build_left_out_table(self) -> Table:
+        """The tasks that were asked for and are not ranked by, with what each would do."""
+        scores, columns = self.pool, self.pool.site_suite.suite.columns
+        complete = scores.counted[:, self.places].all(axis=1)
+        counts = [(int(scores.counted[:, at].sum()), int((complete & scores.counted[:, at]).sum()), column)
+                  for at, column in enumerate(columns) if at not in {*self.places}]  # fmt: skip
+        counts.sort(key=lambda count: (-count[1], -count[0]))
+        more = f"{len(counts) - LISTED} further ones are not listed." if len(counts) > LISTED else ""
+        labels = {"name": "Task", "type": "Type", "models": "Models that have it", "ranked": "Ranked with it"}
+        rows = [(link(column.name, build_address(PATH, self.state.build_query(task=[column.name]))),
+                 column.type, models, both) for models, both, column in counts[:LISTED]]  # fmt: skip
+        caption = f"Tasks left out: {len(counts)} of {len(columns)}"
+        return values_table("left-out", caption, labels, rows, notes=[more] if more else [])
+
+
+def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
+    """The question; one without tasks is about the suite that the named model has most of, else the first."""
+    if state.suite or state.type or state.language or state.domain or state.task:
+        return state
+    slugs = sorted(queries.entries_of_suites, key=lambda slug: slug != "mteb")
+    if entries := [entry.id for entry in queries.entries.values() if state.is_beside(entry)]:
+        scopes = {score.scope for score in queries.find_scores(entry=entries)}
+        slugs.sort(key=lambda slug: -_count_columns(queries, slug, scopes))
+    return state.apply_changes(suite=slugs[:1])
+
+
+def _count_columns(queries: Queries, slug: str, scopes: set[int]) -> int:
+    """How many columns of a suite have any of some scopes."""
+    listed = queries.suites[slug]
+    views = [queries.list_scope_columns(listed, view) for view in list_conventions(listed.suite)]
+    return sum(not scopes.isdisjoint(chain(*column)) for column in zip(*views, strict=True))
+
+
+def answer_question(queries: Queries, state: QuestionState) -> Answer:
+    """Rank the models that pass the bounds over the tasks that they share.
+
+    Raises:
+        NotFound: The question names what does not exist.
+    """
+    question = _build_question(queries, state)
+    # Columns that a suite only shows are in no mean here either.
+    question = question.select_columns(select_mean_columns(question.suite))
+    scores = queries.load_suite_scores(
+        question, state.view, pinned=state.revisions == "pinned", revisions=state.each == "revision"
+    )
+
+    def build_table(scores: SuiteScores, state: QuestionState = state) -> SuiteTable:
+        return SuiteTable(scores=scores, state=state, path=PATH, cards=queries.cards, entries=queries.entries)
+
+    # A model was trained on none of the tasks that rank: which these are, the others decide.
+    rows = build_table(scores, state.apply_changes(zero="")).rows
+    rows = [row for row in rows if scores.entries[row].origin != "reported"]
+    offered = list(range(len(question.suite.columns)))
+    if state.beside:
+        beside = [row for row in rows if state.is_beside(scores.entries[row])]
+        if not beside:
+            raise _explain_missing_model(queries, state)
+        offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
+    question = question.select_columns(offered)
+    scores = scores.narrow(rows, offered, question)
+    places, widths = choose_shared_columns(scores.counted, state.models)
+    shared = question.select_columns(places)
+    narrowed = scores.narrow(range(len(scores.entries)), places, shared)
+    table = build_table(narrowed)
+    if state.zero:
+        table = build_table(narrowed.narrow(table.rows, range(len(places)), shared))
+    return Answer(state=state, table=table, pool=scores, places=places, widths=widths)
+
+
+def _explain_missing_model(queries: Queries, state: QuestionState) -> NotFound:
+    """The error for a model that cannot stand beside the others."""
+    if any(map(state.is_beside, queries.entries.values())):
+        message = f"{state.beside} has no score on any of these tasks."
+        return NotFound(message, hint="Ask for other tasks, or for another model.")
+    names = {entry.model for entry in queries.entries.values()}
+    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
+
+
+def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
+    """The tasks that were asked for as a suite, each as the first suite that has it asks for it."""
+    for name in state.suite:
+        check_name("suite", name, queries.suites, then="The page /suites lists all.")
+    suites = [queries.suites[name] for name in state.suite] or list(queries.suites.values())
+    columns: dict[str, Column] = {}
+    for listed in suites:
+        for column in _iter_columns(listed, state, columns):
+            columns.setdefault(column.name, column)
+    names = {c.name for one in suites for c in one.suite.columns} if state.task else set()
+    for name in state.task:
+        check_name("task", name, names, then="The page /tasks lists all.")
+    chosen = tuple(columns.values())
+    # One suite keeps its conventions, and what its means are over.
+    suite = suites[0].suite if len(suites) == 1 else Suite(name="", title="Chosen tasks", columns=())
+    titles = [queries.suites[name].suite.title for name in state.suite]
+    parts = [*titles, *state.type, *state.domain, *map(name_language, state.language)]
+    title = ", ".join(parts) or suite.title
+    weights = _read_weights(state.weight, chosen)
+    return SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
+                     suite=replace(suite, title=title, columns=chosen))  # fmt: skip
+
+
+def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, Column]) -> Iterator[Column]:
+    """The columns of a suite that were asked for, narrowed to the languages."""
+    columns = [column for column in listed.suite.columns if _is_asked(column, state)]
+    if len(state.suite) != 1:
+        # What a recipe trains for has a convention of its suite's own.
+        columns = [column for column in columns if column.tasks[0].output != "label"]
+    languages = {column.name: {*describe_task(column.tasks[0].name).languages} for column in columns}
+    mixed = [name for name, codes in languages.items()
+             if state.language and name not in known and not codes <= {*state.language}]  # fmt: skip
+    yield from (column for column in columns if column.name not in mixed)
+    yield from _open_columns(listed.typed, tuple(mixed), tuple(state.language)) if mixed else ()
+
+
+@lru_cache(maxsize=512)
+def _open_columns(typed: str, names: tuple[str, ...], languages: tuple[str, ...]) -> tuple[Column, ...]:
+    """Some columns of a suite, narrowed to languages; those that have none of them are left out."""
+    try:
+        opened = catalog.open_suite(typed, SuiteOptions(languages=languages, tasks=names))
+    except UsageError:
+        return ()
+    return tuple(column for column in opened.columns if column.name in names and column.tasks)
+
+
+def _is_asked(column: Column, state: QuestionState) -> bool:
+    about = describe_task(column.tasks[0].name)
+    return (
+        (not state.type or column.type in state.type)
+        and (not state.language or not {*state.language}.isdisjoint(about.languages))
+        and (not state.domain or not {*state.domain}.isdisjoint(about.domains))
+        and (not state.task or column.name in state.task)
+    )
+
+
+def _read_weights(texts: Sequence[str], columns: Sequence[Column]) -> tuple[float, ...]:
+    """What each column weighs: its own weight times that of its type; empty where no weight is given.
+
+    Raises:
+        NotFound: A weight is of nothing in the question, or no positive number.
+    """
+    weights: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition(":")
+        weights[name] = float(number) if number.replace(".", "", 1).isdecimal() else 0
+        if not 0 < weights[name] <= 1000:
+            raise NotFound(f"{text!r} is no weight.", hint="Write a number up to 1000, e.g. Retrieval:2.")
+        names = {column.name for column in columns} | {column.type for column in columns}
+        check_name("type or task", name, names, then="Weigh what the table shows.", is_needed=True)
+    return tuple(weights.get(c.name, 1) * weights.get(c.type, 1) for c in columns) if weights else ()
+
+
+def build_question_form(queries: Queries, state: QuestionState, *, short: bool = False) -> FilterForm:
+    """The question as a form.
+
+    Args:
+        queries: The tables.
+        state: The question.
+        short: Whether it has only what most questions need, without the filters in force.
+    """
+    columns = {c.name: c for listed in queries.suites.values() for c in listed.suite.columns if c.tasks}
+    abouts = [describe_task(column.tasks[0].name) for column in columns.values()]
+    counts = {
+        "type": Counter(column.type for column in columns.values()),
+        "language": Counter(code for about in abouts for code in about.languages),
+        "domain": Counter(name for about in abouts for name in about.domains),
+    }
+    titles = [(slug, queries.suites[slug].suite.title) for slug in queries.entries_of_suites]
+    views = list_conventions(queries.suites[state.suite[0]].suite) if len(state.suite) == 1 else ()
+    options: Options = {
+        "suite": ("Tasks of", _add_current([("", "any suite"), *titles], state.suite)),
+        **{name: (name.capitalize(), _list_names(of, getattr(state, name))) for name, of in counts.items()},
+        "licence": ("Licence", [("", "any"), *((name, name) for name in LICENCES)]),
+        "zero": ("Zero-shot", ZERO),
+        "view": ("Convention", [(name, f"as in {name}") for name in views]),
+    }
+    lists = {name: ",".join(value) for name, value in state if isinstance(value, list)}
+    number, line = partial(Control, kind="number"), partial(Control, kind="line")
+    models = state.models or ""
+    controls = [
+        *offer(state, options, values=lists),
+        *build_entry_controls(state, queries.entries.values()),
+        number(name="memory", label="Weights in MB, at most", value=state.memory or "", least=0),
+        number(name="models", label="Rank at least, models", value=models, least=1, step="1"),
+        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="SciFact, STS12"),
+        line(name="weight", label="Weights", value=lists["weight"], placeholder="Retrieval:2"),
+        line(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
+    ]
+    by_name = {control.name: control for control in controls}
+    shown = [by_name[name] for name in (SHORT if short else (*SHORT, *LONG)) if name in by_name]
+    texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
+    texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
+    texts["language"] = ", ".join(map(name_language, state.language))
+    chips = [] if short else build_filter_chips(state, PATH, {**_OWN_CHIPS, **CHIPS}, texts)
+    return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
+
+
+SHORT = ("suite", "type", "language", "most", "tokens", "licence", "zero", "open", "beside")
+LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "origin", "output", "recipe",
+        "backbone", "q")  # fmt: skip
+"""The controls that most questions need, and the further ones, in order."""
+
+_OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
+              "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
+              "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
+              "revisions": "pinned data only", "instructions": "instruction-tuned"}  # fmt: skip
+
+
+def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str, str]]:
+    """The most frequent names as options, with how many tasks each has."""
+    names = sorted(dict(counts.most_common(MOST)), key=name_language)
+    return _add_current(
+        [("", "any"), *((name, f"{name_language(name)} ({counts[name]})") for name in names)], current
+    )
+
+
+def _add_current(options: list[tuple[str, str]], current: Sequence[str]) -> list[tuple[str, str]]:
+    """Options, with what is asked for where it is several or none of them."""
+    text = ",".join(current)
+    return options if text in dict(options) else [*options, (text, ", ".join(current))]
+
+
+def list_presets(queries: Queries, state: State) -> list[tuple[str, str, bool]]:
+    """The questions of PRESETS that the site's suites can answer: label, URL, current."""
+    query = state.build_filter_query()
+    return [
+        (label, address, address == build_address(PATH, query))
+        for label, preset in PRESETS.items()
+        if {*_split_names(preset.get("suite", ""))} <= queries.entries_of_suites.keys()
+        for address in [build_address(PATH, QuestionState.model_validate(preset).build_query())]
+    ]

@@ -1,0 +1,288 @@
+"""The page of a question: its answer against one computed apart, its parameters, and what the page says."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from harness.core.types import Column
+from html_pages import BROWSER, ask, find_rows
+from leaderboard.data.mteb_import import import_results
+from leaderboard.data.queries import Queries
+from leaderboard.data.settings import SiteSettings
+from leaderboard.views.question import PATH, QuestionState, answer_question
+from leaderboard.views.suite_table import SuiteTable
+from leaderboard.web.site import Site, open_site
+from questions import Scores, answer_apart, draw_question
+from site_data import Import, names, open_suites, put_imports, small_settings, suites
+
+MODELS = 14
+TASKS = [name for name in dict.fromkeys([*names("nanobeir"), *names("mteb-MTEB-kor-v1"), *names("mteb")])
+         if sum(name in names(slug) for slug in suites()) == 1]  # fmt: skip
+
+
+def draw_models() -> dict[str, tuple[dict[str, float], dict[str, Any]]]:
+    """Scores with gaps, and a card, of each model."""
+    rng = np.random.default_rng(7)
+    ability = {name: rng.normal(0.5, 0.15) for name in TASKS}
+    models = {}
+    for number in range(MODELS):
+        has = [name for name in TASKS if rng.random() < (1 if number % 3 else 0.85)]
+        level = rng.normal(0, 0.04)
+        scores = {n: round(float(np.clip(ability[n] + level + rng.normal(0, 0.03), 0, 1)), 4) for n in has}
+        card = {
+            "card": True, "card_name": f"acme/m{number}", "max_tokens": int(rng.choice([512, 8192])),
+            "n_parameters": int(rng.choice([22, 150, 500])) * 10**6,
+            "embed_dim": int(rng.choice([384, 1024])),
+            "license": str(rng.choice(["mit", "cc-by-nc-4.0", "gemma"])),
+            "memory_usage_mb": float(rng.choice([80, 400])), "open_weights": bool(rng.integers(2)),
+            "training_datasets": [TASKS[0]] if number % 2 else [],
+        }  # fmt: skip
+        models[f"acme/m{number}"] = (scores, card)
+    return models
+
+
+def fill(folder: Path) -> None:
+    """Write the import of these models."""
+    (folder / "results").mkdir(parents=True)
+    put_imports(folder / "results", [Import(model=name, scores=scores, card=card)
+                                     for name, (scores, card) in draw_models().items()])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def queries(client: TestClient) -> Queries:
+    app: Any = client.app
+    site: Site = app.state.site
+    return site.queries
+
+
+@cache
+def pool() -> dict[str, Column]:
+    """The columns of every suite but GLUE, in the order of the suites."""
+    columns: dict[str, Column] = {}
+    for slug, listed in suites().items():
+        columns |= {c.name: c for c in listed.suite.columns if slug != "glue" and c.name not in columns}
+    return columns
+
+
+def passes(card: dict[str, Any], question: dict[str, Any]) -> bool:
+    group = {"mit": "permissive", "cc-by-nc-4.0": "non-commercial", "gemma": "unknown"}[card["license"]]
+    return (
+        card["n_parameters"] <= question.get("most", np.inf) * 1e6
+        and card["max_tokens"] >= question.get("tokens", 0)
+        and card["embed_dim"] <= question.get("dimensions", np.inf)
+        and question.get("licence") in (None, group)
+    )
+
+
+def compare_with_apart(queries: Queries, question: dict[str, Any], scores: Scores, tasks: list[str],
+                       types: dict[str, str]) -> int:  # fmt: skip
+    """Hold the site's answer against the one apart; returns how many models are ranked."""
+    weights = {
+        name: float(number) for name, _, number in (w.rpartition(":") for w in question.get("weight", []))
+    }
+    answer = answer_question(queries, QuestionState.model_validate(question))
+    scores = {model: of for model, of in scores.items() if any(name in of for name in tasks)}
+    expected = answer_apart(scores, tasks, types, weights, question.get("models"), question["mean"])
+    table = answer.table
+    entries, means = table.scores.entries, table.scores.mean(question["mean"]).values
+    assert {c.name for c in table.scores.site_suite.suite.columns} == expected.tasks
+    ranked = {entries[row].model: row for row in answer.ranked}
+    assert ranked.keys() == expected.means.keys()
+    assert {m: int(table.ranks.place[row]) for m, row in ranked.items()} == expected.ranks
+    columns = {column.key: column for column in table.columns}
+    for model, row in ranked.items():
+        assert means[row] == pytest.approx(expected.means[model], abs=1e-12)
+        low, high = expected.bounds[model]
+        assert columns["places"].build_cell(row).text == (f"{low}–{high}" if low < high else str(low))
+        half = columns["half"].build_cell(row).value
+        assert half == pytest.approx(expected.halves[model]) if model in expected.halves else half is None
+    return len(ranked)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_random_question_has_the_answer_computed_apart(queries: Queries, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    types = sorted({column.type for column in pool().values()})
+    question = draw_question(rng, ["mteb", "nanobeir", "mteb-MTEB-kor-v1"], types, TASKS)
+    asked = [
+        name for slug in question.get("suite", [*suites()]) for name in names(slug)
+        if name in pool() and pool()[name].type in question.get("type", types)
+        and name in question.get("task", TASKS)
+    ]  # fmt: skip
+    asked = list(dict.fromkeys(asked))
+    if rng.random() < 0.6 and asked:
+        question["weight"] = [f"{pool()[asked[0]].type}:2.5", f"{asked[-1]}:0.5"]
+    scores = {name: of for name, (of, card) in draw_models().items() if passes(card, question)}
+    compare_with_apart(
+        queries, question, scores, asked, {name: column.type for name, column in pool().items()}
+    )
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_random_questions_over_the_public_results(tmp_path: Path, shared: Path) -> None:
+    archive = shared.parent / "mteb-results.tar.xz"
+    if not archive.exists():
+        pytest.skip("needs mteb-results.tar.xz")
+    with tarfile.open(archive) as content:
+        content.extractall(tmp_path / "raw", filter="data")
+    import_results(tmp_path / "raw", tmp_path / "results", workers=1)
+    queries = open_site(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site")).queries
+    slugs = ["mteb", "beir", "mteb-v1", "mteb-MTEB-Multilingual-v2", "mteb-MTEB-Europe-v1"]
+    ranked = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        slug = str(rng.choice(slugs))
+        listed = queries.suites[slug]
+        types = {column.name: column.type for column in listed.suite.columns}
+        question = draw_question(rng, [slug], sorted({*types.values()}), sorted(types)) | {"suite": [slug]}
+        question["weight"] = [
+            f"{rng.choice(sorted({*types.values()} & {*question.get('type', types.values())}))}:3"
+        ]
+        asked = [name for name, kind in types.items() if kind in question.get("type", [kind])
+                 and name in question.get("task", [name])]  # fmt: skip
+        if not {*question["weight"][0].split(":")} & {types[name] for name in asked}:
+            del question["weight"]
+        # The cells are those of the suite's page; what is done with them is computed apart.
+        suite = queries.load_suite_scores(listed)
+        bounds = QuestionState.model_validate({key: one for key, one in question.items() if key in BOUNDS})
+        table = SuiteTable(scores=suite, state=bounds, path="", cards=queries.cards, entries=queries.entries)
+        scores = {
+            suite.entries[row].model: {
+                column.name: float(suite.values[row, at])
+                for at, column in enumerate(listed.suite.columns) if suite.counted[row, at]
+            }
+            for row in table.rows if suite.entries[row].origin == "imported"
+        }  # fmt: skip
+        ranked += compare_with_apart(queries, question, scores, asked, types)
+    assert ranked > 500
+    multilingual = answer_question(queries, QuestionState(suite=["mteb-MTEB-Multilingual-v2"]))
+    assert (len(multilingual.ranked) >= 149, len(multilingual.places) >= 120) == (True, True)
+
+
+BOUNDS = ("most", "tokens", "dimensions", "licence")
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("suite=nothing", "No suite is called 'nothing'"),
+        ("task=Nothing", "No task is called 'Nothing'"),
+        ("weight=Retrieval", "'Retrieval' is no weight"),
+        ("weight=Retrieval:0", "'Retrieval:0' is no weight"),
+        ("weight=Nothing:2", "No type or task is called 'Nothing'"),
+        ("beside=nobody", "No model is called 'nobody'"),
+        ("beside=m1&suite=glue", "m1 has no score on any of these tasks"),
+    ],
+)
+def test_a_question_about_what_does_not_exist_is_refused(client: TestClient, query: str, wanted: str) -> None:
+    assert wanted in ask(client, f"{PATH}?{query}", 404)["error"]["message"]
+
+
+def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestClient) -> None:
+    page = ask(client, f"{PATH}?suite=mteb")
+    data, left_out = page["data"], find_rows(page, "left-out")
+    assert data["tasks_asked"] == len(data["tasks"]) + len(left_out) == 41
+    ranked = {row["cells"]["model"]["value"] for row in find_rows(page, "suite") if "rank" in row["cells"]}
+    assert len(ranked) == data["models_ranked"]
+    models = draw_models()
+    for row in left_out:
+        name = row["cells"]["name"]["value"]
+        has = {model for model, (scores, _) in models.items() if name in scores}
+        assert row["cells"]["models"]["value"] == len(has)
+        assert row["cells"]["ranked"]["value"] == len(has & ranked) < len(ranked)
+
+
+def test_more_models_are_ranked_over_fewer_tasks(client: TestClient) -> None:
+    for choice in ask(client, f"{PATH}?suite=mteb")["data"]["choices"]:
+        data = ask(client, f"{PATH}?suite=mteb&models={choice['models']}")["data"]
+        assert (len(data["tasks"]), data["models_ranked"]) == (choice["tasks"], choice["models"])
+
+
+def test_zero_shot_is_over_the_tasks_that_rank(client: TestClient) -> None:
+    page = ask(client, f"{PATH}?suite=nanobeir&models=1&zero=all")
+    trained = {name for name, (_, card) in draw_models().items() if card["training_datasets"]}
+    assert page["data"]["tasks"][0] == TASKS[0]
+    models = {row["cells"]["model"]["value"] for row in find_rows(page, "suite")}
+    assert models
+    assert models.isdisjoint(trained)
+    without = ",".join(names("nanobeir")[1:])
+    assert {*trained} & {
+        row["cells"]["model"]["value"]
+        for row in find_rows(ask(client, f"{PATH}?task={without}&zero=all"), "suite")
+    }
+
+
+def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds(client: TestClient) -> None:
+    scores = draw_models()["acme/m0"][0]
+    page = ask(client, f"{PATH}?suite=mteb&beside=M0&most=1")
+    assert [row["kind"] for row in find_rows(page, "suite")] == ["beside"]
+    assert {*page["data"]["tasks"]} == {*scores} & {*names("mteb")}
+    assert "acme/m0 has rank 1." in page["lead"]
+
+
+def test_a_model_page_leads_to_its_place_in_the_suite_that_it_has_most_of(client: TestClient) -> None:
+    page = client.get("/models/acme--m0", headers=BROWSER).text
+    assert '<a href="/rank?beside=acme--m0">' in page
+    data = ask(client, f"{PATH}?beside=acme--m0")["data"]
+    assert {*data["tasks"]} <= {*draw_models()["acme/m0"][0]} & {*names("mteb")}
+
+
+def test_a_weight_is_the_same_as_a_task_several_times(queries: Queries) -> None:
+    question = QuestionState(task=TASKS[:3], weight=[f"{TASKS[0]}:2"], models=1)
+    scores = answer_question(queries, question).table.scores
+    for row, entry in enumerate(scores.entries):
+        if scores.over_tasks.complete[row]:
+            own = draw_models()[entry.model][0]
+            wanted = (2 * own[TASKS[0]] + own[TASKS[1]] + own[TASKS[2]]) / 4
+            assert scores.over_tasks.values[row] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_a_language_takes_the_subsets_in_it_alone(tmp_path: Path) -> None:
+    name = "MassiveIntentClassification"
+    listed = open_suites(f"mteb:{name}", "mteb:STS12")
+    whole = next(iter(listed.values())).suite.tasks[0]
+    (tmp_path / "results").mkdir()
+    rows = [
+        {"entry": 0, "task": name, "split": split, "subset": subset, "data_revision": whole.data.revision,
+         "main_score": 0.9 if subset == "de" else 0.2, "flag": "", "mteb_version": "2.1.0"}
+        for split in whole.splits for subset in whole.subsets
+    ]  # fmt: skip
+    put_imports(tmp_path / "results", [Import(model="acme/m", scores={name: 0.0}, rows=rows)])
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=listed):
+        queries = open_site(small_settings(tmp_path)).queries
+    answers = {
+        code: answer_question(queries, QuestionState(language=[code])) for code in ("deu", "fra", "swe")
+    }
+    means = {code: one.table.scores.over_tasks.values.tolist() for code, one in answers.items()}
+    assert means == {"deu": [0.9], "fra": [pytest.approx(0.2)], "swe": [pytest.approx(0.2)]}
+    assert answers["deu"].table.scores.site_suite.suite.columns[0].tasks[0].subsets == ("de",)
+
+
+def test_the_form_holds_the_whole_question_and_its_presets_are_answered(client: TestClient) -> None:
+    page = client.get(f"{PATH}?type=Retrieval,STS&weight=STS:2&most=200", headers=BROWSER).text
+    for field in ('value="Retrieval,STS" selected', 'name="weight" value="STS:2"', 'name="most" value="200"'):
+        assert field in page
+    home = client.get("/", headers=BROWSER).text
+    presets = re.findall(
+        r'href="(/rank[^"]*)"', home.partition('<section id="question">')[2].partition("</section>")[0]
+    )
+    assert len(presets) > 2
+    for address in presets:
+        assert client.get(address.replace("&amp;", "&"), headers=BROWSER).status_code == 200
+
+
+def test_the_first_page_begins_with_the_question_and_its_answer(client: TestClient) -> None:
+    home = client.get("/", headers=BROWSER).text
+    main = home.partition("<main")[2]
+    assert main.index('action="/rank"') < main.index("First is ") < main.index("board-cards")
+    assert ask(client, PATH)["lead"] in home
