@@ -289,9 +289,11 @@ def resolve_training_tasks(
     for card in [*entries, *registry.values()]:
         if card.get("training_datasets") is not None:
             cards[card["model"]].append(card)
-    own = [[one for one in cards[entry["model"]] if one is entry or one is registry.get(entry["model"])]
-           for entry in entries]  # fmt: skip
-    return [_resolve_card_tasks(some, cards, groups) for some in own]
+    cards_of_entries = (
+        [card for card in cards[entry["model"]] if card is entry or card is registry.get(entry["model"])]
+        for entry in entries
+    )
+    return [_resolve_card_tasks(some, cards, groups) for some in cards_of_entries]
 
 
 def map_similar_tasks() -> dict[str, frozenset[str]]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from leaderboard.data.groups import group_by
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell
-from leaderboard.views.reproductions import COMPARISON_FIELDS, PATH, VERDICTS, Comparison, load_comparisons
+from leaderboard.views.reproductions import COMPARISON_FIELDS, PATH, VERDICTS, NumberPair, load_comparisons
 from leaderboard.web.filters import Options, ask_name, build_filter_chips, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
@@ -40,7 +40,7 @@ class _ReproductionsState(State):
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Comparisons on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of comparisons.")
 
-    def should_show(self, one: Comparison) -> bool:
+    def should_show(self, one: NumberPair) -> bool:
         """Whether a comparison passes the filters."""
         name = f"{one.model} {one.value.entry.model} {one.base.entry.model if one.base else ''}".casefold()
         fits = self.verdict == one.verdict if self.verdict else one.base is not None
@@ -53,7 +53,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     every = load_comparisons(site.queries)
     compared = [one for one in every if one.base is not None]
     check_name("task", state.task, {one.task for one in every}, then="The page /tasks lists all.")
-    model = sorting.Field[Comparison](
+    model = sorting.Field[NumberPair](
         "model", "Model", lambda one: link(one.value.entry.model, build_address(f"/models/{one.model}")),
         lambda one: one.value.entry.model.casefold(), sticky=True,
     )  # fmt: skip
@@ -85,7 +85,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
 
 
 def _summarize(
-    name: str, caption: str, compared: Sequence[Comparison], key: Callable[[Comparison], str]
+    name: str, caption: str, compared: Sequence[NumberPair], key: Callable[[NumberPair], str]
 ) -> Table:
     """How many of each group are the same, and how far apart those are that can be compared."""
     rows = []

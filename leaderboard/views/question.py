@@ -21,6 +21,7 @@ from leaderboard.data.queries import LICENCES, Queries
 from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
+from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import SuiteTable, TableState
 from leaderboard.web.filters import (
     CHIPS,
@@ -192,7 +193,10 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     )
 
     def build_table(scores: SuiteScores, state: QuestionState = state) -> SuiteTable:
-        return SuiteTable(scores=scores, state=state, path=PATH, cards=queries.cards, entries=queries.entries)
+        return SuiteTable(
+            scores=scores, state=state, path=PATH, cards=queries.cards, entries=queries.entries,
+            comparisons=load_comparisons(queries), pages=join_models(queries),
+        )  # fmt: skip
 
     # A model was trained on none of the tasks that rank: which these are, the others decide.
     rows = build_table(scores, state.apply_changes(zero="")).rows
@@ -349,7 +353,8 @@ LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "o
 _OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
               "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
               "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
-              "revisions": "pinned data only", "instructions": "instruction-tuned"}  # fmt: skip
+              "revisions": "pinned data only", "instructions": "instruction-tuned",
+              "reproduced": "reproduced by somebody"}  # fmt: skip
 
 
 def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str, str]]:

@@ -146,7 +146,7 @@ def _iter_conflicts(value: Value, base: Value) -> Iterator[str]:
     return (name for name in CONDITIONS if name in ours and name in theirs and ours[name] != theirs[name])
 
 
-class Comparison(NamedTuple):
+class NumberPair(NamedTuple):
     """A number beside that of a better known source of the model; a broken number may stand alone.
 
     `model` is its name in URLs; `part` are splits and subsets that are not those of the first question.
@@ -185,10 +185,10 @@ class Comparison(NamedTuple):
         return link(text, build_address(PATH, query), note="; ".join([meaning, *texts]))
 
 
-_comparisons: WeakKeyDictionary[Queries, Sequence[Comparison]] = WeakKeyDictionary()
+_comparisons: WeakKeyDictionary[Queries, Sequence[NumberPair]] = WeakKeyDictionary()
 
 
-def load_comparisons(queries: Queries) -> Sequence[Comparison]:
+def load_comparisons(queries: Queries) -> Sequence[NumberPair]:
     """The comparisons of a site, cached."""
     if queries not in _comparisons:
         places = _collect_values(queries).items()
@@ -196,13 +196,13 @@ def load_comparisons(queries: Queries) -> Sequence[Comparison]:
     return _comparisons[queries]
 
 
-def compare_values(model: str, task: str, part: str, values: Sequence[Value]) -> Iterator[Comparison]:
+def compare_values(model: str, task: str, part: str, values: Sequence[Value]) -> Iterator[NumberPair]:
     """Each number beside a better known one that is not broken: that which it agrees with best.
 
     Args:
         model: The model's name in URLs.
         task: The task.
-        part: What it is of the task (Comparison).
+        part: What it is of the task (NumberPair).
         values: The numbers of the model on it.
     """
     ordered = sorted(
@@ -218,9 +218,9 @@ def compare_values(model: str, task: str, part: str, values: Sequence[Value]) ->
         ]
         if judged:
             verdict, _, place = min(judged)
-            yield Comparison(model, task, part, value, ordered[place], order[verdict])
+            yield NumberPair(model, task, part, value, ordered[place], order[verdict])
         elif value.fault:
-            yield Comparison(model, task, part, value, None, value.fault)
+            yield NumberPair(model, task, part, value, None, value.fault)
 
 
 def _collect_values(queries: Queries) -> Mapping[tuple[str, str, str], list[Value]]:
@@ -347,7 +347,7 @@ def _iter_printed_scores(queries: Queries) -> Iterator[tuple[int, int, float]]:
                 yield queries.scope_ids[scope.form], number, columns[column.name]
 
 
-def build_verdict_cell(rows: Sequence[Comparison], entry: Entry) -> Cell:
+def build_verdict_cell(rows: Sequence[NumberPair], entry: Entry) -> Cell:
     """The verdict beside an entry's number: its own fault, else what the model's sources say together."""
     broken = [one for one in rows if one.value.fault and one.value.entry is entry]
     compared = [one for one in rows if one.base is not None and not one.value.fault]
@@ -364,7 +364,7 @@ def _build_value_cell(value: Value | None) -> Cell:
     return Cell(text=score_text(value.score), value=value.score, note=note, href=href)
 
 
-COMPARISON_FIELDS: Sequence[Field[Comparison]] = [
+COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
     Field("name", "Task", lambda one: link(f"{one.task} {one.part}".rstrip(), format_task_path(one.task)),
           lambda one: one.task.casefold(), sticky=True),
     Field("base", "Best known", lambda one: _build_value_cell(one.base),
@@ -376,7 +376,7 @@ COMPARISON_FIELDS: Sequence[Field[Comparison]] = [
     Field("source", "by", sort=lambda one: one.value.source, card="by"),
     Field("delta", "Difference", lambda one: Cell(text=format_delta(one.delta), value=one.delta),
           lambda one: None if one.delta is None else abs(one.delta), numeric=True),
-    Field("verdict", "Verdict", Comparison.build_cell, lambda one: one.verdict, card="Verdict"),
+    Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),
     Field("mteb", "mteb", sort=lambda one: one.versions, note="The versions of mteb that scored."),
 ]  # fmt: skip
 """The columns of comparisons."""

@@ -16,7 +16,7 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.reproductions import PATH, Comparison
+from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -117,7 +117,7 @@ class SuiteTable:
     path: str
     cards: Mapping[int, Card]
     entries: Mapping[int, Entry]
-    comparisons: Sequence[Comparison] = ()
+    comparisons: Sequence[NumberPair] = ()
     pages: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property

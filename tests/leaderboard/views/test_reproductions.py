@@ -22,7 +22,7 @@ from leaderboard.data.mteb_import import import_results
 from leaderboard.data.suites import resolve_data_revision
 from leaderboard.views.reproductions import (
     RANDOM,
-    Comparison,
+    NumberPair,
     Value,
     compare_values,
     join_models,
@@ -125,7 +125,7 @@ def site_over(folder: Path, imports: list[Import], scores: Mapping[str, float], 
         return open_site(replace(site_data.small_settings(folder), **settings))
 
 
-def by_task(site: Site, model: str) -> dict[str, Comparison]:
+def by_task(site: Site, model: str) -> dict[str, NumberPair]:
     """The comparisons of a model's public numbers by task."""
     rows = load_comparisons(site.queries)
     return {one.task: one for one in rows if one.value.entry.model == model}

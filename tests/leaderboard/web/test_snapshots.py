@@ -123,7 +123,6 @@ def test_an_address_with_an_id_gives_the_same_bytes_after_refreshes_and_an_impor
         shutil.rmtree(path)
     site.refresh()
     site.cache.clear()
-    site._kept_sites.clear()
     assert {page for page in pages if client.get(page).content != before[page].content} == set()
     _, again = opened(tmp_path)  # another process
     assert {page for page in pages if again.get(page).content != before[page].content} == set()
