@@ -172,6 +172,9 @@ def _format_source_url(site: Site, source: str, file: str) -> str:
 
 def _find_record_origin(site: Site, row: EntryResult, entry: Entry) -> tuple[str, str]:
     """The folder or remote that has a record, and the commit that wrote its file there; empty without one."""
+    if site.prefix:
+        # A kept snapshot does not say what lies on disk today.
+        return "", ""
     settings, artifact = site.settings, f"model-{entry.artifact}"[:18]
     remote = copy_folder(settings.remote) if settings.remote else None
     for folder in filter(None, [*settings.results, settings.reference]):

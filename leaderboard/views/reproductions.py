@@ -213,8 +213,8 @@ def compare_values(model: str, task: str, part: str, values: Sequence[Value]) ->
         judged = [
             (order.index(judge_value(value, base)), base.source == value.source, place)
             for place, base in enumerate(ordered[:position])
-            # The lines of one paper are of several settings, and reproduce nothing.
-            if not base.fault and not (base.entry.origin == "reported" and base.source == value.source)
+            # Papers copy each other's numbers, and the lines of one are of several settings.
+            if not base.fault and not base.entry.origin == value.entry.origin == "reported"
         ]
         if judged:
             verdict, _, place = min(judged)

@@ -100,6 +100,7 @@ def put_records(results: Path, watch: Watch) -> Watch:
 
 def _put_entry_records(results: Path, entry: Checkpoint) -> Checkpoint:
     model = artifact(Path(entry.name), key=entry.artifact, name=entry.model)
+    model = replace(model, weights=entry.artifact)
     records = {name: record(task(name), score, model=model) for name, score in entry.scores.items()}
     for one in records.values():
         Store(results).put(model.slug, one)
