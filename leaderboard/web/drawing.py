@@ -26,7 +26,7 @@ ROOM = 0.05
 """The share of an axis that stays free at both ends."""
 DAYS = (1 / 1440, 1 / 288, 1 / 96, 1 / 24, 1 / 8, 1 / 4, 1, 2, 5, 10, 20)
 """Steps between the dates of an axis shorter than three months."""
-NARROW, WIDE = 300, 560
+NARROW, WIDE = 240, 560
 """The plot's width in pixels on a phone and beside a table: names are placed for both."""
 LETTER = 5.8
 """The width of a letter of a name in pixels, about."""
@@ -135,7 +135,11 @@ def _list_axis_values(trace: Json, name: str) -> list[Any]:
     if name == "x" and width:
         return [edge for v in values for edge in (v - width / 2, v + width / 2)]
     if bars.get("visible"):
-        bounded = [(v, a, b) for v, a, b in zip(values, bars["array"], bars["arrayminus"], strict=True) if v]
+        bounded = [
+            (v, a, b)
+            for v, a, b in zip(values, bars["array"], bars["arrayminus"], strict=True)
+            if v is not None
+        ]
         values += [end for v, above, below in bounded for end in (v + above, v - below)]
     return values
 
