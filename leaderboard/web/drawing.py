@@ -135,12 +135,8 @@ def _list_axis_values(trace: Json, name: str) -> list[Any]:
     if name == "x" and width:
         return [edge for v in values for edge in (v - width / 2, v + width / 2)]
     if bars.get("visible"):
-        bounded = [
-            (v, a, b)
-            for v, a, b in zip(values, bars["array"], bars["arrayminus"], strict=True)
-            if v is not None
-        ]
-        values += [end for v, above, below in bounded for end in (v + above, v - below)]
+        ends = zip(values, bars["array"], bars["arrayminus"], strict=True)
+        values += [end for v, above, below in [*ends] if v is not None for end in (v + above, v - below)]
     return values
 
 
