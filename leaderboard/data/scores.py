@@ -225,8 +225,11 @@ class SuiteScores(Cells, SuiteMeans):
         row_at, column_at = ({number: at for at, number in enumerate(some)} for some in (rows, places))
         arrays = {n: getattr(self, n)[np.ix_(rows, places)] for n in (*_CELLS, "counted", "deviations")}
         by_seed = {row_at[row]: of[:, places] for row, of in self.by_seed.items() if row in row_at}
-        pairs = ((row, at, one) for (row, at), one in self.data.items() if row in row_at and at in column_at)
-        data = {(row_at[row], column_at[at]): one for row, at, one in pairs}
+        marks = {
+            name: {(row_at[row], column_at[at]): one for (row, at), one in getattr(self, name).items()
+                   if row in row_at and at in column_at}
+            for name in ("data", "contradicted")
+        }  # fmt: skip
         suite, values, counted = site_suite.suite, arrays["values"], arrays["counted"]
         # What is known of a mean is known of the one over all columns alike.
         is_whole = len(places) == self.values.shape[1] and not site_suite.weights
@@ -236,7 +239,7 @@ class SuiteScores(Cells, SuiteMeans):
         averages |= {row: {**averages.get(row, {}), "spread": one} for row, one in spreads.items()}
         return replace(
             self, site_suite=site_suite, entries=[self.entries[row] for row in rows], by_seed=by_seed,
-            averages=averages, data=data, _ranks={}, **vars(means), **arrays,
+            averages=averages, _ranks={}, **marks, **vars(means), **arrays,
         )  # fmt: skip
 
     def rank_untouched(self, untouched: UntouchedMeans, each: str) -> Ranks:

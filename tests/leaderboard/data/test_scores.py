@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -372,6 +372,22 @@ def test_a_column_of_parts_is_their_mean_or_the_number_of_the_whole() -> None:
     cell = suite_table.build_task_cell(found, 1, 0, {})
     assert (cell.text, cell.kind) == ("30.00", "contradicted")
     assert cell.note == "the mean of its 3 parts; of the whole the source says 0.05"
+
+
+def test_marks_stay_on_their_cells_where_rows_and_columns_are_dropped() -> None:
+    rows = [[("", 0.5)] * 4, [*[("", 0.3)] * 3, ("", 0.7)]]
+    scores = laid(suite_of([("x", 2), ("y", 1)]), rows, wholes=[3, None])
+    assert scores.contradicted == {(1, 0): 0.7}
+    columns = scores.site_suite.suite.columns
+    for kept, places, wanted in [
+        ([1], [0], {(0, 0): 0.7}),
+        ([1, 0], [1, 0], {(0, 1): 0.7}),
+        ([0], [0], {}),
+        ([1], [1], {}),
+    ]:
+        suite = replace(scores.site_suite.suite, columns=tuple(columns[at] for at in places))
+        found = scores.narrow(kept, places, replace(scores.site_suite, suite=suite))
+        assert found.contradicted == wanted
 
 
 def test_ranks_of_nothing() -> None:
