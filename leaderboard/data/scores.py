@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,7 @@ class SuiteScores(Cells, SuiteMeans):
         row_at, column_at = ({number: at for at, number in enumerate(some)} for some in (rows, places))
         arrays = {n: getattr(self, n)[np.ix_(rows, places)] for n in (*_CELLS, "counted", "deviations")}
         by_seed = {row_at[row]: of[:, places] for row, of in self.by_seed.items() if row in row_at}
-        marks = {
+        marks: dict[str, Any] = {
             name: {(row_at[row], column_at[at]): one for (row, at), one in getattr(self, name).items()
                    if row in row_at and at in column_at}
             for name in ("data", "contradicted")
@@ -372,9 +373,11 @@ def build_suite_scores(
             reasons[some, place] = REASONS.index("part")
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
     contradicted: dict[tuple[int, int], float] = {}
+    has_whole = np.zeros(shape, bool)
     for place, whole_place in enumerate(wholes):
         if whole_place is not None:
             incomplete, stated = imported & np.isnan(values[:, place]), cells.values[:, whole_place]
+            has_whole[:, place] = incomplete
             for name in ("values", "reasons", "sources", "trained_on"):
                 arrays[name][incomplete, place] = getattr(cells, name)[incomplete, whole_place]
             # A cell leads to the result of the whole only where both say the same.
@@ -396,11 +399,15 @@ def build_suite_scores(
     means = compute_suite_means(site_suite.suite, values, counted, averages, by_seed)
     spreads = _average_spreads(site_suite.suite, (arrays["high"] - arrays["low"]) / 2, counted)
     averages = {**averages, **{r: {**averages.get(r, {}), "spread": one} for r, one in spreads.items()}}
-    places: dict[int, list[int]] = {}
-    for place, scopes in enumerate(columns):
-        for scope in scopes:
-            places.setdefault(scope, []).append(place)
-    data = {(row, at): one for (row, scope), one in cells.data.items() for at in places.get(scope, ())}
+    # A column's cell has the data of its parts, or of the whole whose number it has.
+    places: dict[int | None, list[tuple[int, bool]]] = {}
+    for place, (scopes, whole_place) in enumerate(zip_longest(columns, wholes)):
+        for scope, is_whole in [*((scope, False) for scope in scopes), (whole_place, True)]:
+            places.setdefault(scope, []).append((place, is_whole))
+    data = {
+        (row, at): one for (row, scope), one in cells.data.items()
+        for at, is_whole in places.get(scope, ()) if has_whole[row, at] == is_whole
+    }  # fmt: skip
     return SuiteScores(
         site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
         averages=averages, by_seed=by_seed, pinned=pinned, data=data, contradicted=contradicted,

@@ -61,7 +61,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     empty, none = np.full(values.shape, np.nan), np.zeros(values.shape, np.int64)
     numbers = Cells(
         values=values, low=empty, high=empty, reasons=reasons, results=none + 1, seeds=none, trained_on=none,
-        sources=none,
+        sources=none, data=options.pop("data", {}),
     )  # fmt: skip
     options.setdefault("pinned", True)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
@@ -263,6 +263,14 @@ def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
 def test_identical_models_share_a_rank_and_the_next_is_counted_on() -> None:
     rows = [[0.5, 0.6, 0.7], [0.5, 0.6, 0.7], [0.1, 0.2, 0.3]]
     assert table(*rows).compute_ranks("tasks", "entry").place.tolist() == [1, 1, 3]
+
+
+def test_a_number_of_the_whole_has_the_data_of_the_whole() -> None:
+    rows = [[("other", 0.2), ("none", 0.0), ("other", 0.6)], [("other", 0.2), ("other", 0.4), ("other", 0.6)]]
+    data = {(0, 0): "part", (0, 2): "whole", (1, 0): "part", (1, 2): "whole"}
+    scores = laid(suite_of([("x", 2)]), rows, wholes=[2], data=data, pinned=False)
+    assert scores.data == {(0, 0): "whole", (1, 0): "part"}
+    assert "on data revision whole, pinned is" in suite_table.build_task_cell(scores, 0, 0, {}).note
 
 
 SIZES = {"min_size": 3, "max_size": 3}
