@@ -52,7 +52,7 @@ class SuiteMeans:
 class Ranks:
     """Ranks of the entries that have every column: 0 and NaN for others; those that are level share a place.
 
-    `borda` is for each column the number of entries that are worse, ties half.
+    `borda` is the number of entries that are worse, ties half, summed over the columns with their weights.
     """
 
     place: Ints
@@ -193,6 +193,7 @@ def rank_entries(
     ranked: NDArray[np.bool_],
     averages: Mapping[int, Mapping[str, Any]],
     weights: Floats | None = None,
+    points: Floats | None = None,
 ) -> Ranks:
     """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
 
@@ -202,8 +203,9 @@ def rank_entries(
         ranked: Which rows get a rank, (rows,).
         averages: By row what else is known of its mean; `interval` holds the ends.
         weights: What a column weighs in the mean, of mean 1; None for 1 each.
+        points: The same in Borda points.
     """
-    weights = np.ones(values.shape[1]) if weights is None else weights
+    weights, points = (np.ones(values.shape[1]) if one is None else one for one in (weights, points))
     place = np.zeros(len(means), np.int64)
     borda, mean_rank = np.zeros(len(means)), np.full(len(means), np.nan)
     rows = np.flatnonzero(ranked)
@@ -230,7 +232,7 @@ def rank_entries(
         )
         # - 1, as each row equals itself.
         same = upto - worse - 1
-        borda[rows] = (worse + same / 2).sum(axis=1)
+        borda[rows] = (worse + same / 2) @ points
         mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
     return Ranks(place=place, borda=borda, mean_rank=mean_rank)
 

@@ -193,7 +193,10 @@ class SuiteScores(Cells, SuiteMeans):
             averages = {} if over == "types" else self.averages
             ranked = self._select_rankable(self.over_tasks, each)
             values, weights = self.weigh_columns(over)
-            self._ranks[key] = rank_entries(values, self.mean(over).values, ranked, averages, weights)
+            # Borda points count tasks, whichever mean ranks.
+            points = self.weigh_columns("tasks")[1]
+            means = self.mean(over).values
+            self._ranks[key] = rank_entries(values, means, ranked, averages, weights, points)
         return self._ranks[key]
 
     def weigh_columns(self, over: str) -> tuple[Floats, Floats]:

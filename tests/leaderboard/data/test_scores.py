@@ -290,6 +290,14 @@ def test_borda_and_mean_rank_by_brute_force(rows: list[list[float]]) -> None:
     assert found.mean_rank.tolist() == pytest.approx(ranks.mean(axis=1).tolist())
 
 
+@pytest.mark.parametrize(("weights", "wanted"), [((), [2, 1]), ((1.0, 1.0, 4.0), [1, 2])])
+def test_borda_points_are_weighted(weights: tuple[float, ...], wanted: list[float]) -> None:
+    scores = table([0.5, 0.5, 0.1], [0.4, 0.4, 0.2])
+    site_suite = replace(scores.site_suite, weights=weights)
+    ranks = scores.narrow([0, 1], [0, 1, 2], site_suite).compute_ranks("types", "entry")
+    assert ranks.borda.tolist() == wanted
+
+
 def test_the_incomplete_and_the_printed_are_never_ranked() -> None:
     suite = suite_of([("x", 1), ("x", 1)])
     entries = [entry(1), entry(2), entry(3, origin="reported", trust="reported"), entry(4)]
