@@ -290,13 +290,13 @@ def compute_mean_halves(values: Floats, weights: Floats) -> Floats:
     """Half of the 95 % interval of each row's weighted mean, the tasks being a sample of such tasks.
 
     Student's interval; of a weighted mean by its linear approximation (Särndal, Swensson and Wretman, 1992,
-    "Model Assisted Survey Sampling"). NaN for rows that lack a score, and for fewer than two columns.
+    "Model Assisted Survey Sampling"). NaN for rows that lack a score, and for fewer than `FEWEST` columns.
 
     Args:
         values: Scores, (rows, columns), NaN for what does not count.
         weights: What a column weighs, of mean 1.
     """
-    if values.shape[1] < 2:
+    if values.shape[1] < FEWEST:
         return np.full(len(values), np.nan)
     means = (values * weights).mean(axis=1, keepdims=True)
     deviations = ((values - means) * weights).std(axis=1, ddof=1)

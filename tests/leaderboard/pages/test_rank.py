@@ -247,6 +247,12 @@ def test_a_weight_is_the_same_as_a_task_several_times(queries: Queries) -> None:
             assert scores.over_tasks.values[row] == pytest.approx(wanted, abs=1e-12)
 
 
+@pytest.mark.parametrize(("tasks", "has_half"), [(5, False), (6, True)])
+def test_few_tasks_have_no_interval_of_the_mean(client: TestClient, tasks: int, has_half: bool) -> None:
+    text = client.get(f"{PATH}.md?task={','.join(TASKS[:tasks])}&models=1").text
+    assert ("± 95 %" in text, "Ranks are by the mean alone" in text) == (has_half, not has_half)
+
+
 def test_a_language_takes_the_subsets_in_it_alone(tmp_path: Path) -> None:
     name = "MassiveIntentClassification"
     listed = open_suites(f"mteb:{name}", "mteb:STS12")
