@@ -340,6 +340,8 @@ def _iter_printed_scores(queries: Queries) -> Iterator[tuple[int, int, float]]:
     """The numbers that papers print for the first questions of tasks: scope, entry and score."""
     for number, slug, convention, document in queries.list_averages():
         columns, suite = document.get("columns") or {}, queries.suites.get(slug)
+        if document.get("apart"):
+            continue
         for column in suite.suite.columns if suite and columns else ():
             scope = build_task_scope(column.tasks[0], convention)
             is_first = scope == load_questions(queries)[scope.task][0].scope

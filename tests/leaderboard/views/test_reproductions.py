@@ -219,6 +219,16 @@ def test_a_mark_says_which_scores_are_at_chance_level(tmp_path: Path) -> None:
     assert "60.00○" not in text
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_printed_numbers_of_an_unknown_convention_are_not_compared(tmp_path: Path, apart: bool) -> None:
+    queries = planted(tmp_path).queries
+    number = next(one.id for one in queries.entries.values() if one.model == "o/m")
+    document = {"columns": {TASKS["same"]: 0.75}, "apart": apart}
+    with mock.patch.object(queries, "list_averages", return_value=[(number, "nanobeir", "", document)]):
+        scores = {one.value.score for one in load_comparisons(queries)}
+    assert (0.75 in scores) == (not apart)
+
+
 def test_models_are_joined_by_the_hash_of_their_weights_alone(tmp_path: Path) -> None:
     weights, name = next(iter(read_aliases().items()))
     imports = [Import(model=name, scores={NANO[0]: 0.5}), Import(model="o/minilm", scores={NANO[0]: 0.5})]
