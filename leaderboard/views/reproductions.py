@@ -377,7 +377,7 @@ COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
           numeric=True, note="The number of another source.", card="Other"),
     Field("source", "by", sort=lambda one: one.value.source, card="by"),
     Field("delta", "Difference", lambda one: Cell(text=format_delta(one.delta), value=one.delta),
-          lambda one: None if one.delta is None else abs(one.delta), numeric=True),
+          lambda one: None if one.delta is None else abs(one.delta), numeric=True, card="Difference"),
     Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),
     Field("mteb", "mteb", sort=lambda one: one.versions, note="The versions of mteb that scored."),
 ]  # fmt: skip
