@@ -124,16 +124,22 @@ class Answer:
         columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
         if not self.ranked:
             return f"No model that passes these bounds has a score on any of the {columns} tasks."
-        every = len(self.places) == columns
+        every, single = len(self.places) == columns, len(self.places) == 1
         tasks = f"all {columns} tasks" if every else f"the same {len(self.places)} of {columns} tasks"
+        if single:
+            tasks = "the one task" if every else f"one of {columns} tasks"
+        passing = (
+            "1 model that passes" if len(scores.entries) == 1 else f"{len(scores.entries)} models that pass"
+        )
+        has, are = ("has", "is") if len(self.ranked) == 1 else ("have", "are")
         first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
         mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
         named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked
                  if self.state.is_beside(scores.entries[row])]  # fmt: skip
         return (
-            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models "
-            f"that pass, {len(self.ranked)} have {tasks}, and are ranked over these."
+            f"First is {first.model} ({score_text(float(mean))}){others}. Of {passing}, {len(self.ranked)} "
+            f"{has} {tasks}, and {are} ranked over {'it' if single else 'these'}."
         ) + "".join(f" {model} has rank {rank}." for model, rank in named)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:

@@ -282,7 +282,8 @@ class SuiteTable:
         )
         yield from (
             _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",
-                                 optional=True, note="Half of the interval of the mean over tasks such as these."),
+                                 note="Half of the interval of the mean over tasks such as these.",
+                                 optional=True),
             _build_number_column("half_examples", "± 95 %, examples", by_examples, score_text, group="Mean",
                                  optional=True, note="The same over the examples of these tasks."),
             _Column("places", "ranks, 95 %", lambda row: texts.get(row, ""), up=True, group="Mean",

@@ -202,6 +202,22 @@ def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestCl
         assert row["cells"]["ranked"]["value"] == len(has & ranked) < len(ranked)
 
 
+def test_the_answer_is_in_numbers_that_agree(client: TestClient) -> None:
+    alone = f"{PATH}?beside=acme/m0&most=1&task="
+    for query, wanted in [
+        (f"{alone}{TASKS[0]}", "Of 1 model that passes, 1 has the one task, and is ranked over it."),
+        (
+            f"{alone}{TASKS[0]},{TASKS[1]}",
+            "Of 1 model that passes, 1 has all 2 tasks, and is ranked over these.",
+        ),
+        (
+            f"{PATH}?models=1&task={TASKS[0]}",
+            "12 models that pass, 12 have the one task, and are ranked over it.",
+        ),
+    ]:
+        assert wanted in ask(client, query)["lead"]
+
+
 def test_more_models_are_ranked_over_fewer_tasks(client: TestClient) -> None:
     for choice in ask(client, f"{PATH}?suite=mteb")["data"]["choices"]:
         data = ask(client, f"{PATH}?suite=mteb&models={choice['models']}")["data"]
