@@ -37,6 +37,10 @@ NONE = REASONS.index("none")
 CONTRADICTION = 0.0005
 """The difference from which on the mean of parts contradicts the number of the whole: 0.05 points."""
 
+RANDOM, UNFAIR = "mteb/baseline-random-encoder", "p-MRR"
+"""mteb's encoder of random vectors, whose scores say what chance gives; and a metric on which 0 is a common,
+honest score."""
+
 
 _UNSHARED = "not all models have it"
 """The reason why a column is outside of the means over those that all models have."""
@@ -120,6 +124,8 @@ class SuiteScores(Cells, SuiteMeans):
         pinned: Whether only scores on the pinned revisions of the data count.
         contradicted: What an import says of the whole of a column, by row and column, where the mean of the
             parts, which counts, is another number.
+        chance: What a random answer gets on each column, (columns,): 0 where nothing says it, NaN where it
+            says nothing.
     """
 
     site_suite: SiteSuite
@@ -128,6 +134,7 @@ class SuiteScores(Cells, SuiteMeans):
     counted: NDArray[np.bool_]
     deviations: Floats
     averages: Mapping[int, Mapping[str, Any]]
+    chance: Floats
     pinned: bool = False
     contradicted: Mapping[tuple[int, int], float] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
@@ -243,7 +250,7 @@ class SuiteScores(Cells, SuiteMeans):
         averages |= {row: {**averages.get(row, {}), "spread": one} for row, one in spreads.items()}
         return replace(
             self, site_suite=site_suite, entries=[self.entries[row] for row in rows], by_seed=by_seed,
-            averages=averages, _ranks={}, **marks, **vars(means), **arrays,
+            averages=averages, chance=self.chance[list(places)], _ranks={}, **marks, **vars(means), **arrays,
         )  # fmt: skip
 
     def rank_untouched(self, untouched: UntouchedMeans, each: str) -> Ranks:
@@ -395,6 +402,9 @@ def build_suite_scores(
             values[row, place_by_name[name]], reasons[row, place_by_name[name]] = value, 0
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     counted[[row for row, document in averages.items() if document.get("apart")]] = False
+    random = [row for row, entry in enumerate(entries) if entry.model == RANDOM]
+    chance = np.nan_to_num(values[random[0]]) if random else np.zeros(len(columns))
+    chance[[any(task.metric == UNFAIR for task in one.tasks) for one in site_suite.suite.columns]] = np.nan
     by_seed = {row: _mean_scope_columns(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
     for row, seed_values in by_seed.items():
@@ -413,8 +423,8 @@ def build_suite_scores(
     }  # fmt: skip
     return SuiteScores(
         site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
-        averages=averages, by_seed=by_seed, pinned=pinned, data=data, contradicted=contradicted,
-        **vars(means), **arrays,
+        averages=averages, chance=chance, by_seed=by_seed, pinned=pinned, data=data,
+        contradicted=contradicted, **vars(means), **arrays,
     )  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
-from leaderboard.data.scores import SuiteScores, UntouchedMeans
+from leaderboard.data.scores import RANDOM, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.reproductions import PATH, NumberPair
+from leaderboard.views.reproductions import CHANCE_ROOM, PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -151,10 +151,6 @@ class SuiteTable:
                 both.add(pair.task)
                 same.update([pair.task] if pair.verdict == "same" else [])
         return models
-
-    @cached_property
-    def _at_chance(self) -> set[int]:
-        return {one.value.result for one in self.comparisons if one.verdict == "chance"}
 
     def _count_reproduced(self, row: int) -> int | None:
         page = self.pages.get(self.scores.entries[row].id, "")
@@ -337,7 +333,9 @@ class SuiteTable:
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
         cell = build_task_cell(self.scores, row, at, self.entries)
-        at_chance = int(self.scores.results[row, at]) in self._at_chance
+        most = float(self.scores.chance[at]) + CHANCE_ROOM
+        is_model = cell.value is not None and self.scores.entries[row].model != RANDOM
+        at_chance = is_model and float(self.scores.values[row, at]) <= most
         return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:

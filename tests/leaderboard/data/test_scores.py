@@ -27,7 +27,7 @@ from leaderboard.data.entries import compute_precedence
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import FEWEST, Floats, compute_half_width, is_level_pair, rank_entries
-from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
+from leaderboard.data.scores import RANDOM, Cells, SuiteScores, build_suite_scores
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from leaderboard.data.suites import REASONS, SiteSuite
@@ -404,6 +404,25 @@ def test_marks_stay_on_their_cells_where_rows_and_columns_are_dropped() -> None:
         suite = replace(scores.site_suite.suite, columns=tuple(columns[at] for at in places))
         found = scores.narrow(kept, places, replace(scores.site_suite, suite=suite))
         assert found.contradicted == wanted
+
+
+def test_a_score_is_at_chance_level_by_the_random_row_of_its_own_column() -> None:
+    cells = [[("", 0.305), ("", 0.2), ("none", 0.0)], [("", 0.31), ("", 0.5), ("", 0.009)],
+             [("", 0.32), ("", 0.205), ("", 0.011)]]  # fmt: skip
+    entries = [entry(1, model=RANDOM), entry(2), entry(3)]
+    scores = laid(suite_of([("x", 1)] * 3), cells, entries=entries)
+    some = scores.narrow([1, 2], [0, 1, 2], scores.site_suite)
+    for own, wanted in [
+        (scores, {(1, "c0"), (1, "c2"), (2, "c1")}),
+        (some, {(0, "c0"), (0, "c2"), (1, "c1")}),
+    ]:
+        table = suite_table.SuiteTable(
+            scores=own, state=suite_table.TableState(), path="", cards={}, entries={}
+        )
+        assert wanted == {
+            (row, column.label) for column in table.columns if column.key.startswith("task:")
+            for row in range(len(own.entries)) if "chance" in column.build_cell(row).kind.split()
+        }  # fmt: skip
 
 
 def test_ranks_of_nothing() -> None:

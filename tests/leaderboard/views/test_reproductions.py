@@ -19,9 +19,9 @@ from harness.core import paths
 from html_pages import BROWSER, ask, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
 from leaderboard.data.mteb_import import import_results
+from leaderboard.data.scores import RANDOM
 from leaderboard.data.suites import resolve_data_revision
 from leaderboard.views.reproductions import (
-    RANDOM,
     NumberPair,
     Value,
     compare_values,
