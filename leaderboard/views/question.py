@@ -22,7 +22,7 @@ from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
 from leaderboard.views.reproductions import join_models, load_comparisons
-from leaderboard.views.suite_table import SuiteTable, TableState
+from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
 from leaderboard.web.filters import (
     CHIPS,
     EMPTY_IS_NONE,
@@ -35,7 +35,7 @@ from leaderboard.web.filters import (
     build_form,
     offer,
 )
-from leaderboard.web.page import NotFound, build_missing_error, check_name
+from leaderboard.web.page import NotFound, check_name
 from leaderboard.web.parameters import State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
@@ -122,6 +122,8 @@ class Answer:
     def describe(self) -> str:
         """The answer in sentences."""
         columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
+        if not columns:
+            return "No task is of all that was asked for."
         if not self.ranked:
             return f"No model that passes these bounds has a score on any of the {columns} tasks."
         every, single = len(self.places) == columns, len(self.places) == 1
@@ -211,7 +213,7 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
         if not beside:
-            raise _explain_missing_model(queries, state)
+            raise explain_missing_model(queries.entries.values(), state)
         offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
     question = question.select_columns(offered)
     scores = scores.narrow(rows, offered, question)
@@ -224,19 +226,14 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     return Answer(state=state, table=table, pool=scores, places=places, widths=widths)
 
 
-def _explain_missing_model(queries: Queries, state: QuestionState) -> NotFound:
-    """The error for a model that cannot stand beside the others."""
-    if any(map(state.is_beside, queries.entries.values())):
-        message = f"{state.beside} has no score on any of these tasks."
-        return NotFound(message, hint="Ask for other tasks, or for another model.")
-    names = {entry.model for entry in queries.entries.values()}
-    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
-
-
 def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     """The tasks that were asked for as a suite, each as the first suite that has it asks for it."""
     for name in state.suite:
         check_name("suite", name, queries.suites, then="The page /suites lists all.")
+    known = _count_names(queries) if state.type or state.language or state.domain else {}
+    for kind, counts in known.items():
+        for name in getattr(state, kind):
+            check_name(kind, name, counts, then="The form of /rank has those of most tasks.")
     suites = [queries.suites[name] for name in state.suite] or list(queries.suites.values())
     columns: dict[str, Column] = {}
     for listed in suites:
@@ -314,18 +311,14 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         state: The question.
         short: Whether it has only what most questions need, without the filters in force.
     """
-    columns = {c.name: c for listed in queries.suites.values() for c in listed.suite.columns if c.tasks}
-    abouts = [describe_task(column.tasks[0].name) for column in columns.values()]
-    counts = {
-        "type": Counter(column.type for column in columns.values()),
-        "language": Counter(code for about in abouts for code in about.languages),
-        "domain": Counter(name for about in abouts for name in about.domains),
-    }
     titles = [(slug, queries.suites[slug].suite.title) for slug in queries.entries_of_suites]
     views = list_conventions(queries.suites[state.suite[0]].suite) if len(state.suite) == 1 else ()
     options: Options = {
         "suite": ("Tasks of", _add_current([("", "any suite"), *titles], state.suite)),
-        **{name: (name.capitalize(), _list_names(of, getattr(state, name))) for name, of in counts.items()},
+        **{
+            name: (name.capitalize(), _list_names(of, getattr(state, name)))
+            for name, of in _count_names(queries).items()
+        },
         "licence": ("Licence", [("", "any"), *((name, name) for name in LICENCES)]),
         "zero": ("Zero-shot", ZERO),
         "view": ("Convention", [(name, f"as in {name}") for name in views]),
@@ -349,6 +342,17 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     texts["language"] = ", ".join(map(name_language, state.language))
     chips = [] if short else build_filter_chips(state, PATH, {**_OWN_CHIPS, **CHIPS}, texts)
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
+
+
+def _count_names(queries: Queries) -> dict[str, Counter[str]]:
+    """How many tasks of all suites have each type, language and domain."""
+    columns = {c.name: c for listed in queries.suites.values() for c in listed.suite.columns if c.tasks}
+    abouts = [describe_task(column.tasks[0].name) for column in columns.values()]
+    return {
+        "type": Counter(column.type for column in columns.values()),
+        "language": Counter(code for about in abouts for code in about.languages),
+        "domain": Counter(name for about in abouts for name in about.domains),
+    }
 
 
 SHORT = ("suite", "type", "language", "most", "tokens", "licence", "zero", "open", "beside")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, comput
 from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
-from leaderboard.web.page import build_missing_error, check_name
+from leaderboard.web.page import NotFound, build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts, build_address
 from leaderboard.web.tables import Cell, Table
 
@@ -81,6 +81,15 @@ class TableState(EntryState):
         """Whether a model is the one that a reader wants to see among the others."""
         names = (entry.model_slug, entry.model, entry.short_name)
         return bool(self.beside) and self.beside.casefold() in map(str.casefold, names)
+
+
+def explain_missing_model(entries: Collection[Entry], state: TableState) -> NotFound:
+    """The error for a model that cannot stand beside the others of a table."""
+    if any(map(state.is_beside, entries)):
+        message = f"{state.beside} has no score on any of these tasks."
+        return NotFound(message, hint="Ask for other tasks, or for another model.")
+    names = {entry.model for entry in entries}
+    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
 
 
 class SuiteState(TableState):

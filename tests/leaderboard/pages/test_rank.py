@@ -177,6 +177,9 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
     [
         ("suite=nothing", "No suite is called 'nothing'"),
         ("task=Nothing", "No task is called 'Nothing'"),
+        ("type=Retrieving", "No type is called 'Retrieving'"),
+        ("language=german", "No language is called 'german'"),
+        ("domain=Legals", "No domain is called 'Legals'"),
         ("weight=Retrieval", "'Retrieval' is no weight"),
         ("weight=Retrieval:0", "'Retrieval:0' is no weight"),
         ("weight=Nothing:2", "No type or task is called 'Nothing'"),
@@ -186,6 +189,10 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
 )
 def test_a_question_about_what_does_not_exist_is_refused(client: TestClient, query: str, wanted: str) -> None:
     assert wanted in ask(client, f"{PATH}?{query}", 404)["error"]["message"]
+
+
+def test_the_answer_says_that_no_task_is_of_all_that_was_asked_for(client: TestClient) -> None:
+    assert ask(client, f"{PATH}?suite=nanobeir&type=STS")["lead"] == "No task is of all that was asked for."
 
 
 def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestClient) -> None:
