@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -158,7 +158,7 @@ def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = (
 
 
 def choose_shared_columns(
-    counted: NDArray[np.bool_], least: int | None
+    counted: NDArray[np.bool_], least: int | None, select_rows: Callable[[Sequence[int]], NDArray[np.bool_]]
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """The columns of the largest complete table of some rows, or of the one with at least so many rows.
 
@@ -169,17 +169,23 @@ def choose_shared_columns(
     Args:
         counted: Which scores count, (rows, columns).
         least: The rows that the table shall have; None for the most scores, rows times columns.
+        select_rows: Which rows may be in a table of some columns, (rows,).
 
     Returns:
-        The places of the columns, and (columns, rows) of every table to choose from, the widest first.
+        The places of the columns, and (columns, rows) of every table to choose from, the widest first: of
+        those with as many columns or more each has the most rows.
     """
     order = np.argsort(-counted.sum(axis=0), kind="stable")
     complete = np.logical_and.accumulate(counted[:, order], axis=1)
+    shared: dict[int, list[int]] = {}
     tables: dict[int, list[int]] = {}
-    for count, rows in zip(complete.sum(axis=0).tolist(), complete.T, strict=True):
-        if count and count not in tables:
-            tables[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
-    sizes = [(len(columns), count) for count, columns in tables.items()][::-1]
+    for count, rows in list(zip(complete.sum(axis=0).tolist(), complete.T, strict=True))[::-1]:
+        if count and count not in shared:
+            shared[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
+            selected = int((rows & select_rows(shared[count])).sum())
+            if selected > max(tables, default=0):
+                tables[selected] = shared[count]
+    sizes = [(len(columns), count) for count, columns in tables.items()]
     if not sizes:
         return [], []
     most = max(tables)

@@ -177,21 +177,27 @@ class SuiteScores(Cells, SuiteMeans):
     @cached_property
     def zero_shot(self) -> Floats:
         """The share of the columns that each model was not trained on; NaN where its makers say nothing."""
-        shares = np.full(len(self.entries), np.nan)
-        for row, entry in enumerate(self.entries):
-            if entry.trained_on is not None:
-                shares[row] = 1 - len(self.list_seen_columns(row)) / len(self._column_names)
-        return shares
+        return self.measure_zero_shot(range(len(self.site_suite.suite.columns)))
+
+    def measure_zero_shot(self, places: Sequence[int]) -> Floats:
+        """The same share of some columns."""
+        known = np.array([entry.trained_on is not None for entry in self.entries], bool)
+        return np.where(known, 1 - self._seen[:, places].sum(axis=1) / max(1, len(places)), np.nan)
 
     @cached_property
-    def _column_names(self) -> list[list[str]]:
-        """The name of each column and those of its tasks."""
-        return [[one.name, *(task.name for task in one.tasks)] for one in self.site_suite.suite.columns]
+    def _seen(self) -> NDArray[np.bool_]:
+        """Which columns each model was trained on, as its makers state; (entries, columns)."""
+        columns = self.site_suite.suite.columns
+        names = [[column.name, *(task.name for task in column.tasks)] for column in columns]
+        mask = np.zeros((len(self.entries), len(columns)), bool)
+        for row, entry in enumerate(self.entries):
+            if entry.trained_on:
+                mask[row] = [not entry.trained_on.isdisjoint(some) for some in names]
+        return mask
 
     def list_seen_columns(self, row: int) -> list[str]:
         """The columns that a row's model was trained on, as its makers state."""
-        trained = self.entries[row].trained_on or frozenset()
-        return [names[0] for names in self._column_names if not trained.isdisjoint(names)]
+        return [self.site_suite.suite.columns[at].name for at in np.flatnonzero(self._seen[row])]
 
     def compute_ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""

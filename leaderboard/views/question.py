@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from harness.core.errors import UsageError
@@ -98,9 +99,10 @@ class Answer:
     Attributes:
         state: The question.
         table: The models that pass the bounds, over the tasks that the ranked ones share.
-        pool: All tasks that were asked for, with the scores of these models.
+        pool: All tasks that were asked for (of a model to stand beside others: those that it has), with the
+            scores of these models.
         places: Of these tasks those that are ranked by.
-        widths: Every (tasks, models) that the ranking could have, the most tasks first.
+        widths: Every (tasks, models) that the ranking could have under the bounds, the most tasks first.
     """
 
     state: QuestionState
@@ -133,6 +135,7 @@ class Answer:
         passing = (
             "1 model that passes" if len(scores.entries) == 1 else f"{len(scores.entries)} models that pass"
         )
+        least = self.state.models or 0
         has, are = ("has", "is") if len(self.ranked) == 1 else ("have", "are")
         first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
@@ -142,6 +145,7 @@ class Answer:
         return (
             f"First is {first.model} ({score_text(float(mean))}){others}. Of {passing}, {len(self.ranked)} "
             f"{has} {tasks}, and {are} ranked over {'it' if single else 'these'}."
+            + (f" No tasks are shared by {least} models." if len(self.ranked) < least else "")
         ) + "".join(f" {model} has rank {rank}." for model, rank in named)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
@@ -217,13 +221,15 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
         offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
     question = question.select_columns(offered)
     scores = scores.narrow(rows, offered, question)
-    places, widths = choose_shared_columns(scores.counted, state.models)
-    shared = question.select_columns(places)
-    narrowed = scores.narrow(range(len(scores.entries)), places, shared)
-    table = build_table(narrowed)
-    if state.zero:
-        table = build_table(narrowed.narrow(table.rows, range(len(places)), shared))
-    return Answer(state=state, table=table, pool=scores, places=places, widths=widths)
+    named = np.array([state.is_beside(entry) for entry in scores.entries], bool)
+
+    def select_rows(places: Sequence[int]) -> NDArray[np.bool_]:
+        return named | state.select_zero_shot(scores.measure_zero_shot(places))
+
+    places, widths = choose_shared_columns(scores.counted, state.models, select_rows)
+    pool = scores.narrow(np.flatnonzero(select_rows(places)).tolist(), range(len(offered)), question)
+    narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
+    return Answer(state=state, table=build_table(narrowed), pool=pool, places=places, widths=widths)
 
 
 def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:

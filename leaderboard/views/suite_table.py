@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from harness.results.scores import Spread, score_text
@@ -77,6 +78,12 @@ class TableState(EntryState):
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
+    def select_zero_shot(self, shares: Floats) -> NDArray[np.bool_]:
+        """Which models pass by the shares of the tasks that they were not trained on."""
+        if not self.zero:
+            return np.ones(np.shape(shares), bool)
+        return np.asarray(shares == 1 if self.zero == "all" else shares > 0.5)
+
     def is_beside(self, entry: Entry) -> bool:
         """Whether a model is the one that a reader wants to see among the others."""
         names = (entry.model_slug, entry.model, entry.short_name)
@@ -136,11 +143,11 @@ class SuiteTable:
         return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
 
     def _should_keep_row(self, row: int, entry: Entry) -> bool:
-        state, share, card = self.state, self.scores.zero_shot[row], self.find_card(row)
+        state, card = self.state, self.find_card(row)
         language = state.language if isinstance(state, SuiteState) else ""
         return state.is_beside(entry) or (
             state.should_keep(entry)
-            and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
+            and bool(state.select_zero_shot(self.scores.zero_shot[row]))
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence, card.licence_group)
             and (state.memory is None or (card.memory is not None and card.memory <= state.memory))

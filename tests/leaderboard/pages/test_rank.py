@@ -245,6 +245,31 @@ def test_zero_shot_is_over_the_tasks_that_rank(client: TestClient) -> None:
     }
 
 
+@pytest.mark.parametrize(("zero", "most"), [("all", 0), ("most", 0.5)])
+def test_the_choices_of_zero_shot_are_what_they_lead_to(client: TestClient, zero: str, most: float) -> None:
+    asked = f"{PATH}?suite=nanobeir,mteb-MTEB-kor-v1&zero={zero}"
+    choices = ask(client, asked)["data"]["choices"]
+    assert len(choices) > 1
+    models = draw_models()
+    for choice in choices:
+        address = f"{asked}&models={choice['models']}"
+        data = ask(client, address)["data"]
+        assert (len(data["tasks"]), data["models_ranked"]) == (choice["tasks"], choice["models"])
+        unseen = [
+            name for name, (scores, card) in models.items()
+            if len({*card["training_datasets"]} & {*data["tasks"]}) <= most * len(data["tasks"])
+            and {*data["tasks"]} <= scores.keys()
+        ]  # fmt: skip
+        assert len(unseen) == choice["models"]
+        assert f"{choice['tasks']} tasks: {choice['models']} models" in re.findall(
+            r'aria-current="true"[^>]*>([^<]*)', client.get(address, headers=BROWSER).text
+        )
+    assert "No tasks are shared by 99 models." in ask(client, f"{asked}&models=99")["lead"]
+    left_out = find_rows(ask(client, f"{asked}&models=1"), "left-out")
+    passing = ask(client, f"{asked}&models=1")["data"]["models_pass"]
+    assert all(row["cells"]["models"]["value"] <= passing for row in left_out)
+
+
 def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds(client: TestClient) -> None:
     scores = draw_models()["acme/m0"][0]
     page = ask(client, f"{PATH}?suite=mteb&beside=M0&most=1")
