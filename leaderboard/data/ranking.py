@@ -177,14 +177,14 @@ def choose_shared_columns(
     """
     order = np.argsort(-counted.sum(axis=0), kind="stable")
     complete = np.logical_and.accumulate(counted[:, order], axis=1)
-    shared: dict[int, list[int]] = {}
+    columns_by_count: dict[int, list[int]] = {}
     tables: dict[int, list[int]] = {}
     for count, rows in list(zip(complete.sum(axis=0).tolist(), complete.T, strict=True))[::-1]:
-        if count and count not in shared:
-            shared[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
-            selected = int((rows & select_rows(shared[count])).sum())
+        if count and count not in columns_by_count:
+            columns_by_count[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
+            selected = int((rows & select_rows(columns_by_count[count])).sum())
             if selected > max(tables, default=0):
-                tables[selected] = shared[count]
+                tables[selected] = columns_by_count[count]
     sizes = [(len(columns), count) for count, columns in tables.items()]
     if not sizes:
         return [], []

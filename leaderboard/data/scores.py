@@ -181,8 +181,8 @@ class SuiteScores(Cells, SuiteMeans):
 
     def measure_zero_shot(self, places: Sequence[int]) -> Floats:
         """The same share of some columns."""
-        known = np.array([entry.trained_on is not None for entry in self.entries], bool)
-        return np.where(known, 1 - self._seen[:, places].sum(axis=1) / max(1, len(places)), np.nan)
+        stated = np.array([entry.trained_on is not None for entry in self.entries], bool)
+        return np.where(stated, 1 - self._seen[:, places].sum(axis=1) / max(1, len(places)), np.nan)
 
     @cached_property
     def _seen(self) -> NDArray[np.bool_]:

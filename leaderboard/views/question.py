@@ -236,8 +236,8 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     """The tasks that were asked for as a suite, each as the first suite that has it asks for it."""
     for name in state.suite:
         check_name("suite", name, queries.suites, then="The page /suites lists all.")
-    known = _count_names(queries) if state.type or state.language or state.domain else {}
-    for kind, counts in known.items():
+    offers = _count_names(queries) if state.type or state.language or state.domain else {}
+    for kind, counts in offers.items():
         for name in getattr(state, kind):
             check_name(kind, name, counts, then="The form of /rank has those of most tasks.")
     suites = [queries.suites[name] for name in state.suite] or list(queries.suites.values())
