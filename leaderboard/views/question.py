@@ -149,13 +149,14 @@ class Answer:
         ) + "".join(f" {model} has rank {rank}." for model, rank in named)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
-        """The choices between more tasks and more models: label, URL, current; those with the most scores."""
+        """The choices between more tasks and more models: label, URL, current; this one, and the largest."""
         best = sorted(self.widths, key=lambda width: width[0] * width[1])[-10:]
         current = (len(self.places), int(self.table.scores.over_tasks.complete.sum()))
+        chosen = [width for width in self.widths if width == current]
         return [
-            (f"{tasks} tasks: {models} models",
+            (f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}",
              f"{PATH}?{self.state.build_query(models=models, page=1)}", (tasks, models) == current)
-            for tasks, models in sorted({*best, *self.widths[:1]}, reverse=True)
+            for tasks, models in sorted({*best, *self.widths[:1], *chosen}, reverse=True)
         ]  # fmt: skip
 
     def build_left_out_table(self) -> Table:

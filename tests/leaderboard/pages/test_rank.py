@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tarfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,16 @@ def test_more_models_are_ranked_over_fewer_tasks(client: TestClient) -> None:
     for choice in ask(client, f"{PATH}?suite=mteb")["data"]["choices"]:
         data = ask(client, f"{PATH}?suite=mteb&models={choice['models']}")["data"]
         assert (len(data["tasks"]), data["models_ranked"]) == (choice["tasks"], choice["models"])
+
+
+def test_the_current_choice_is_offered_however_few_scores_it_has(queries: Queries) -> None:
+    answer = answer_question(queries, QuestionState(suite=["mteb"], models=1))
+    others = [(1, 1000 - number) for number in range(20)]
+    current = (len(answer.places), len(answer.ranked))
+    choices = replace(answer, widths=[(41, 1), *others, current]).list_widths()
+    labels = [label for label, _, is_current in choices if is_current]
+    assert labels == ["{} tasks: {} models".format(*current)]
+    assert "41 tasks: 1 model" in [label for label, *_ in choices]
 
 
 def test_zero_shot_is_over_the_tasks_that_rank(client: TestClient) -> None:
