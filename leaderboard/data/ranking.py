@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -52,7 +52,7 @@ class SuiteMeans:
 class Ranks:
     """Ranks of the entries that have every column: 0 and NaN for others; those that are level share a place.
 
-    `borda` is for each column the number of entries that are worse, ties half.
+    `borda` is the number of entries that are worse, ties half, summed over the columns with their weights.
     """
 
     place: Ints
@@ -158,7 +158,7 @@ def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = (
 
 
 def choose_shared_columns(
-    counted: NDArray[np.bool_], least: int | None
+    counted: NDArray[np.bool_], least: int | None, select_rows: Callable[[Sequence[int]], NDArray[np.bool_]]
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """The columns of the largest complete table of some rows, or of the one with at least so many rows.
 
@@ -169,17 +169,23 @@ def choose_shared_columns(
     Args:
         counted: Which scores count, (rows, columns).
         least: The rows that the table shall have; None for the most scores, rows times columns.
+        select_rows: Which rows may be in a table of some columns, (rows,).
 
     Returns:
-        The places of the columns, and (columns, rows) of every table to choose from, the widest first.
+        The places of the columns, and (columns, rows) of every table to choose from, the widest first: of
+        those with as many columns or more each has the most rows.
     """
     order = np.argsort(-counted.sum(axis=0), kind="stable")
     complete = np.logical_and.accumulate(counted[:, order], axis=1)
+    columns_by_count: dict[int, list[int]] = {}
     tables: dict[int, list[int]] = {}
-    for count, rows in zip(complete.sum(axis=0).tolist(), complete.T, strict=True):
-        if count and count not in tables:
-            tables[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
-    sizes = [(len(columns), count) for count, columns in tables.items()][::-1]
+    for count, rows in list(zip(complete.sum(axis=0).tolist(), complete.T, strict=True))[::-1]:
+        if count and count not in columns_by_count:
+            columns_by_count[count] = np.flatnonzero(counted[rows].all(axis=0)).tolist()
+            selected = int((rows & select_rows(columns_by_count[count])).sum())
+            if selected > max(tables, default=0):
+                tables[selected] = columns_by_count[count]
+    sizes = [(len(columns), count) for count, columns in tables.items()]
     if not sizes:
         return [], []
     most = max(tables)
@@ -193,6 +199,7 @@ def rank_entries(
     ranked: NDArray[np.bool_],
     averages: Mapping[int, Mapping[str, Any]],
     weights: Floats | None = None,
+    points: Floats | None = None,
 ) -> Ranks:
     """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
 
@@ -202,8 +209,9 @@ def rank_entries(
         ranked: Which rows get a rank, (rows,).
         averages: By row what else is known of its mean; `interval` holds the ends.
         weights: What a column weighs in the mean, of mean 1; None for 1 each.
+        points: The same in Borda points.
     """
-    weights = np.ones(values.shape[1]) if weights is None else weights
+    weights, points = (np.ones(values.shape[1]) if one is None else one for one in (weights, points))
     place = np.zeros(len(means), np.int64)
     borda, mean_rank = np.zeros(len(means)), np.full(len(means), np.nan)
     rows = np.flatnonzero(ranked)
@@ -230,7 +238,7 @@ def rank_entries(
         )
         # - 1, as each row equals itself.
         same = upto - worse - 1
-        borda[rows] = (worse + same / 2).sum(axis=1)
+        borda[rows] = (worse + same / 2) @ points
         mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
     return Ranks(place=place, borda=borda, mean_rank=mean_rank)
 
@@ -288,13 +296,13 @@ def compute_mean_halves(values: Floats, weights: Floats) -> Floats:
     """Half of the 95 % interval of each row's weighted mean, the tasks being a sample of such tasks.
 
     Student's interval; of a weighted mean by its linear approximation (Särndal, Swensson and Wretman, 1992,
-    "Model Assisted Survey Sampling"). NaN for rows that lack a score, and for fewer than two columns.
+    "Model Assisted Survey Sampling"). NaN for rows that lack a score, and for fewer than `FEWEST` columns.
 
     Args:
         values: Scores, (rows, columns), NaN for what does not count.
         weights: What a column weighs, of mean 1.
     """
-    if values.shape[1] < 2:
+    if values.shape[1] < FEWEST:
         return np.full(len(values), np.nan)
     means = (values * weights).mean(axis=1, keepdims=True)
     deviations = ((values - means) * weights).std(axis=1, ddof=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,10 @@ NONE = REASONS.index("none")
 
 CONTRADICTION = 0.0005
 """The difference from which on the mean of parts contradicts the number of the whole: 0.05 points."""
+
+RANDOM, UNFAIR = "mteb/baseline-random-encoder", "p-MRR"
+"""mteb's encoder of random vectors, whose scores say what chance gives; and a metric on which 0 is a common,
+honest score."""
 
 
 _UNSHARED = "not all models have it"
@@ -119,6 +124,8 @@ class SuiteScores(Cells, SuiteMeans):
         pinned: Whether only scores on the pinned revisions of the data count.
         contradicted: What an import says of the whole of a column, by row and column, where the mean of the
             parts, which counts, is another number.
+        chance: What a random answer gets on each column, (columns,): 0 where nothing says it, NaN where it
+            says nothing.
     """
 
     site_suite: SiteSuite
@@ -127,6 +134,7 @@ class SuiteScores(Cells, SuiteMeans):
     counted: NDArray[np.bool_]
     deviations: Floats
     averages: Mapping[int, Mapping[str, Any]]
+    chance: Floats
     pinned: bool = False
     contradicted: Mapping[tuple[int, int], float] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
@@ -169,21 +177,27 @@ class SuiteScores(Cells, SuiteMeans):
     @cached_property
     def zero_shot(self) -> Floats:
         """The share of the columns that each model was not trained on; NaN where its makers say nothing."""
-        shares = np.full(len(self.entries), np.nan)
-        for row, entry in enumerate(self.entries):
-            if entry.trained_on is not None:
-                shares[row] = 1 - len(self.list_seen_columns(row)) / len(self._column_names)
-        return shares
+        return self.measure_zero_shot(range(len(self.site_suite.suite.columns)))
+
+    def measure_zero_shot(self, places: Sequence[int]) -> Floats:
+        """The same share of some columns."""
+        stated = np.array([entry.trained_on is not None for entry in self.entries], bool)
+        return np.where(stated, 1 - self._seen[:, places].sum(axis=1) / max(1, len(places)), np.nan)
 
     @cached_property
-    def _column_names(self) -> list[list[str]]:
-        """The name of each column and those of its tasks."""
-        return [[one.name, *(task.name for task in one.tasks)] for one in self.site_suite.suite.columns]
+    def _seen(self) -> NDArray[np.bool_]:
+        """Which columns each model was trained on, as its makers state; (entries, columns)."""
+        columns = self.site_suite.suite.columns
+        names = [[column.name, *(task.name for task in column.tasks)] for column in columns]
+        mask = np.zeros((len(self.entries), len(columns)), bool)
+        for row, entry in enumerate(self.entries):
+            if entry.trained_on:
+                mask[row] = [not entry.trained_on.isdisjoint(some) for some in names]
+        return mask
 
     def list_seen_columns(self, row: int) -> list[str]:
         """The columns that a row's model was trained on, as its makers state."""
-        trained = self.entries[row].trained_on or frozenset()
-        return [names[0] for names in self._column_names if not trained.isdisjoint(names)]
+        return [self.site_suite.suite.columns[at].name for at in np.flatnonzero(self._seen[row])]
 
     def compute_ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
@@ -192,7 +206,10 @@ class SuiteScores(Cells, SuiteMeans):
             averages = {} if over == "types" else self.averages
             ranked = self._select_rankable(self.over_tasks, each)
             values, weights = self.weigh_columns(over)
-            self._ranks[key] = rank_entries(values, self.mean(over).values, ranked, averages, weights)
+            # Borda points count tasks, whichever mean ranks.
+            points = self.weigh_columns("tasks")[1]
+            means = self.mean(over).values
+            self._ranks[key] = rank_entries(values, means, ranked, averages, weights, points)
         return self._ranks[key]
 
     def weigh_columns(self, over: str) -> tuple[Floats, Floats]:
@@ -225,8 +242,11 @@ class SuiteScores(Cells, SuiteMeans):
         row_at, column_at = ({number: at for at, number in enumerate(some)} for some in (rows, places))
         arrays = {n: getattr(self, n)[np.ix_(rows, places)] for n in (*_CELLS, "counted", "deviations")}
         by_seed = {row_at[row]: of[:, places] for row, of in self.by_seed.items() if row in row_at}
-        pairs = ((row, at, one) for (row, at), one in self.data.items() if row in row_at and at in column_at)
-        data = {(row_at[row], column_at[at]): one for row, at, one in pairs}
+        marks: dict[str, Any] = {
+            name: {(row_at[row], column_at[at]): one for (row, at), one in getattr(self, name).items()
+                   if row in row_at and at in column_at}
+            for name in ("data", "contradicted")
+        }  # fmt: skip
         suite, values, counted = site_suite.suite, arrays["values"], arrays["counted"]
         # What is known of a mean is known of the one over all columns alike.
         is_whole = len(places) == self.values.shape[1] and not site_suite.weights
@@ -236,7 +256,7 @@ class SuiteScores(Cells, SuiteMeans):
         averages |= {row: {**averages.get(row, {}), "spread": one} for row, one in spreads.items()}
         return replace(
             self, site_suite=site_suite, entries=[self.entries[row] for row in rows], by_seed=by_seed,
-            averages=averages, data=data, _ranks={}, **vars(means), **arrays,
+            averages=averages, chance=self.chance[list(places)], _ranks={}, **marks, **vars(means), **arrays,
         )  # fmt: skip
 
     def rank_untouched(self, untouched: UntouchedMeans, each: str) -> Ranks:
@@ -369,9 +389,11 @@ def build_suite_scores(
             reasons[some, place] = REASONS.index("part")
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
     contradicted: dict[tuple[int, int], float] = {}
+    has_whole = np.zeros(shape, bool)
     for place, whole_place in enumerate(wholes):
         if whole_place is not None:
             incomplete, stated = imported & np.isnan(values[:, place]), cells.values[:, whole_place]
+            has_whole[:, place] = incomplete
             for name in ("values", "reasons", "sources", "trained_on"):
                 arrays[name][incomplete, place] = getattr(cells, name)[incomplete, whole_place]
             # A cell leads to the result of the whole only where both say the same.
@@ -386,6 +408,9 @@ def build_suite_scores(
             values[row, place_by_name[name]], reasons[row, place_by_name[name]] = value, 0
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     counted[[row for row, document in averages.items() if document.get("apart")]] = False
+    random = [row for row, entry in enumerate(entries) if entry.model == RANDOM]
+    chance = np.nan_to_num(values[random[0]]) if random else np.zeros(len(columns))
+    chance[[any(task.metric == UNFAIR for task in one.tasks) for one in site_suite.suite.columns]] = np.nan
     by_seed = {row: _mean_scope_columns(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
     for row, seed_values in by_seed.items():
@@ -393,15 +418,19 @@ def build_suite_scores(
     means = compute_suite_means(site_suite.suite, values, counted, averages, by_seed)
     spreads = _average_spreads(site_suite.suite, (arrays["high"] - arrays["low"]) / 2, counted)
     averages = {**averages, **{r: {**averages.get(r, {}), "spread": one} for r, one in spreads.items()}}
-    places: dict[int, list[int]] = {}
-    for place, scopes in enumerate(columns):
-        for scope in scopes:
-            places.setdefault(scope, []).append(place)
-    data = {(row, at): one for (row, scope), one in cells.data.items() for at in places.get(scope, ())}
+    # A column's cell has the data of its parts, or of the whole whose number it has.
+    places: dict[int | None, list[tuple[int, bool]]] = {}
+    for place, (scopes, whole_place) in enumerate(zip_longest(columns, wholes)):
+        for scope, is_whole in [*((scope, False) for scope in scopes), (whole_place, True)]:
+            places.setdefault(scope, []).append((place, is_whole))
+    data = {
+        (row, at): one for (row, scope), one in cells.data.items()
+        for at, is_whole in places.get(scope, ()) if has_whole[row, at] == is_whole
+    }  # fmt: skip
     return SuiteScores(
         site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
-        averages=averages, by_seed=by_seed, pinned=pinned, data=data, contradicted=contradicted,
-        **vars(means), **arrays,
+        averages=averages, chance=chance, by_seed=by_seed, pinned=pinned, data=data,
+        contradicted=contradicted, **vars(means), **arrays,
     )  # fmt: skip
 
 

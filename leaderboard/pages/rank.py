@@ -60,12 +60,12 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
 def _iter_notes(answer: Answer) -> Iterator[str]:
     """The sentences below the ranking."""
     table = answer.table
-    yield (
-        "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how far "
-        "the mean would move over other tasks. Two models differ by less, as their scores rise and fall "
-        "together: ranks use the differences."
-    )
     if len(answer.places) >= FEWEST:
+        yield (
+            "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how "
+            "far the mean would move over other tasks. Two models differ by less, as their scores rise and "
+            "fall together: ranks use the differences."
+        )
         yield "Models that cannot be told apart from the first of their group share its rank."
     else:
         yield "Ranks are by the mean alone: these tasks are too few to say which models differ."

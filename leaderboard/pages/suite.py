@@ -19,6 +19,7 @@ from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
     describe_untouched,
+    explain_missing_model,
     format_task_count,
     plot_suite_sizes,
 )
@@ -79,6 +80,8 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
         pinned=state.revisions == "pinned",
         revisions=state.each == "revision",
     )
+    if state.beside and not any(map(state.is_beside, scores.entries)):
+        raise explain_missing_model(queries.entries.values(), state)
     table = SuiteTable(
         scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries,
         comparisons=load_comparisons(queries), pages=join_models(queries),

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from harness.core.errors import UsageError
@@ -22,7 +23,7 @@ from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
 from leaderboard.views.reproductions import join_models, load_comparisons
-from leaderboard.views.suite_table import SuiteTable, TableState
+from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
 from leaderboard.web.filters import (
     CHIPS,
     EMPTY_IS_NONE,
@@ -35,7 +36,7 @@ from leaderboard.web.filters import (
     build_form,
     offer,
 )
-from leaderboard.web.page import NotFound, build_missing_error, check_name
+from leaderboard.web.page import NotFound, check_name
 from leaderboard.web.parameters import State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
@@ -98,9 +99,10 @@ class Answer:
     Attributes:
         state: The question.
         table: The models that pass the bounds, over the tasks that the ranked ones share.
-        pool: All tasks that were asked for, with the scores of these models.
+        pool: All tasks that were asked for (of a model to stand beside others: those that it has), with the
+            scores of these models.
         places: Of these tasks those that are ranked by.
-        widths: Every (tasks, models) that the ranking could have, the most tasks first.
+        widths: Every (tasks, models) that the ranking could have under the bounds, the most tasks first.
     """
 
     state: QuestionState
@@ -122,28 +124,39 @@ class Answer:
     def describe(self) -> str:
         """The answer in sentences."""
         columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
+        if not columns:
+            return "No task is of all that was asked for."
         if not self.ranked:
             return f"No model that passes these bounds has a score on any of the {columns} tasks."
-        every = len(self.places) == columns
+        every, single = len(self.places) == columns, len(self.places) == 1
         tasks = f"all {columns} tasks" if every else f"the same {len(self.places)} of {columns} tasks"
+        if single:
+            tasks = "the one task" if every else f"one of {columns} tasks"
+        passing = (
+            "1 model that passes" if len(scores.entries) == 1 else f"{len(scores.entries)} models that pass"
+        )
+        least = self.state.models or 0
+        has, are = ("has", "is") if len(self.ranked) == 1 else ("have", "are")
         first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
         mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
         named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked
                  if self.state.is_beside(scores.entries[row])]  # fmt: skip
         return (
-            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models "
-            f"that pass, {len(self.ranked)} have {tasks}, and are ranked over these."
+            f"First is {first.model} ({score_text(float(mean))}){others}. Of {passing}, {len(self.ranked)} "
+            f"{has} {tasks}, and {are} ranked over {'it' if single else 'these'}."
+            + (f" No tasks are shared by {least} models." if len(self.ranked) < least else "")
         ) + "".join(f" {model} has rank {rank}." for model, rank in named)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
-        """The choices between more tasks and more models: label, URL, current; those with the most scores."""
+        """The choices between more tasks and more models: label, URL, current; this one, and the largest."""
         best = sorted(self.widths, key=lambda width: width[0] * width[1])[-10:]
         current = (len(self.places), int(self.table.scores.over_tasks.complete.sum()))
+        chosen = [width for width in self.widths if width == current]
         return [
-            (f"{tasks} tasks: {models} models",
+            (f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}",
              f"{PATH}?{self.state.build_query(models=models, page=1)}", (tasks, models) == current)
-            for tasks, models in sorted({*best, *self.widths[:1]}, reverse=True)
+            for tasks, models in sorted({*best, *self.widths[:1], *chosen}, reverse=True)
         ]  # fmt: skip
 
     def build_left_out_table(self) -> Table:
@@ -205,32 +218,29 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
         if not beside:
-            raise _explain_missing_model(queries, state)
+            raise explain_missing_model(queries.entries.values(), state)
         offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
     question = question.select_columns(offered)
     scores = scores.narrow(rows, offered, question)
-    places, widths = choose_shared_columns(scores.counted, state.models)
-    shared = question.select_columns(places)
-    narrowed = scores.narrow(range(len(scores.entries)), places, shared)
-    table = build_table(narrowed)
-    if state.zero:
-        table = build_table(narrowed.narrow(table.rows, range(len(places)), shared))
-    return Answer(state=state, table=table, pool=scores, places=places, widths=widths)
+    named = np.array([state.is_beside(entry) for entry in scores.entries], bool)
 
+    def select_rows(places: Sequence[int]) -> NDArray[np.bool_]:
+        return named | state.select_zero_shot(scores.measure_zero_shot(places))
 
-def _explain_missing_model(queries: Queries, state: QuestionState) -> NotFound:
-    """The error for a model that cannot stand beside the others."""
-    if any(map(state.is_beside, queries.entries.values())):
-        message = f"{state.beside} has no score on any of these tasks."
-        return NotFound(message, hint="Ask for other tasks, or for another model.")
-    names = {entry.model for entry in queries.entries.values()}
-    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
+    places, widths = choose_shared_columns(scores.counted, state.models, select_rows)
+    pool = scores.narrow(np.flatnonzero(select_rows(places)).tolist(), range(len(offered)), question)
+    narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
+    return Answer(state=state, table=build_table(narrowed), pool=pool, places=places, widths=widths)
 
 
 def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     """The tasks that were asked for as a suite, each as the first suite that has it asks for it."""
     for name in state.suite:
         check_name("suite", name, queries.suites, then="The page /suites lists all.")
+    offers = _count_names(queries) if state.type or state.language or state.domain else {}
+    for kind, counts in offers.items():
+        for name in getattr(state, kind):
+            check_name(kind, name, counts, then="The form of /rank has those of most tasks.")
     suites = [queries.suites[name] for name in state.suite] or list(queries.suites.values())
     columns: dict[str, Column] = {}
     for listed in suites:
@@ -308,18 +318,14 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         state: The question.
         short: Whether it has only what most questions need, without the filters in force.
     """
-    columns = {c.name: c for listed in queries.suites.values() for c in listed.suite.columns if c.tasks}
-    abouts = [describe_task(column.tasks[0].name) for column in columns.values()]
-    counts = {
-        "type": Counter(column.type for column in columns.values()),
-        "language": Counter(code for about in abouts for code in about.languages),
-        "domain": Counter(name for about in abouts for name in about.domains),
-    }
     titles = [(slug, queries.suites[slug].suite.title) for slug in queries.entries_of_suites]
     views = list_conventions(queries.suites[state.suite[0]].suite) if len(state.suite) == 1 else ()
     options: Options = {
         "suite": ("Tasks of", _add_current([("", "any suite"), *titles], state.suite)),
-        **{name: (name.capitalize(), _list_names(of, getattr(state, name))) for name, of in counts.items()},
+        **{
+            name: (name.capitalize(), _list_names(of, getattr(state, name)))
+            for name, of in _count_names(queries).items()
+        },
         "licence": ("Licence", [("", "any"), *((name, name) for name in LICENCES)]),
         "zero": ("Zero-shot", ZERO),
         "view": ("Convention", [(name, f"as in {name}") for name in views]),
@@ -343,6 +349,17 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     texts["language"] = ", ".join(map(name_language, state.language))
     chips = [] if short else build_filter_chips(state, PATH, {**_OWN_CHIPS, **CHIPS}, texts)
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
+
+
+def _count_names(queries: Queries) -> dict[str, Counter[str]]:
+    """How many tasks of all suites have each type, language and domain."""
+    columns = {c.name: c for listed in queries.suites.values() for c in listed.suite.columns if c.tasks}
+    abouts = [describe_task(column.tasks[0].name) for column in columns.values()]
+    return {
+        "type": Counter(column.type for column in columns.values()),
+        "language": Counter(code for about in abouts for code in about.languages),
+        "domain": Counter(name for about in abouts for name in about.domains),
+    }
 
 
 SHORT = ("suite", "type", "language", "most", "tokens", "licence", "zero", "open", "beside")

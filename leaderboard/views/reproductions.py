@@ -18,6 +18,7 @@ from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries
+from leaderboard.data.scores import RANDOM, UNFAIR
 from leaderboard.data.suites import build_task_scope, build_whole_scope, resolve_data_revision
 from leaderboard.views.sorting import Field
 from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
@@ -48,9 +49,8 @@ NOISE, CHANCE_ROOM, PARTS_ROOM = 1e-4, 0.01, 0.0005
 """How far equal runs may be apart on other hardware or versions, a score at chance level from a random
 answer, and a file from the mean of its parts."""
 
-RANDOM, PEOPLE, UNFAIR = "mteb/baseline-random-encoder", "baseline/Human", "p-MRR"
-"""mteb's encoder of random vectors, whose scores say what chance gives; its annotators, who are no model; and
-a metric on which 0 is a common, honest score."""
+PEOPLE = "baseline/Human"
+"""mteb's annotators, who are no model."""
 
 PATH = "/reproductions"
 
@@ -340,6 +340,8 @@ def _iter_printed_scores(queries: Queries) -> Iterator[tuple[int, int, float]]:
     """The numbers that papers print for the first questions of tasks: scope, entry and score."""
     for number, slug, convention, document in queries.list_averages():
         columns, suite = document.get("columns") or {}, queries.suites.get(slug)
+        if document.get("apart"):
+            continue
         for column in suite.suite.columns if suite and columns else ():
             scope = build_task_scope(column.tasks[0], convention)
             is_first = scope == load_questions(queries)[scope.task][0].scope
@@ -375,7 +377,7 @@ COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
           numeric=True, note="The number of another source.", card="Other"),
     Field("source", "by", sort=lambda one: one.value.source, card="by"),
     Field("delta", "Difference", lambda one: Cell(text=format_delta(one.delta), value=one.delta),
-          lambda one: None if one.delta is None else abs(one.delta), numeric=True),
+          lambda one: None if one.delta is None else abs(one.delta), numeric=True, card="Difference"),
     Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),
     Field("mteb", "mteb", sort=lambda one: one.versions, note="The versions of mteb that scored."),
 ]  # fmt: skip

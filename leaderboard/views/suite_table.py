@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
-from leaderboard.data.scores import SuiteScores, UntouchedMeans
+from leaderboard.data.scores import RANDOM, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.reproductions import PATH, NumberPair
+from leaderboard.views.reproductions import CHANCE_ROOM, PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -24,7 +25,7 @@ from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, comput
 from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
-from leaderboard.web.page import build_missing_error, check_name
+from leaderboard.web.page import NotFound, build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts, build_address
 from leaderboard.web.tables import Cell, Table
 
@@ -77,10 +78,25 @@ class TableState(EntryState):
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
+    def select_zero_shot(self, shares: Floats) -> NDArray[np.bool_]:
+        """Which models pass by the shares of the tasks that they were not trained on."""
+        if not self.zero:
+            return np.ones(np.shape(shares), bool)
+        return np.asarray(shares == 1 if self.zero == "all" else shares > 0.5)
+
     def is_beside(self, entry: Entry) -> bool:
         """Whether a model is the one that a reader wants to see among the others."""
         names = (entry.model_slug, entry.model, entry.short_name)
         return bool(self.beside) and self.beside.casefold() in map(str.casefold, names)
+
+
+def explain_missing_model(entries: Collection[Entry], state: TableState) -> NotFound:
+    """The error for a model that cannot stand beside the others of a table."""
+    if any(map(state.is_beside, entries)):
+        message = f"{state.beside} has no score on any of these tasks."
+        return NotFound(message, hint="Ask for other tasks, or for another model.")
+    names = {entry.model for entry in entries}
+    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
 
 
 class SuiteState(TableState):
@@ -127,11 +143,11 @@ class SuiteTable:
         return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
 
     def _should_keep_row(self, row: int, entry: Entry) -> bool:
-        state, share, card = self.state, self.scores.zero_shot[row], self.find_card(row)
+        state, card = self.state, self.find_card(row)
         language = state.language if isinstance(state, SuiteState) else ""
         return state.is_beside(entry) or (
             state.should_keep(entry)
-            and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
+            and bool(state.select_zero_shot(self.scores.zero_shot[row]))
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence, card.licence_group)
             and (state.memory is None or (card.memory is not None and card.memory <= state.memory))
@@ -151,10 +167,6 @@ class SuiteTable:
                 both.add(pair.task)
                 same.update([pair.task] if pair.verdict == "same" else [])
         return models
-
-    @cached_property
-    def _at_chance(self) -> set[int]:
-        return {one.value.result for one in self.comparisons if one.verdict == "chance"}
 
     def _count_reproduced(self, row: int) -> int | None:
         page = self.pages.get(self.scores.entries[row].id, "")
@@ -282,7 +294,8 @@ class SuiteTable:
         )
         yield from (
             _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",
-                                 note="Half of the interval of the mean over tasks such as these."),
+                                 note="Half of the interval of the mean over tasks such as these.",
+                                 optional=True),
             _build_number_column("half_examples", "± 95 %, examples", by_examples, score_text, group="Mean",
                                  optional=True, note="The same over the examples of these tasks."),
             _Column("places", "ranks, 95 %", lambda row: texts.get(row, ""), up=True, group="Mean",
@@ -336,7 +349,9 @@ class SuiteTable:
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
         cell = build_task_cell(self.scores, row, at, self.entries)
-        at_chance = int(self.scores.results[row, at]) in self._at_chance
+        most = float(self.scores.chance[at]) + CHANCE_ROOM
+        is_model = cell.value is not None and self.scores.entries[row].model != RANDOM
+        at_chance = is_model and float(self.scores.values[row, at]) <= most
         return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:

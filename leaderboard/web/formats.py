@@ -290,12 +290,15 @@ def _build_cell_json(cell: Cell) -> dict[str, Any]:
 def format_parameters(number: int | None) -> str:
     """A number of parameters.
 
-    >>> format_parameters(22_713_216), format_parameters(7_110_000_000), format_parameters(None)
-    ('22.7 M', '7.11 B', '?')
+    >>> format_parameters(22_713_216), format_parameters(999_885_952), format_parameters(7_110_000_000)
+    ('22.7 M', '1 B', '7.11 B')
+    >>> format_parameters(None)
+    '?'
     """
     if number is None:
         return "?"
-    return f"{number / 1e9:.3g} B" if number >= 1e9 else f"{number / 1e6:.3g} M"
+    # From here on millions would round to 1e+03.
+    return f"{number / 1e9:.3g} B" if number >= 999.5e6 else f"{number / 1e6:.3g} M"
 
 
 def format_seeds(seeds: Sequence[int]) -> str:

@@ -111,7 +111,7 @@ def answer_apart(
     for model in models:
         signs = [compare(other, model) for other in models if other != model]
         bounds[model] = (1 + signs.count(1), len(models) - signs.count(-1))
-        if len(shared) > 1:
+        if len(shared) >= 6:
             residuals = factors * (values[model] - means[model])
             halves[model] = stats.sem(residuals) * stats.t.ppf(0.975, len(shared) - 1)
     return Expected({*shared}, means, ranks, halves, bounds)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from leaderboard.data.entries import compute_precedence
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import FEWEST, Floats, compute_half_width, is_level_pair, rank_entries
-from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
+from leaderboard.data.scores import RANDOM, Cells, SuiteScores, build_suite_scores
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from leaderboard.data.suites import REASONS, SiteSuite
@@ -61,7 +61,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     empty, none = np.full(values.shape, np.nan), np.zeros(values.shape, np.int64)
     numbers = Cells(
         values=values, low=empty, high=empty, reasons=reasons, results=none + 1, seeds=none, trained_on=none,
-        sources=none,
+        sources=none, data=options.pop("data", {}),
     )  # fmt: skip
     options.setdefault("pinned", True)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
@@ -265,6 +265,14 @@ def test_identical_models_share_a_rank_and_the_next_is_counted_on() -> None:
     assert table(*rows).compute_ranks("tasks", "entry").place.tolist() == [1, 1, 3]
 
 
+def test_a_number_of_the_whole_has_the_data_of_the_whole() -> None:
+    rows = [[("other", 0.2), ("none", 0.0), ("other", 0.6)], [("other", 0.2), ("other", 0.4), ("other", 0.6)]]
+    data = {(0, 0): "part", (0, 2): "whole", (1, 0): "part", (1, 2): "whole"}
+    scores = laid(suite_of([("x", 2)]), rows, wholes=[2], data=data, pinned=False)
+    assert scores.data == {(0, 0): "whole", (1, 0): "part"}
+    assert "on data revision whole, pinned is" in suite_table.build_task_cell(scores, 0, 0, {}).note
+
+
 SIZES = {"min_size": 3, "max_size": 3}
 
 
@@ -280,6 +288,14 @@ def test_borda_and_mean_rank_by_brute_force(rows: list[list[float]]) -> None:
     assert found.borda.tolist() == borda
     ranks = stats.rankdata([[-v for v in row] for row in rows], method="average", axis=0)
     assert found.mean_rank.tolist() == pytest.approx(ranks.mean(axis=1).tolist())
+
+
+@pytest.mark.parametrize(("weights", "wanted"), [((), [2, 1]), ((1.0, 1.0, 4.0), [1, 2])])
+def test_borda_points_are_weighted(weights: tuple[float, ...], wanted: list[float]) -> None:
+    scores = table([0.5, 0.5, 0.1], [0.4, 0.4, 0.2])
+    site_suite = replace(scores.site_suite, weights=weights)
+    ranks = scores.narrow([0, 1], [0, 1, 2], site_suite).compute_ranks("types", "entry")
+    assert ranks.borda.tolist() == wanted
 
 
 def test_the_incomplete_and_the_printed_are_never_ranked() -> None:
@@ -372,6 +388,41 @@ def test_a_column_of_parts_is_their_mean_or_the_number_of_the_whole() -> None:
     cell = suite_table.build_task_cell(found, 1, 0, {})
     assert (cell.text, cell.kind) == ("30.00", "contradicted")
     assert cell.note == "the mean of its 3 parts; of the whole the source says 0.05"
+
+
+def test_marks_stay_on_their_cells_where_rows_and_columns_are_dropped() -> None:
+    rows = [[("", 0.5)] * 4, [*[("", 0.3)] * 3, ("", 0.7)]]
+    scores = laid(suite_of([("x", 2), ("y", 1)]), rows, wholes=[3, None])
+    assert scores.contradicted == {(1, 0): 0.7}
+    columns = scores.site_suite.suite.columns
+    for kept, places, wanted in [
+        ([1], [0], {(0, 0): 0.7}),
+        ([1, 0], [1, 0], {(0, 1): 0.7}),
+        ([0], [0], {}),
+        ([1], [1], {}),
+    ]:
+        suite = replace(scores.site_suite.suite, columns=tuple(columns[at] for at in places))
+        found = scores.narrow(kept, places, replace(scores.site_suite, suite=suite))
+        assert found.contradicted == wanted
+
+
+def test_a_score_is_at_chance_level_by_the_random_row_of_its_own_column() -> None:
+    cells = [[("", 0.305), ("", 0.2), ("none", 0.0)], [("", 0.31), ("", 0.5), ("", 0.009)],
+             [("", 0.32), ("", 0.205), ("", 0.011)]]  # fmt: skip
+    entries = [entry(1, model=RANDOM), entry(2), entry(3)]
+    scores = laid(suite_of([("x", 1)] * 3), cells, entries=entries)
+    some = scores.narrow([1, 2], [0, 1, 2], scores.site_suite)
+    for own, wanted in [
+        (scores, {(1, "c0"), (1, "c2"), (2, "c1")}),
+        (some, {(0, "c0"), (0, "c2"), (1, "c1")}),
+    ]:
+        table = suite_table.SuiteTable(
+            scores=own, state=suite_table.TableState(), path="", cards={}, entries={}
+        )
+        assert wanted == {
+            (row, column.label) for column in table.columns if column.key.startswith("task:")
+            for row in range(len(own.entries)) if "chance" in column.build_cell(row).kind.split()
+        }  # fmt: skip
 
 
 def test_ranks_of_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tarfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,9 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
     [
         ("suite=nothing", "No suite is called 'nothing'"),
         ("task=Nothing", "No task is called 'Nothing'"),
+        ("type=Retrieving", "No type is called 'Retrieving'"),
+        ("language=german", "No language is called 'german'"),
+        ("domain=Legals", "No domain is called 'Legals'"),
         ("weight=Retrieval", "'Retrieval' is no weight"),
         ("weight=Retrieval:0", "'Retrieval:0' is no weight"),
         ("weight=Nothing:2", "No type or task is called 'Nothing'"),
@@ -186,6 +190,10 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
 )
 def test_a_question_about_what_does_not_exist_is_refused(client: TestClient, query: str, wanted: str) -> None:
     assert wanted in ask(client, f"{PATH}?{query}", 404)["error"]["message"]
+
+
+def test_the_answer_says_that_no_task_is_of_all_that_was_asked_for(client: TestClient) -> None:
+    assert ask(client, f"{PATH}?suite=nanobeir&type=STS")["lead"] == "No task is of all that was asked for."
 
 
 def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestClient) -> None:
@@ -202,10 +210,36 @@ def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestCl
         assert row["cells"]["ranked"]["value"] == len(has & ranked) < len(ranked)
 
 
+def test_the_answer_is_in_numbers_that_agree(client: TestClient) -> None:
+    alone = f"{PATH}?beside=acme/m0&most=1&task="
+    for query, wanted in [
+        (f"{alone}{TASKS[0]}", "Of 1 model that passes, 1 has the one task, and is ranked over it."),
+        (
+            f"{alone}{TASKS[0]},{TASKS[1]}",
+            "Of 1 model that passes, 1 has all 2 tasks, and is ranked over these.",
+        ),
+        (
+            f"{PATH}?models=1&task={TASKS[0]}",
+            "12 models that pass, 12 have the one task, and are ranked over it.",
+        ),
+    ]:
+        assert wanted in ask(client, query)["lead"]
+
+
 def test_more_models_are_ranked_over_fewer_tasks(client: TestClient) -> None:
     for choice in ask(client, f"{PATH}?suite=mteb")["data"]["choices"]:
         data = ask(client, f"{PATH}?suite=mteb&models={choice['models']}")["data"]
         assert (len(data["tasks"]), data["models_ranked"]) == (choice["tasks"], choice["models"])
+
+
+def test_the_current_choice_is_offered_however_few_scores_it_has(queries: Queries) -> None:
+    answer = answer_question(queries, QuestionState(suite=["mteb"], models=1))
+    others = [(1, 1000 - number) for number in range(20)]
+    current = (len(answer.places), len(answer.ranked))
+    choices = replace(answer, widths=[(41, 1), *others, current]).list_widths()
+    labels = [label for label, _, is_current in choices if is_current]
+    assert labels == ["{} tasks: {} models".format(*current)]
+    assert "41 tasks: 1 model" in [label for label, *_ in choices]
 
 
 def test_zero_shot_is_over_the_tasks_that_rank(client: TestClient) -> None:
@@ -220,6 +254,31 @@ def test_zero_shot_is_over_the_tasks_that_rank(client: TestClient) -> None:
         row["cells"]["model"]["value"]
         for row in find_rows(ask(client, f"{PATH}?task={without}&zero=all"), "suite")
     }
+
+
+@pytest.mark.parametrize(("zero", "most"), [("all", 0), ("most", 0.5)])
+def test_the_choices_of_zero_shot_are_what_they_lead_to(client: TestClient, zero: str, most: float) -> None:
+    asked = f"{PATH}?suite=nanobeir,mteb-MTEB-kor-v1&zero={zero}"
+    choices = ask(client, asked)["data"]["choices"]
+    assert len(choices) > 1
+    models = draw_models()
+    for choice in choices:
+        address = f"{asked}&models={choice['models']}"
+        data = ask(client, address)["data"]
+        assert (len(data["tasks"]), data["models_ranked"]) == (choice["tasks"], choice["models"])
+        unseen = [
+            name for name, (scores, card) in models.items()
+            if len({*card["training_datasets"]} & {*data["tasks"]}) <= most * len(data["tasks"])
+            and {*data["tasks"]} <= scores.keys()
+        ]  # fmt: skip
+        assert len(unseen) == choice["models"]
+        assert f"{choice['tasks']} tasks: {choice['models']} models" in re.findall(
+            r'aria-current="true"[^>]*>([^<]*)', client.get(address, headers=BROWSER).text
+        )
+    assert "No tasks are shared by 99 models." in ask(client, f"{asked}&models=99")["lead"]
+    left_out = find_rows(ask(client, f"{asked}&models=1"), "left-out")
+    passing = ask(client, f"{asked}&models=1")["data"]["models_pass"]
+    assert all(row["cells"]["models"]["value"] <= passing for row in left_out)
 
 
 def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds(client: TestClient) -> None:
@@ -245,6 +304,12 @@ def test_a_weight_is_the_same_as_a_task_several_times(queries: Queries) -> None:
             own = draw_models()[entry.model][0]
             wanted = (2 * own[TASKS[0]] + own[TASKS[1]] + own[TASKS[2]]) / 4
             assert scores.over_tasks.values[row] == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize(("tasks", "has_half"), [(5, False), (6, True)])
+def test_few_tasks_have_no_interval_of_the_mean(client: TestClient, tasks: int, has_half: bool) -> None:
+    text = client.get(f"{PATH}.md?task={','.join(TASKS[:tasks])}&models=1").text
+    assert ("± 95 %" in text, "Ranks are by the mean alone" in text) == (has_half, not has_half)
 
 
 def test_a_language_takes_the_subsets_in_it_alone(tmp_path: Path) -> None:

@@ -314,7 +314,9 @@ def test_a_paper_has_no_rank_and_no_mark() -> None:
         assert not kinds & {"best", "second"}
 
 
-@pytest.mark.parametrize("query", [{"type": "Nothing"}, {"sort": "nothing"}, {"view": "nothing"}])
+@pytest.mark.parametrize(
+    "query", [{"type": "Nothing"}, {"sort": "nothing"}, {"view": "nothing"}, {"beside": "nothing"}]
+)
 def test_names_that_are_none(query: dict[str, str]) -> None:
     answer = TestClient(standard_app()).get(f"{PATH}.json", params=query)
     assert answer.status_code == 404

@@ -16,12 +16,12 @@ from starlette.testclient import TestClient
 import site_data
 from fakes import artifact
 from harness.core import paths
-from html_pages import ask, find_values
+from html_pages import BROWSER, ask, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
 from leaderboard.data.mteb_import import import_results
+from leaderboard.data.scores import RANDOM
 from leaderboard.data.suites import resolve_data_revision
 from leaderboard.views.reproductions import (
-    RANDOM,
     NumberPair,
     Value,
     compare_values,
@@ -201,6 +201,7 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     assert {row["model"] for row in some} == {"o/m"}
     page = ask(client, "/reproductions")
     assert len(find_values(page, "pairs")) == 4
+    assert 'data-label="Difference"' in client.get("/reproductions", headers=BROWSER).text
     assert find_values(page, "versions")[0]["compared"] == 4
     [row] = [row for row in find_values(page, "tasks") if row["name"] == TASKS["differs"]]
     assert (row["same"], row["differs"], row["median"], row["most"]) == (0, 1, 2.0, 2.0)
@@ -217,6 +218,16 @@ def test_a_mark_says_which_scores_are_at_chance_level(tmp_path: Path) -> None:
     text = client.get(f"/suites/nanobeir.md?cols={TASKS['same']}").text
     assert "0.40○" in text
     assert "60.00○" not in text
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_printed_numbers_of_an_unknown_convention_are_not_compared(tmp_path: Path, apart: bool) -> None:
+    queries = planted(tmp_path).queries
+    number = next(one.id for one in queries.entries.values() if one.model == "o/m")
+    document = {"columns": {TASKS["same"]: 0.75}, "apart": apart}
+    with mock.patch.object(queries, "list_averages", return_value=[(number, "nanobeir", "", document)]):
+        scores = {one.value.score for one in load_comparisons(queries)}
+    assert (0.75 in scores) == (not apart)
 
 
 def test_models_are_joined_by_the_hash_of_their_weights_alone(tmp_path: Path) -> None:
