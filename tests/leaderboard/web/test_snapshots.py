@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from unittest import mock
 
 import pytest
 from fastapi import FastAPI
+from pyarrow import parquet
 from starlette.testclient import TestClient
 
 from harness.encoder.backbones import list_catalog_models
@@ -98,6 +100,21 @@ def test_an_id_is_that_of_the_content_wherever_and_in_whatever_order_it_was_read
         one.refresh()
         assert id_of(one) == first
         assert date.partition(",")[0] == one.as_of.partition(",")[0]
+
+
+def test_the_order_of_an_imports_rows_does_not_change_the_id(tmp_path: Path) -> None:
+    values, ids = random.Random(0), []
+    row = {"entry": 0, "task": NANO[0], "split": "test", "flag": "", "data_revision": "", "mteb_version": "2"}
+    rows = [
+        {**row, "subset": f"{at}", "main_score": values.uniform(-1, 1) * 10 ** (at % 20)} for at in range(100)
+    ]
+    for at in range(6):
+        put_imports(tmp_path / f"{at}" / "results", [Import(model="a/b", scores={NANO[0]: 0}, rows=rows)])
+        (file,) = (tmp_path / f"{at}").rglob("scores-*.parquet")
+        parquet.write_table(parquet.read_table(file).take(values.sample(range(100), 100)), file)
+        with small_suites():
+            ids.append(id_of(open_site(small_settings(tmp_path / f"{at}"))))
+    assert len(set(ids)) == 1
 
 
 def test_an_address_with_an_id_gives_the_same_bytes_after_refreshes_and_an_import(tmp_path: Path) -> None:
