@@ -394,7 +394,7 @@ def _digest(path: Path, _mtime: int) -> str:
 def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) -> dict[str, Any]:
     """A page as plain values, with the parameters that are not at their defaults."""
     return {
-        "snapshot": {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else None,
+        "snapshot": _describe_snapshot(snapshot) or None,
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
@@ -405,9 +405,14 @@ def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) 
     }
 
 
+def _describe_snapshot(snapshot: Snapshot | None) -> dict[str, str]:
+    return {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else {}
+
+
 def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> bytes:
     if form == "parquet":
-        return formats.render_parquet(page.tables)
+        facts = {f"snapshot_{name}": text for name, text in _describe_snapshot(snapshot).items()}
+        return formats.render_parquet(page.tables, facts)
     return _format_text(page, state, form, snapshot, as_of).encode()
 
 

@@ -400,6 +400,15 @@ def test_columns_of_a_group_fold_and_cards_have_labels() -> None:
     assert "cards" in (made.all("table")[0]["class"] or "")
 
 
+def test_columns_of_one_name_are_told_apart_by_their_keys() -> None:
+    columns = [TableColumn(key=key, label="by") for key in ("by", "source")]
+    rows = [TableRow(cells=[Cell(text="a"), Cell(text="b")])]
+    table = Table(name="t", caption="c", columns=columns, rows=rows)
+    found = parquet.read_table(io.BytesIO(render.render_parquet([table], {"snapshot_id": "0"})))
+    assert found.to_pydict() == {"by": ["a"], "source": ["b"]}
+    assert found.schema.metadata == {b"snapshot_id": b"0"}
+
+
 def test_parquet_holds_the_numbers_of_csv_as_numbers() -> None:
     table = Table(
         name="t", caption="c",

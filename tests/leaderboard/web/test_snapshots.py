@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
@@ -213,7 +214,10 @@ def test_pages_and_formats_carry_the_snapshot(tmp_path: Path) -> None:
     assert all(line.endswith(f'"{as_of}"') for line in lines[1:])
     assert as_of.capitalize() in client.get("/suites/nanobeir.md").text
     assert client.get("/suites/nanobeir.tex").text.startswith(f"% {as_of.capitalize()}.")
-    assert client.get("/suites/nanobeir.json").json()["snapshot"]["id"] in as_of
+    stated = client.get("/suites/nanobeir.json").json()["snapshot"]
+    assert stated["id"] in as_of
+    schema = parquet.read_schema(io.BytesIO(client.get("/suites/nanobeir.parquet").content))
+    assert schema.metadata == {f"snapshot_{name}".encode(): t.encode() for name, t in stated.items()}
     assert as_of in client.get("/badges/nanobeir/minilm-ish.svg").text
 
 
