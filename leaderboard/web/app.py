@@ -180,8 +180,7 @@ class _StaticFiles(StaticFiles):
         address = f"/static/{path.name}?{scope['query_string'].decode('latin-1')}"
         # A page from before an update may ask for a version that is gone: it gets the file, but not for a
         # year.
-        current = "?v=" in address if path.parent != STATIC else address == format_asset_url(path.name)
-        response.headers["Cache-Control"] = YEAR if current else "no-cache"
+        response.headers["Cache-Control"] = YEAR if address == format_asset_url(path.name) else "no-cache"
         return response
 
 
