@@ -267,7 +267,9 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
         return RedirectResponse(f"{source.prefix or source.keep()}{address}", status_code=303)
 
     @app.get("/models/{name:path}", include_in_schema=False)
-    def find_model(request: Request, name: str) -> Response:
+    def redirect_name_with_slash(request: Request, name: str) -> Response:
+        if "/" not in name:
+            raise HTTPException(404)
         # The addresses of models have -- for the slash behind the organisation.
         address = build_address(f"/models/{name.replace('/', '--')}", request.url.query)
         return RedirectResponse(request.scope["root_path"] + address)
