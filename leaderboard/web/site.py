@@ -63,8 +63,9 @@ SNAPSHOT = re.compile(r"/s/([0-9a-f]{12})(?=/)")
 """How the address of a kept snapshot's page begins."""
 
 KEPT_LINK = re.compile(r'(?<!data-now )((?:href|action)=")(?=/(?!static/|/))')
-HREF = re.compile(rb'"href": "(?=/)')
-"""Links of HTML and JSON that lead to the same snapshot, where a kept one is shown."""
+JSON_LINKS = re.compile(rb'"href": "/|"customdata": \[[^\]]*')
+"""Links of HTML and JSON that lead to the same snapshot, where a kept one is shown; those of a chart's points
+are in one list."""
 
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
@@ -218,7 +219,8 @@ class Site:
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
         body = _format_page(page, state, form, self.queries.snapshot, self.as_of)
         if self.prefix and form == "json":
-            body = HREF.sub(rb"\g<0>" + self.prefix.encode(), body)
+            link = f'"{self.prefix}/'.encode()
+            body = JSON_LINKS.sub(lambda match: match[0].replace(b'"/', link), body)
         return RenderedPage(body=body, type=FORMATS[form][1])
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:

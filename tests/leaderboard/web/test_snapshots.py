@@ -232,6 +232,11 @@ def test_links_of_a_kept_page_stay_in_its_snapshot(tmp_path: Path) -> None:
     cells = json.loads(client.get(f"{prefix}/suites/nanobeir.json").content)["tables"][0]["rows"][0]["cells"]
     assert client.get(cells["model"]["href"]).status_code == 200
     assert cells["model"]["href"].startswith(prefix)
+    charts = json.loads(client.get(f"{prefix}/pareto.json?suite=nanobeir").content)["charts"]
+    points = [href for c in charts for t in c["figure"]["data"] for href in t.get("customdata", ())]
+    assert points
+    assert {client.get(href).status_code for href in points if href.startswith(prefix)} == {200}
+    assert not [href for href in points if href and not href.startswith(prefix)]
 
 
 def test_ranks_and_scores_have_a_history(tmp_path: Path) -> None:
