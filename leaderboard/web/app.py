@@ -43,7 +43,7 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
-from leaderboard.web.parameters import State, build_address, describe_errors
+from leaderboard.web.parameters import PageAddress, State, build_address, describe_errors
 from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ def _find_site(site: Site, request: Request) -> Site:
 
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.post("/cite", include_in_schema=False)
-    def cite(request: Request, of: str = "/") -> Response:
+    def cite(request: Request, of: PageAddress = "/") -> Response:
         source = _find_site(site, request)
         app.state.limits.enforce(request.client.host if request.client else "unknown")
         address = build_address("/cite", {"of": of})

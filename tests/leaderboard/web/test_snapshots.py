@@ -167,6 +167,13 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
 
+@pytest.mark.parametrize("page", ["//rank", "/\\\\rank", "rank", "https://example.org/", ""])
+def test_only_addresses_of_the_site_are_cited(page: str) -> None:
+    asking = TestClient(standard_app())
+    for method in ("GET", "POST"):
+        assert asking.request(method, "/cite", params={"of": page}).status_code == 422
+
+
 def test_what_is_kept_is_bounded_and_what_was_promised_stays(tmp_path: Path) -> None:
     fill(tmp_path)
     app, client = opened(tmp_path, keep=1)
