@@ -360,7 +360,7 @@ class SiteIndex:
             with FileLock(self._kept / ".lock"):
                 if any(one.id == snapshot.id for one in self.list_kept()):
                     return True
-                if len([path for path in self._kept.iterdir() if path.is_dir()]) >= self.settings.keep:
+                if len(self.list_kept()) >= self.settings.keep:
                     return False
                 # What is there under this id was cut off, or is of another form.
                 for folder in (place, new):

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs, parse_qsl
 from xml.sax.saxutils import escape
 
 from fastapi import FastAPI, Query, Request
@@ -38,7 +38,7 @@ from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harness import __version__
-from harness.core.errors import HarnessError, StoreError
+from harness.core.errors import HarnessError, StoreError, UsageError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
@@ -262,7 +262,15 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.post("/cite", include_in_schema=False)
     def cite(request: Request, of: PageAddress = "/") -> Response:
         source = _find_site(site, request)
+        # Browsers of today say where a request comes from.
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise Refusal(
+                403, "Another site sent this.", hint="The button Cite of a page keeps its snapshot."
+            )
         app.state.limits.enforce(request.client.host if request.client else "unknown")
+        path, _, query = of.partition("?")
+        # What does not exist keeps nothing.
+        source.export(path, parse_qs(query, keep_blank_values=True), "json")
         address = build_address("/cite", {"of": of})
         return RedirectResponse(f"{source.prefix or source.keep()}{address}", status_code=303)
 
@@ -405,9 +413,9 @@ def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, 
         return error.status, error.message, error.hint, error.headers
     if isinstance(error, HarnessError):
         status = 503 if isinstance(error, StoreError) else 500
-        if isinstance(error, NotFound):
-            status = 404
-        if status != 404:
+        if isinstance(error, UsageError):
+            status = 404 if isinstance(error, NotFound) else 422
+        if status >= 500:
             log.error("%s: %s", request.url.path, error)
         headers = {"Retry-After": "5", "Cache-Control": "no-store"} if status == 503 else {}
         return status, error.message, error.hint or "", headers

@@ -123,18 +123,16 @@ class Site:
         return f"/s/{queries.snapshot.id}"
 
     def open_kept(self, id: str) -> Site:
-        """The site of a kept snapshot; the one that is shown is kept as its address is asked for.
+        """The site of a kept snapshot.
 
         Raises:
             NotFound: No snapshot with this id is kept.
         """
         with self._opening:
             if id not in self._kept_sites:
-                if self.queries.snapshot and self.queries.snapshot.id == id:
-                    self.keep()
                 index = self.index.open_kept(id)
                 if index is None:
-                    hint = "A snapshot is kept from when somebody cites it; other software may not read it."
+                    hint = "The button Cite of a page keeps one; other software may not read it."
                     raise NotFound(f"No snapshot {id} is kept.", hint=hint)
                 site = self._kept_sites[id] = copy.copy(self)
                 site.index, site.settings, site.prefix = index, index.settings, f"/s/{id}"

@@ -188,6 +188,33 @@ def test_what_is_kept_is_bounded_and_what_was_promised_stays(tmp_path: Path) -> 
     assert len(app.state.site.index.list_kept()) == 1
 
 
+def test_only_the_button_of_a_page_keeps(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = f"/s/{id_of(app.state.site)}"
+    assert client.get(f"{prefix}/").status_code == 404
+    for page in ("/nonsense", "/suites/nonsense", f"{prefix}/", "/cite?of=/"):
+        assert client.post("/cite", params={"of": page}).status_code == 404
+    assert client.post("/cite", params={"of": "/suites/nanobeir?nonsense=1"}).status_code == 422
+    for origin in ("cross-site", "same-site"):
+        assert client.post("/cite", headers={"sec-fetch-site": origin}).status_code == 403
+    assert app.state.site.index.list_kept() == []
+    answer = client.post("/cite", headers={"sec-fetch-site": "same-origin"})
+    assert (answer.status_code, answer.url.path) == (200, f"{prefix}/cite")
+
+
+def test_snapshots_of_other_software_take_no_place(tmp_path: Path) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path, keep=1)
+    cite(client, "/")
+    with mock.patch("leaderboard.data.snapshot.FORM", 10_000):
+        app, client = opened(tmp_path, keep=1)
+        put_checkpoint(tmp_path, "later", "e", 0.4)
+        app.state.site.refresh()
+        cite(client, "/")
+        assert len(app.state.site.index.list_kept()) == 1
+
+
 @pytest.mark.parametrize(
     "path",
     ["/s/000000000000/", "/s/%2e%2e/", "/s/..%2f..%2fetc/", "/s/ABCDEF012345/", "/s/kept/", "/s/",
