@@ -358,7 +358,7 @@ class SiteIndex:
         try:
             self._kept.mkdir(exist_ok=True)
             with FileLock(self._kept / ".lock"):
-                if any(one.id == snapshot.id for one in self.list_kept()):
+                if any(one.id == snapshot.id and one.has_all_files for one in self.list_kept()):
                     return True
                 if len(self.list_kept()) >= self.settings.keep:
                     return False

@@ -306,7 +306,8 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     )
     def badge_svg(request: Request, suite: str, entry: str) -> Response:
         """The mean over a suite's tasks as a badge: of an entry, or of a model by any of its names."""
-        body = render_badge(_find_site(site, request), suite, entry).encode()
+        source = _find_site(site, request)
+        body = source.try_again(lambda: render_badge(source, suite, entry)).encode()
         return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -11,11 +11,11 @@ import posixpath
 import re
 import shutil
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, Template, select_autoescape
@@ -40,6 +40,7 @@ from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute, build_missing_error
 from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
 
+T = TypeVar("T")
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
 BOARDS = (
@@ -129,20 +130,25 @@ class Site:
             NotFound: No snapshot with this id is kept.
         """
         with self._opening:
-            if id not in self._kept_sites:
+            site = self._kept_sites.get(id)
+            if site is None:
                 index = self.index.open_kept(id)
                 if index is None:
-                    hint = "The button Cite of a page keeps one; other software may not read it."
-                    raise NotFound(f"No snapshot {id} is kept.", hint=hint)
-                site = self._kept_sites[id] = copy.copy(self)
+                    raise _build_unkept_error(id)
+                site = copy.copy(self)
                 site.index, site.settings, site.prefix = index, index.settings, f"/s/{id}"
-                site.queries = Queries(index, index.version)
+                site.queries, site.warnings = Queries(index, index.version), []
                 site.__dict__.pop("papers", None)
                 site.kinds = site.queries.list_document_kinds()
+                self._kept_sites[id] = site
                 # Each has its tables in memory: the one that was opened first goes.
                 while len(self._kept_sites) > KEPT_OPEN:
                     del self._kept_sites[next(iter(self._kept_sites))]
-            return self._kept_sites[id]
+            return site
+
+    def has_open(self, id: str) -> bool:
+        """Whether a kept snapshot is in memory: to open another one reads all its files."""
+        return id in self._kept_sites
 
     def refresh(self) -> int:
         """Bring the snapshot up to date and show it; returns the number of its entries.
@@ -199,13 +205,28 @@ class Site:
             arguments: The parameters of its path.
             form: A format of FORMATS, or "html".
         """
+        return self.try_again(lambda: self._render(route, state, arguments, form))
+
+    def try_again(self, make: Callable[[], T]) -> T:
+        """What `make` returns; called again where the snapshot is replaced meanwhile.
+
+        Raises:
+            NotFound: This is a kept snapshot, and its files are gone.
+        """
         for _ in range(TRIES - 1):
             try:
-                return self._render(route, state, arguments, form)
-            except IndexChanged:
+                return make()
+            except (IndexChanged, StoreError) as error:
+                if self.prefix:
+                    # Its address never shows what the folders hold today.
+                    id = self.prefix.removeprefix("/s/")
+                    self._kept_sites.pop(id, None)
+                    raise _build_unkept_error(id) from error
+                if isinstance(error, StoreError):
+                    raise
                 with self._refreshing:
                     self._show_version(self.index.refresh().version)
-        return self._render(route, state, arguments, form)
+        return make()
 
     def _render(
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
@@ -291,6 +312,11 @@ class Site:
         return [
             (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}") for label, slug in suites
         ]
+
+
+def _build_unkept_error(id: str) -> NotFound:
+    hint = "The button Cite of a page keeps one; other software may not read it."
+    return NotFound(f"No snapshot {id} is kept.", hint=hint)
 
 
 def open_site(settings: SiteSettings, *, follows: bool = False, at_once: bool = False) -> Site:

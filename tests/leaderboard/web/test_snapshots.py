@@ -215,6 +215,36 @@ def test_snapshots_of_other_software_take_no_place(tmp_path: Path) -> None:
         assert len(app.state.site.index.list_kept()) == 1
 
 
+@pytest.mark.parametrize("gone", ["", "*", "*/own/results.parquet", "*/own/texts-*.parquet"])
+def test_what_is_kept_never_becomes_what_is_there_today(tmp_path: Path, gone: str) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = cite(client, "/").rpartition("/cite")[0]
+    page = f"{prefix}/tasks/{NANO[0]}"
+    number = app.state.site.queries.find_results(task=NANO[0])[0].id
+    pages = [page, f"{prefix}/tasks/{NANO[1]}", f"{prefix}/results/{number}"]
+    badge = f"{prefix}/badges/nanobeir/minilm-ish.svg"
+    assert client.get(page).status_code == 200
+    folder = app.state.site.index._kept / prefix.rpartition("/")[2]
+    put_checkpoint(tmp_path, "later", "e", 0.4)
+    app.state.site.refresh()
+    for path in folder.glob(gone) if gone else [folder]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert client.get(pages[2]).status_code == 404
+    assert {client.get(one).status_code for one in (*pages[1:], badge)} == {404}
+
+
+def test_what_is_kept_warns_of_nothing(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = cite(client, "/").rpartition("/cite")[0]
+    app.state.site._kept_sites.clear()
+    (tmp_path / "results").rename(tmp_path / "away")
+    app.state.site.refresh()
+    assert "is gone or empty" in client.get("/suites").text
+    assert "is gone or empty" not in client.get(f"{prefix}/suites").text
+
+
 @pytest.mark.parametrize(
     "path",
     ["/s/000000000000/", "/s/%2e%2e/", "/s/..%2f..%2fetc/", "/s/ABCDEF012345/", "/s/kept/", "/s/",
