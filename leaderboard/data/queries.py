@@ -234,11 +234,19 @@ class Queries:
         """
         for typed in map(extract_letters, (name, CATALOG.get(name.casefold(), ""))):
             for place in (0, 1):
-                matches = [e for e in self.entries.values() if typed and e.typed_names[place] == typed]
+                matches = self._by_typed_name[place].get(typed, []) if typed else []
                 # A whole name goes first; the same end of two organisations' names means neither.
                 if matches and len({e.typed_names[0] for e in matches}) == 1:
                     return sorted(matches, key=compute_precedence, reverse=True)
         return []
+
+    @cached_property
+    def _by_typed_name(self) -> list[dict[str, list[Entry]]]:
+        """The entries by the letters of their names with organisation, and without."""
+        return [
+            group_by(self.entries.values(), lambda e: e.typed_names[0]),
+            group_by(self.entries.values(), lambda e: e.typed_names[1]),
+        ]
 
     @cached_property
     def _members(self) -> dict[str | None, list[Entry]]:

@@ -223,14 +223,13 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 
     async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
-        id = request.scope.get("snapshot")
-        source = await run_in_threadpool(site.open_kept, id) if id else site
+        source = await run_in_threadpool(_find_site, site, request) if "snapshot" in request.scope else site
         key = source.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
             # Only here: pages from the cache cost nothing, and are not counted.
-            app.limits.enforce(request.client.host if request.client else "unknown")
+            _count_request(request)
             try:
                 page = await app.queue.render(key, partial(source.render, route, state, arguments, form))
             except Moved as moved:
@@ -255,19 +254,26 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 def _find_site(site: Site, request: Request) -> Site:
     """The site of the kept snapshot that a request names, or the one that follows the folders."""
     id = request.scope.get("snapshot")
+    if id and not site.has_open(id):
+        _count_request(request)
     return site.open_kept(id) if id else site
+
+
+def _count_request(request: Request) -> None:
+    """Count a request that takes work; refuse it where its client sent too many."""
+    request.app.state.limits.enforce(request.client.host if request.client else "unknown")
 
 
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.post("/cite", include_in_schema=False)
     def cite(request: Request, of: PageAddress = "/") -> Response:
-        source = _find_site(site, request)
         # Browsers of today say where a request comes from.
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Refusal(
                 403, "Another site sent this.", hint="The button Cite of a page keeps its snapshot."
             )
-        app.state.limits.enforce(request.client.host if request.client else "unknown")
+        _count_request(request)
+        source = _find_site(site, request)
         path, _, query = of.partition("?")
         # What does not exist keeps nothing.
         source.export(path, parse_qs(query, keep_blank_values=True), "json")
@@ -306,6 +312,7 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     )
     def badge_svg(request: Request, suite: str, entry: str) -> Response:
         """The mean over a suite's tasks as a badge: of an entry, or of a model by any of its names."""
+        _count_request(request)
         source = _find_site(site, request)
         body = source.try_again(lambda: render_badge(source, suite, entry)).encode()
         return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))

@@ -234,6 +234,27 @@ def test_what_is_kept_never_becomes_what_is_there_today(tmp_path: Path, gone: st
     assert {client.get(one).status_code for one in (*pages[1:], badge)} == {404}
 
 
+def test_work_for_kept_snapshots_and_badges_is_counted(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path, pages_a_minute=3)
+    site = app.state.site
+    kept, other = site.keep(), "/s/000000000000"
+    assert client.get(f"{kept}/about").status_code == 200  # opened, and rendered
+    assert client.get(f"{other}/about").status_code == 404
+    with mock.patch.object(site, "open_kept", wraps=site.open_kept) as opening:
+        assert {client.get(f"{other}{end}").status_code for end in ("/about", "/badges/a/b.svg")} == {429}
+        assert not opening.called
+    assert client.get(f"{kept}/about").status_code == 200
+    assert client.get("/badges/nanobeir/nobody.svg").status_code == 429
+
+
+def test_badges_do_not_read_every_name_each_time() -> None:
+    queries = standard_app().state.site.queries
+    queries.find_named_entries("tiny-large")
+    with mock.patch("leaderboard.data.entries.extract_letters", side_effect=AssertionError):
+        assert queries.find_named_entries("nobody") == []
+
+
 def test_what_is_kept_warns_of_nothing(tmp_path: Path) -> None:
     fill(tmp_path)
     app, client = opened(tmp_path)
