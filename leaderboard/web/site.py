@@ -174,14 +174,10 @@ class Site:
             self.queries = Queries(self.index, version)
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
-            self.cache.clear()
-        warnings = [
+        self.warnings = [
             f"The results folder {folder.name} is gone or empty. What it held at the last look is shown."
             for folder in self.index.vanished
         ]
-        if warnings != self.warnings:
-            self.warnings = warnings
-            self.cache.clear()
         self.kinds = self.queries.list_document_kinds()
         return len(self.queries.entries)
 
@@ -191,9 +187,10 @@ class Site:
         """What a rendered page is cached under."""
         # Other formats have all rows unless the query names some, even if it names the default.
         named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
-        # With the version: a page that was begun before a refresh is never taken for one of the new
-        # snapshot.
-        place = (self.prefix, self.queries.version, route.path, form)
+        # With the snapshot: a page that was begun before a refresh is never taken for one of the new
+        # snapshot. Versions alone begin anew in an empty cache.
+        snapshot = (self.queries.version, self.as_of, *self.warnings)
+        place = (self.prefix, snapshot, route.path, form)
         return (*place, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
