@@ -93,11 +93,12 @@ def _read_rows(tables: Tables, source: Imported) -> None:
            ) twice USING (entry, task, split, subset) WHERE twice.last IS NULL OR line = twice.last"""
     )
     tables.connection.execute(
-        # fsum is compensated: a plain sum depends on how DuckDB splits the rows among threads. Old files of
-        # mteb hold the word None where they know no revision of the data.
+        # Sums are in a fixed order: else they depend on how DuckDB splits the rows among threads, and the
+        # snapshot's id with them. Old files of mteb hold the word None where they know no revision.
         """CREATE TEMP TABLE files AS SELECT entry, task, max(mteb_version) AS version,
              coalesce(max(nullif(data_revision, 'None')), '') AS data,
-             CASE WHEN count(score) = count(*) THEN fsum(score) / count(*) END AS value,
+             CASE WHEN count(score) = count(*) THEN fsum(score ORDER BY split, subset) / count(*)
+               END AS value,
              CASE WHEN bool_and(empty) THEN 'empty' ELSE 'done' END AS status
            FROM cells GROUP BY ALL"""
     )
@@ -230,7 +231,8 @@ def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: 
         # Files of mteb know nothing of the conventions of fine-tuning, so scopes of trained tasks get no
         # value.
         f"""WITH sums AS (
-             SELECT p.scope, c.entry, fsum(score) AS total, count(*) FILTER (NOT empty) AS n,
+             SELECT p.scope, c.entry, fsum(score ORDER BY split, subset) AS total,
+               count(*) FILTER (NOT empty) AS n,
                count(*) FILTER (WHERE score BETWEEN -1 AND 1) AS good
              FROM cells c JOIN parts p USING (task, split, subset) GROUP BY ALL)
            INSERT INTO scores BY NAME

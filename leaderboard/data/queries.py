@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,6 +133,8 @@ class Queries:
         self.scope_ids = index.scope_ids
         self._suite_scores: OrderedDict[tuple[Any, ...], SuiteScores] = OrderedDict()
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
+        # Badges are made beside pages.
+        self._lock = threading.Lock()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
         snapshot = index.snapshot
         self.snapshot = snapshot if snapshot and snapshot.version == version else None
@@ -231,11 +234,19 @@ class Queries:
         """
         for typed in map(extract_letters, (name, CATALOG.get(name.casefold(), ""))):
             for place in (0, 1):
-                matches = [e for e in self.entries.values() if typed and e.typed_names[place] == typed]
+                matches = self._by_typed_name[place].get(typed, []) if typed else []
                 # A whole name goes first; the same end of two organisations' names means neither.
                 if matches and len({e.typed_names[0] for e in matches}) == 1:
                     return sorted(matches, key=compute_precedence, reverse=True)
         return []
+
+    @cached_property
+    def _by_typed_name(self) -> list[dict[str, list[Entry]]]:
+        """The entries by the letters of their names with organisation, and without."""
+        return [
+            group_by(self.entries.values(), lambda e: e.typed_names[0]),
+            group_by(self.entries.values(), lambda e: e.typed_names[1]),
+        ]
 
     @cached_property
     def _members(self) -> dict[str | None, list[Entry]]:
@@ -334,12 +345,14 @@ class Queries:
         key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
-            scores = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
+            scores = self._make(site_suite, convention, None, pinned, revisions)
+        with self._lock:
+            self._suite_scores[key] = scores
+            # Used last, dropped last.
+            self._suite_scores.move_to_end(key)
             # The suite of this page stays in any case, even if it alone is larger than HELD.
             while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
                 self._suite_scores.popitem(last=False)
-        # Used last, dropped last.
-        self._suite_scores.move_to_end(key)
         return scores
 
     def load_entry_scores(
@@ -476,14 +489,15 @@ class Queries:
     def _load_entry_columns(self, entries: set[int]) -> dict[str, Any]:
         """Every score of some entries, cached: a page asks for them suite by suite."""
         ids = tuple(sorted(entries))
-        if ids not in self._stored_of:
-            self._stored_of[ids] = self._fetch_score_columns(
-                f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
-            )
-            # A page asks for a few sets of entries at most; the next page may ask for the same ones.
-            while len(self._stored_of) > 4:
-                self._stored_of.popitem(last=False)
-        return self._stored_of[ids]
+        columns = self._stored_of.get(ids)
+        if columns is None:
+            columns = self._fetch_score_columns(f"entry IN ({', '.join(map(str, ids)) or 'NULL'})")
+            with self._lock:
+                self._stored_of[ids] = columns
+                # A page asks for a few sets of entries at most; the next page may ask for the same ones.
+                while len(self._stored_of) > 4:
+                    self._stored_of.popitem(last=False)
+        return columns
 
     def find_results(self, **where: Any) -> list[EntryResult]:
         """Results by task, entry, key or number, without their documents; lists stand for any of them.

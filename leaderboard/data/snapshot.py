@@ -358,9 +358,9 @@ class SiteIndex:
         try:
             self._kept.mkdir(exist_ok=True)
             with FileLock(self._kept / ".lock"):
-                if any(one.id == snapshot.id for one in self.list_kept()):
+                if any(one.id == snapshot.id and one.has_all_files for one in self.list_kept()):
                     return True
-                if len([path for path in self._kept.iterdir() if path.is_dir()]) >= self.settings.keep:
+                if len(self.list_kept()) >= self.settings.keep:
                     return False
                 # What is there under this id was cut off, or is of another form.
                 for folder in (place, new):

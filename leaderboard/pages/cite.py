@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qs
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from leaderboard.web.formats import escape_tex
 from leaderboard.web.marks import KINDS
 from leaderboard.web.page import Page, serve_page
-from leaderboard.web.parameters import State, build_address
+from leaderboard.web.parameters import PageAddress, State, build_address
 from leaderboard.web.site import TITLE, Site
 
 CITED = ("rank", "ranked", "tasks", "types", "mean", "untouched", "score", "count")
@@ -24,9 +24,7 @@ MOST = 100
 class _CiteState(State):
     """What the page takes."""
 
-    of: Annotated[str, StringConstraints(max_length=512)] = Field(
-        "/", description="The page to cite: its path and query."
-    )
+    of: PageAddress = Field("/", description="The page to cite: its path and query.")
 
 
 @serve_page(

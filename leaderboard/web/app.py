@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs, parse_qsl
 from xml.sax.saxutils import escape
 
 from fastapi import FastAPI, Query, Request
@@ -38,12 +38,12 @@ from starlette.staticfiles import PathLike, StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harness import __version__
-from harness.core.errors import HarnessError, StoreError
+from harness.core.errors import HarnessError, StoreError, UsageError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
-from leaderboard.web.parameters import State, build_address, describe_errors
+from leaderboard.web.parameters import PageAddress, State, build_address, describe_errors
 from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)
@@ -180,8 +180,7 @@ class _StaticFiles(StaticFiles):
         address = f"/static/{path.name}?{scope['query_string'].decode('latin-1')}"
         # A page from before an update may ask for a version that is gone: it gets the file, but not for a
         # year.
-        current = "?v=" in address if path.parent != STATIC else address == format_asset_url(path.name)
-        response.headers["Cache-Control"] = YEAR if current else "no-cache"
+        response.headers["Cache-Control"] = YEAR if address == format_asset_url(path.name) else "no-cache"
         return response
 
 
@@ -224,14 +223,13 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 
     async def answer_page(request: Request, state: State, **arguments: str) -> Response:
         app = request.app.state
-        id = request.scope.get("snapshot")
-        source = await run_in_threadpool(site.open_kept, id) if id else site
+        source = await run_in_threadpool(_find_site, site, request) if "snapshot" in request.scope else site
         key = source.build_cache_key(route, state, arguments, form)
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
             # Only here: pages from the cache cost nothing, and are not counted.
-            app.limits.enforce(request.client.host if request.client else "unknown")
+            _count_request(request)
             try:
                 page = await app.queue.render(key, partial(source.render, route, state, arguments, form))
             except Moved as moved:
@@ -256,19 +254,36 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 def _find_site(site: Site, request: Request) -> Site:
     """The site of the kept snapshot that a request names, or the one that follows the folders."""
     id = request.scope.get("snapshot")
+    if id and not site.has_open(id):
+        _count_request(request)
     return site.open_kept(id) if id else site
+
+
+def _count_request(request: Request) -> None:
+    """Count a request that takes work; refuse it where its client sent too many."""
+    request.app.state.limits.enforce(request.client.host if request.client else "unknown")
 
 
 def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.post("/cite", include_in_schema=False)
-    def cite(request: Request, of: str = "/") -> Response:
+    def cite(request: Request, of: PageAddress = "/") -> Response:
+        # Browsers of today say where a request comes from.
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise Refusal(
+                403, "Another site sent this.", hint="The button Cite of a page keeps its snapshot."
+            )
+        _count_request(request)
         source = _find_site(site, request)
-        app.state.limits.enforce(request.client.host if request.client else "unknown")
+        path, _, query = of.partition("?")
+        # What does not exist keeps nothing.
+        source.export(path, parse_qs(query, keep_blank_values=True), "json")
         address = build_address("/cite", {"of": of})
         return RedirectResponse(f"{source.prefix or source.keep()}{address}", status_code=303)
 
     @app.get("/models/{name:path}", include_in_schema=False)
-    def find_model(request: Request, name: str) -> Response:
+    def redirect_name_with_slash(request: Request, name: str) -> Response:
+        if "/" not in name:
+            raise HTTPException(404)
         # The addresses of models have -- for the slash behind the organisation.
         address = build_address(f"/models/{name.replace('/', '--')}", request.url.query)
         return RedirectResponse(request.scope["root_path"] + address)
@@ -297,7 +312,9 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     )
     def badge_svg(request: Request, suite: str, entry: str) -> Response:
         """The mean over a suite's tasks as a badge: of an entry, or of a model by any of its names."""
-        body = render_badge(_find_site(site, request), suite, entry).encode()
+        _count_request(request)
+        source = _find_site(site, request)
+        body = source.try_again(lambda: render_badge(source, suite, entry)).encode()
         return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -404,9 +421,9 @@ def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, 
         return error.status, error.message, error.hint, error.headers
     if isinstance(error, HarnessError):
         status = 503 if isinstance(error, StoreError) else 500
-        if isinstance(error, NotFound):
-            status = 404
-        if status != 404:
+        if isinstance(error, UsageError):
+            status = 404 if isinstance(error, NotFound) else 422
+        if status >= 500:
             log.error("%s: %s", request.url.path, error)
         headers = {"Retry-After": "5", "Cache-Control": "no-store"} if status == 503 else {}
         return status, error.message, error.hint or "", headers

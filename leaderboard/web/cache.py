@@ -1,4 +1,4 @@
-"""Rendered pages: compressed once, cached until the snapshot changes, each rendered once for all who wait."""
+"""Rendered pages: compressed once, cached by their snapshot, each rendered once for all who wait."""
 
 from __future__ import annotations
 
@@ -81,12 +81,6 @@ class PageCache:
             # The dictionary is in the order of use, so the first page is the one that waited longest.
             while self._size > self._limit and len(self._pages) > 1:
                 self._size -= len(self._pages.popitem(last=False)[1].body)
-
-    def clear(self) -> None:
-        """Forget every page."""
-        with self._lock:
-            self._pages.clear()
-            self._size = 0
 
 
 class RenderQueue:

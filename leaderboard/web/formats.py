@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,13 +62,13 @@ def render_csv(tables: Sequence[Table], as_of: str = "") -> str:
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        for index, line in enumerate(_build_csv_lines(table)):
+        for index, line in enumerate(_build_csv_lines(table, _list_headings(table))):
             snapshot = [as_of if index else "snapshot"] if as_of else []
             writer.writerow([_escape_formula(value) for value in line] + snapshot)
     return out.getvalue()
 
 
-def _build_csv_lines(table: Table) -> list[list[Any]]:
+def _build_csv_lines(table: Table, heads: Sequence[str]) -> list[list[Any]]:
     rows = list(table.entries)
     ways: dict[str, Callable[[Cell], str]] = {
         "deviations": lambda cell: "" if cell.deviation is None else repr(parse_cell_deviation(cell)),
@@ -82,7 +82,6 @@ def _build_csv_lines(table: Table) -> list[list[Any]]:
         if any(texts := [_join_cell_texts(row, table, way) for _, row in rows])
     ]
     grouped = any(heading for heading, _ in rows)
-    heads = [_format_column_heading(column) for column in table.columns]
     lines: list[list[Any]] = [["Group", *heads, *(name for name, _ in more)]]
     for position, (heading, row) in enumerate(rows):
         values = [_format_csv_value(cell) for cell in row.cells]
@@ -90,17 +89,32 @@ def _build_csv_lines(table: Table) -> list[list[Any]]:
     return lines if grouped else [line[1:] for line in lines]
 
 
-def render_parquet(tables: Sequence[Table]) -> bytes:
-    """The first table as a Parquet file with the columns of its CSV: numbers, or else texts."""
-    heads, *rows = _build_csv_lines(tables[0]) if tables else [[]]
+def render_parquet(tables: Sequence[Table], facts: Mapping[str, str] | None = None) -> bytes:
+    """The first table as a Parquet file with the columns of its CSV: numbers, or else texts.
+
+    The `facts` are metadata of its schema.
+    """
+    heads, *rows = _build_csv_lines(tables[0], _list_unique_headings(tables[0])) if tables else [[]]
     values = [[None if row[at] == "" else row[at] for row in rows] for at in range(len(heads))]
     for column in values:
         if not all(value is None or is_number(value) for value in column):
             column[:] = [None if value is None else clean_text(str(value)) for value in column]
     sink = io.BytesIO()
-    table = pa.Table.from_arrays([pa.array(column) for column in values], names=heads)
+    arrays = [pa.array(column) for column in values]
+    table = pa.Table.from_arrays(arrays, names=heads, metadata=dict(facts or {}))
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue()
+
+
+def _list_headings(table: Table) -> list[str]:
+    return [_format_column_heading(column) for column in table.columns]
+
+
+def _list_unique_headings(table: Table) -> list[str]:
+    """The headings of columns; those that several have are the columns' keys."""
+    heads = _list_headings(table)
+    pairs = zip(table.columns, heads, strict=True)
+    return [head if heads.count(head) == 1 else column.key for column, head in pairs]
 
 
 def _format_csv_value(cell: Cell) -> Any:

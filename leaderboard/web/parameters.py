@@ -15,6 +15,8 @@ from harness.core.errors import find_similar_names
 T = TypeVar("T")
 Text = Annotated[str, StringConstraints(max_length=200)]
 Texts = Annotated[list[Text], Field(max_length=200)]
+PageAddress = Annotated[str, StringConstraints(max_length=512, pattern=r"^/([^/\\]|$)")]
+"""The path and query of a page of this site; // and /\\ would begin the address of another host."""
 
 
 LOOKS = ("theme", "embed")

@@ -11,11 +11,11 @@ import posixpath
 import re
 import shutil
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, Template, select_autoescape
@@ -40,6 +40,7 @@ from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute, build_missing_error
 from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
 
+T = TypeVar("T")
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
 BOARDS = (
@@ -63,8 +64,9 @@ SNAPSHOT = re.compile(r"/s/([0-9a-f]{12})(?=/)")
 """How the address of a kept snapshot's page begins."""
 
 KEPT_LINK = re.compile(r'(?<!data-now )((?:href|action)=")(?=/(?!static/|/))')
-HREF = re.compile(rb'"href": "(?=/)')
-"""Links of HTML and JSON that lead to the same snapshot, where a kept one is shown."""
+JSON_LINKS = re.compile(rb'"href": "/|"customdata": \[[^\]]*')
+"""Links of HTML and JSON that lead to the same snapshot, where a kept one is shown; those of a chart's points
+are in one list."""
 
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
@@ -122,28 +124,31 @@ class Site:
         return f"/s/{queries.snapshot.id}"
 
     def open_kept(self, id: str) -> Site:
-        """The site of a kept snapshot; the one that is shown is kept as its address is asked for.
+        """The site of a kept snapshot.
 
         Raises:
             NotFound: No snapshot with this id is kept.
         """
         with self._opening:
-            if id not in self._kept_sites:
-                if self.queries.snapshot and self.queries.snapshot.id == id:
-                    self.keep()
+            site = self._kept_sites.get(id)
+            if site is None:
                 index = self.index.open_kept(id)
                 if index is None:
-                    hint = "A snapshot is kept from when somebody cites it; other software may not read it."
-                    raise NotFound(f"No snapshot {id} is kept.", hint=hint)
-                site = self._kept_sites[id] = copy.copy(self)
+                    raise _build_unkept_error(id)
+                site = copy.copy(self)
                 site.index, site.settings, site.prefix = index, index.settings, f"/s/{id}"
-                site.queries = Queries(index, index.version)
+                site.queries, site.warnings = Queries(index, index.version), []
                 site.__dict__.pop("papers", None)
                 site.kinds = site.queries.list_document_kinds()
+                self._kept_sites[id] = site
                 # Each has its tables in memory: the one that was opened first goes.
                 while len(self._kept_sites) > KEPT_OPEN:
                     del self._kept_sites[next(iter(self._kept_sites))]
-            return self._kept_sites[id]
+            return site
+
+    def has_open(self, id: str) -> bool:
+        """Whether a kept snapshot is in memory: to open another one reads all its files."""
+        return id in self._kept_sites
 
     def refresh(self) -> int:
         """Bring the snapshot up to date and show it; returns the number of its entries.
@@ -169,14 +174,10 @@ class Site:
             self.queries = Queries(self.index, version)
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
-            self.cache.clear()
-        warnings = [
+        self.warnings = [
             f"The results folder {folder.name} is gone or empty. What it held at the last look is shown."
             for folder in self.index.vanished
         ]
-        if warnings != self.warnings:
-            self.warnings = warnings
-            self.cache.clear()
         self.kinds = self.queries.list_document_kinds()
         return len(self.queries.entries)
 
@@ -186,9 +187,10 @@ class Site:
         """What a rendered page is cached under."""
         # Other formats have all rows unless the query names some, even if it names the default.
         named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
-        # With the version: a page that was begun before a refresh is never taken for one of the new
-        # snapshot.
-        place = (self.prefix, self.queries.version, route.path, form)
+        # With the snapshot: a page that was begun before a refresh is never taken for one of the new
+        # snapshot. Versions alone begin anew in an empty cache.
+        snapshot = (self.queries.version, self.as_of, *self.warnings)
+        place = (self.prefix, snapshot, route.path, form)
         return (*place, tuple(arguments.values()), state.build_query(), named)
 
     def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
@@ -200,13 +202,28 @@ class Site:
             arguments: The parameters of its path.
             form: A format of FORMATS, or "html".
         """
+        return self.try_again(lambda: self._render(route, state, arguments, form))
+
+    def try_again(self, make: Callable[[], T]) -> T:
+        """What `make` returns; called again where the snapshot is replaced meanwhile.
+
+        Raises:
+            NotFound: This is a kept snapshot, and its files are gone.
+        """
         for _ in range(TRIES - 1):
             try:
-                return self._render(route, state, arguments, form)
-            except IndexChanged:
+                return make()
+            except (IndexChanged, StoreError) as error:
+                if self.prefix:
+                    # Its address never shows what the folders hold today.
+                    id = self.prefix.removeprefix("/s/")
+                    self._kept_sites.pop(id, None)
+                    raise _build_unkept_error(id) from error
+                if isinstance(error, StoreError):
+                    raise
                 with self._refreshing:
                     self._show_version(self.index.refresh().version)
-        return self._render(route, state, arguments, form)
+        return make()
 
     def _render(
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
@@ -218,7 +235,8 @@ class Site:
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
         body = _format_page(page, state, form, self.queries.snapshot, self.as_of)
         if self.prefix and form == "json":
-            body = HREF.sub(rb"\g<0>" + self.prefix.encode(), body)
+            link = f'"{self.prefix}/'.encode()
+            body = JSON_LINKS.sub(lambda match: match[0].replace(b'"/', link), body)
         return RenderedPage(body=body, type=FORMATS[form][1])
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
@@ -291,6 +309,11 @@ class Site:
         return [
             (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}") for label, slug in suites
         ]
+
+
+def _build_unkept_error(id: str) -> NotFound:
+    hint = "The button Cite of a page keeps one; other software may not read it."
+    return NotFound(f"No snapshot {id} is kept.", hint=hint)
 
 
 def open_site(settings: SiteSettings, *, follows: bool = False, at_once: bool = False) -> Site:
@@ -394,7 +417,7 @@ def _digest(path: Path, _mtime: int) -> str:
 def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) -> dict[str, Any]:
     """A page as plain values, with the parameters that are not at their defaults."""
     return {
-        "snapshot": {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else None,
+        "snapshot": _describe_snapshot(snapshot) or None,
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
@@ -405,9 +428,14 @@ def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) 
     }
 
 
+def _describe_snapshot(snapshot: Snapshot | None) -> dict[str, str]:
+    return {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else {}
+
+
 def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> bytes:
     if form == "parquet":
-        return formats.render_parquet(page.tables)
+        facts = {f"snapshot_{name}": text for name, text in _describe_snapshot(snapshot).items()}
+        return formats.render_parquet(page.tables, facts)
     return _format_text(page, state, form, snapshot, as_of).encode()
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -52,6 +55,27 @@ def test_facts_of_an_entry() -> None:
     assert (base.trained_on, base.backbone) == (frozenset(), "acme/tiny-base")  # known to be of nothing
     assert (hostile.trained_on, hostile.size, hostile.trust) == (None, "", "external")  # not known
     assert queries().load_entry_facts(base)["license"] == "mit"
+
+
+class Scores:
+    """Scores of a suite whose size takes a while to know."""
+
+    @property
+    def size(self) -> int:
+        time.sleep(0.0005)
+        return 1
+
+
+def test_threads_share_the_scores_of_suites() -> None:
+    shared, suite = queries(), suites()["nanobeir"]
+    fresh = Queries(shared.index, shared.version)
+    with (
+        mock.patch("leaderboard.data.queries.HELD", 3),
+        mock.patch.object(fresh, "_make", side_effect=lambda *given: Scores()),
+        ThreadPoolExecutor(4) as threads,
+    ):
+        list(threads.map(lambda at: fresh.load_suite_scores(suite, f"{at % 9}"), range(200)))
+    assert len(fresh._suite_scores) == 3
 
 
 def test_size_classes_meet_without_a_gap() -> None:

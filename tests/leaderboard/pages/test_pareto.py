@@ -379,9 +379,8 @@ def test_a_printed_share_is_not_divided_again(tmp_path: Path) -> None:
         table = PaperTable(id="t", caption="", rows=[row])
         return Paper(slug="p", name="P", title="", year=2026, authors="", arxiv="", tables={"t": table})
 
-    app = site_data.small_app(tmp_path, fill)
     for unit, value in (("fraction", "0.613"), ("score x100", "61.3")):
+        app = site_data.small_app(tmp_path / unit, fill)
         app.state.site.papers = {"p": build_paper(unit, value)}
-        app.state.site.cache.clear()
         (point,) = find_values(ask(TestClient(app), "/pareto?suite=glue&x=flops&y=task:CoLA"), "points")
         assert (point["x"], point["score"]) == (1e20, pytest.approx(61.3))

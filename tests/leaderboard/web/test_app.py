@@ -166,6 +166,7 @@ ERRORS = [
     ("/suites/nanobier", 404),
     ("/nothing/at/all", 404),
     ("/models/nobody", 404),
+    ("/models/", 404),
     ("/static/none.css", 404),
     ("/suites/nanobeir?page=0", 422),
     ("/suites/nanobeir?mean=median", 422),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import random
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from unittest import mock
 
 import pytest
 from fastapi import FastAPI
+from pyarrow import parquet
 from starlette.testclient import TestClient
 
 from harness.encoder.backbones import list_catalog_models
@@ -100,6 +103,21 @@ def test_an_id_is_that_of_the_content_wherever_and_in_whatever_order_it_was_read
         assert date.partition(",")[0] == one.as_of.partition(",")[0]
 
 
+def test_the_order_of_an_imports_rows_does_not_change_the_id(tmp_path: Path) -> None:
+    values, ids = random.Random(0), []
+    row = {"entry": 0, "task": NANO[0], "split": "test", "flag": "", "data_revision": "", "mteb_version": "2"}
+    rows = [
+        {**row, "subset": f"{at}", "main_score": values.uniform(-1, 1) * 10 ** (at % 20)} for at in range(100)
+    ]
+    for at in range(6):
+        put_imports(tmp_path / f"{at}" / "results", [Import(model="a/b", scores={NANO[0]: 0}, rows=rows)])
+        (file,) = (tmp_path / f"{at}").rglob("scores-*.parquet")
+        parquet.write_table(parquet.read_table(file).take(values.sample(range(100), 100)), file)
+        with small_suites():
+            ids.append(id_of(open_site(small_settings(tmp_path / f"{at}"))))
+    assert len(set(ids)) == 1
+
+
 def test_an_address_with_an_id_gives_the_same_bytes_after_refreshes_and_an_import(tmp_path: Path) -> None:
     fill(tmp_path)
     app, client = opened(tmp_path)
@@ -122,8 +140,10 @@ def test_an_address_with_an_id_gives_the_same_bytes_after_refreshes_and_an_impor
     for path in (tmp_path / "results" / "records").glob("minilm*"):
         shutil.rmtree(path)
     site.refresh()
-    site.cache.clear()
+    misses = app.state.metrics.cache.labels("miss")._value
+    missed = misses.get()
     assert {page for page in pages if client.get(page).content != before[page].content} == set()
+    assert misses.get() - missed == 1  # they stay in the cache, but for an address that leads to another
     _, again = opened(tmp_path)  # another process
     assert {page for page in pages if again.get(page).content != before[page].content} == set()
     assert client.get("/suites/nanobeir").content != now[f"{prefix}/suites/nanobeir"]
@@ -149,6 +169,13 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
 
+@pytest.mark.parametrize("page", ["//rank", "/\\\\rank", "rank", "https://example.org/", ""])
+def test_only_addresses_of_the_site_are_cited(page: str) -> None:
+    asking = TestClient(standard_app())
+    for method in ("GET", "POST"):
+        assert asking.request(method, "/cite", params={"of": page}).status_code == 422
+
+
 def test_what_is_kept_is_bounded_and_what_was_promised_stays(tmp_path: Path) -> None:
     fill(tmp_path)
     app, client = opened(tmp_path, keep=1)
@@ -161,6 +188,84 @@ def test_what_is_kept_is_bounded_and_what_was_promised_stays(tmp_path: Path) -> 
     assert client.get(f"/s/{id_of(app.state.site)}/").status_code == 404
     assert client.get(first).status_code == 200
     assert len(app.state.site.index.list_kept()) == 1
+
+
+def test_only_the_button_of_a_page_keeps(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = f"/s/{id_of(app.state.site)}"
+    assert client.get(f"{prefix}/").status_code == 404
+    for page in ("/nonsense", "/suites/nonsense", f"{prefix}/", "/cite?of=/"):
+        assert client.post("/cite", params={"of": page}).status_code == 404
+    assert client.post("/cite", params={"of": "/suites/nanobeir?nonsense=1"}).status_code == 422
+    for origin in ("cross-site", "same-site"):
+        assert client.post("/cite", headers={"sec-fetch-site": origin}).status_code == 403
+    assert app.state.site.index.list_kept() == []
+    answer = client.post("/cite", headers={"sec-fetch-site": "same-origin"})
+    assert (answer.status_code, answer.url.path) == (200, f"{prefix}/cite")
+
+
+def test_snapshots_of_other_software_take_no_place(tmp_path: Path) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path, keep=1)
+    cite(client, "/")
+    with mock.patch("leaderboard.data.snapshot.FORM", 10_000):
+        app, client = opened(tmp_path, keep=1)
+        put_checkpoint(tmp_path, "later", "e", 0.4)
+        app.state.site.refresh()
+        cite(client, "/")
+        assert len(app.state.site.index.list_kept()) == 1
+
+
+@pytest.mark.parametrize("gone", ["", "*", "*/own/results.parquet", "*/own/texts-*.parquet"])
+def test_what_is_kept_never_becomes_what_is_there_today(tmp_path: Path, gone: str) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = cite(client, "/").rpartition("/cite")[0]
+    page = f"{prefix}/tasks/{NANO[0]}"
+    number = app.state.site.queries.find_results(task=NANO[0])[0].id
+    pages = [page, f"{prefix}/tasks/{NANO[1]}", f"{prefix}/results/{number}"]
+    badge = f"{prefix}/badges/nanobeir/minilm-ish.svg"
+    assert client.get(page).status_code == 200
+    folder = app.state.site.index._kept / prefix.rpartition("/")[2]
+    put_checkpoint(tmp_path, "later", "e", 0.4)
+    app.state.site.refresh()
+    for path in folder.glob(gone) if gone else [folder]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert client.get(pages[2]).status_code == 404
+    assert {client.get(one).status_code for one in (*pages[1:], badge)} == {404}
+
+
+def test_work_for_kept_snapshots_and_badges_is_counted(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path, pages_a_minute=3)
+    site = app.state.site
+    kept, other = site.keep(), "/s/000000000000"
+    assert client.get(f"{kept}/about").status_code == 200  # opened, and rendered
+    assert client.get(f"{other}/about").status_code == 404
+    with mock.patch.object(site, "open_kept", wraps=site.open_kept) as opening:
+        assert {client.get(f"{other}{end}").status_code for end in ("/about", "/badges/a/b.svg")} == {429}
+        assert not opening.called
+    assert client.get(f"{kept}/about").status_code == 200
+    assert client.get("/badges/nanobeir/nobody.svg").status_code == 429
+
+
+def test_badges_do_not_read_every_name_each_time() -> None:
+    queries = standard_app().state.site.queries
+    queries.find_named_entries("tiny-large")
+    with mock.patch("leaderboard.data.entries.extract_letters", side_effect=AssertionError):
+        assert queries.find_named_entries("nobody") == []
+
+
+def test_what_is_kept_warns_of_nothing(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = cite(client, "/").rpartition("/cite")[0]
+    app.state.site._kept_sites.clear()
+    (tmp_path / "results").rename(tmp_path / "away")
+    app.state.site.refresh()
+    assert "is gone or empty" in client.get("/suites").text
+    assert "is gone or empty" not in client.get(f"{prefix}/suites").text
 
 
 @pytest.mark.parametrize(
@@ -196,7 +301,10 @@ def test_pages_and_formats_carry_the_snapshot(tmp_path: Path) -> None:
     assert all(line.endswith(f'"{as_of}"') for line in lines[1:])
     assert as_of.capitalize() in client.get("/suites/nanobeir.md").text
     assert client.get("/suites/nanobeir.tex").text.startswith(f"% {as_of.capitalize()}.")
-    assert client.get("/suites/nanobeir.json").json()["snapshot"]["id"] in as_of
+    stated = client.get("/suites/nanobeir.json").json()["snapshot"]
+    assert stated["id"] in as_of
+    schema = parquet.read_schema(io.BytesIO(client.get("/suites/nanobeir.parquet").content))
+    assert schema.metadata == {f"snapshot_{name}".encode(): t.encode() for name, t in stated.items()}
     assert as_of in client.get("/badges/nanobeir/minilm-ish.svg").text
 
 
@@ -211,6 +319,11 @@ def test_links_of_a_kept_page_stay_in_its_snapshot(tmp_path: Path) -> None:
     cells = json.loads(client.get(f"{prefix}/suites/nanobeir.json").content)["tables"][0]["rows"][0]["cells"]
     assert client.get(cells["model"]["href"]).status_code == 200
     assert cells["model"]["href"].startswith(prefix)
+    charts = json.loads(client.get(f"{prefix}/pareto.json?suite=nanobeir").content)["charts"]
+    points = [href for c in charts for t in c["figure"]["data"] for href in t.get("customdata", ())]
+    assert points
+    assert {client.get(href).status_code for href in points if href.startswith(prefix)} == {200}
+    assert not [href for href in points if href and not href.startswith(prefix)]
 
 
 def test_ranks_and_scores_have_a_history(tmp_path: Path) -> None:
