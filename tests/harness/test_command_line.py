@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -240,9 +239,9 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (
             [
                 *("--model", "minilm", "--suite", "stdlib", "--recipe", "dpr", "--select", "mteb:SciFact"),
-                *("--sweep", "epochs=1,2", "--sweep", "batch_size=1,2"),
+                *("--sweep", "epochs=1,2", "--sweep", "epochs=3,4"),
             ],
-            "One setting can be swept at a time.",
+            "given twice",
         ),
         (["--model", "minilm", "--suite", "stdlib", "--sweep", "epochs=1,,2"], "has an empty value"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
@@ -561,11 +560,9 @@ def test_a_dry_run_names_every_task_and_what_it_takes(
 def test_an_interrupt_in_a_query_of_the_database_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import duckdb
-
     def ask(*_: object) -> int:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        return len(duckdb.sql("SELECT count(*) FROM range(1000000000000)").fetchall())
+        # What DuckDB makes of a signal that comes while it answers.
+        raise RuntimeError("Query interrupted")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("leaderboard.web.site.write_site", ask)
