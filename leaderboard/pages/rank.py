@@ -8,10 +8,12 @@ from leaderboard.data.ranking import FEWEST
 from leaderboard.views.question import (
     PATH,
     Answer,
+    MissingModel,
     QuestionState,
     answer_question,
     build_question_form,
     complete_question,
+    list_nearest_models,
     list_presets,
 )
 from leaderboard.views.suite_table import plot_suite_sizes
@@ -29,16 +31,27 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     """The ranking of a question."""
     queries = site.queries
     state = complete_question(queries, state)
-    answer = answer_question(queries, state)
+    missing, nearest = "", list[tuple[str, str, bool]]()
+    try:
+        answer = answer_question(queries, state)
+    except MissingModel as error:
+        # The reader's form stays, with what was typed; the answer is that without the model.
+        missing, nearest = f"{error.message} {error.hint}", list_nearest_models(queries, state)
+        answer = answer_question(queries, state.apply_changes(beside=""))
     table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
-    ranking = table.build_suite_table(where.cut(table.ordered), list(_iter_notes(answer)))
+    rows = where.cut(table.ordered)
+    # A model that a reader asks for stands on top of the page that opens first, if not in it.
+    pinned = [row for row in table.ordered if state.is_beside(table.scores.entries[row]) and row not in rows]
+    rows = [*(() if "page" in state.model_fields_set else pinned), *rows]
+    ranking = table.build_suite_table(rows, list(_iter_notes(answer)))
     left_out = answer.build_left_out_table()
     return Page(
         title="Which encoder?",
         template="rank.html",
         lead=answer.describe(),
+        notes=[missing] if missing else [],
         tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
         data={
@@ -51,7 +64,8 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
         },
         context={
             "form": build_question_form(queries, state), "presets": list_presets(queries, state),
-            "widths": answer.list_widths(), "paging": where, "path": PATH, "unfolded": unfolded,
+            "widths": answer.list_widths(), "paging": where, "nearest": nearest, "path": PATH,
+            "unfolded": unfolded,
             "unfold": f"{PATH}?{state.build_query(tasks=every)}" if table.folds else "",
         },
     )  # fmt: skip

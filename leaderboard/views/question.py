@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, find_similar_names
 from harness.core.types import Column, Suite, SuiteOptions
 from harness.plan import catalog
 from harness.results.scores import score_text
@@ -35,7 +35,7 @@ from leaderboard.web.filters import (
     build_form,
     offer,
 )
-from leaderboard.web.page import NotFound, build_missing_error, check_name
+from leaderboard.web.page import NotFound, check_name
 from leaderboard.web.parameters import State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
@@ -44,8 +44,8 @@ PATH = "/rank"
 BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
 """The rows of a short answer, and its columns beside rank and model."""
 
-LISTED, MOST = 100, 60
-"""The tasks that are left out which a page lists, and the languages that a form offers, at most."""
+LISTED, MOST, NEAREST = 100, 60, 8
+"""The tasks left out, the languages of a form, and the models of like names, at most."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "MTEB, English (v2)": {"suite": "mteb", "models": 1},
@@ -218,13 +218,25 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     return Answer(state=state, table=table, pool=scores, places=places, widths=widths)
 
 
-def _explain_missing_model(queries: Queries, state: QuestionState) -> NotFound:
+class MissingModel(NotFound):
+    """No model has the name of the one to stand beside the others, or it has none of their tasks."""
+
+
+def _explain_missing_model(queries: Queries, state: QuestionState) -> MissingModel:
     """The error for a model that cannot stand beside the others."""
     if any(map(state.is_beside, queries.entries.values())):
         message = f"{state.beside} has no score on any of these tasks."
-        return NotFound(message, hint="Ask for other tasks, or for another model.")
-    names = {entry.model for entry in queries.entries.values()}
-    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
+        return MissingModel(message, hint="Ask for other tasks, or for another model.")
+    return MissingModel(f"No model is called {state.beside!r}.", hint="The page /search finds models.")
+
+
+def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:
+    """The models with the nearest names, those with its text first: label, URL, current."""
+    text = state.beside.casefold()
+    names = sorted({entry.model for entry in queries.entries.values() if entry.origin != "reported"}, key=len)
+    near = [name for name in names if text in name.casefold()] + find_similar_names(state.beside, names)
+    return [(name, f"{PATH}?{state.build_query(beside=name, page=1)}", False)
+            for name in [*dict.fromkeys(near)][:NEAREST] if name.casefold() != text]  # fmt: skip
 
 
 def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:

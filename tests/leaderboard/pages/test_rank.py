@@ -20,6 +20,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.settings import SiteSettings
 from leaderboard.views.question import PATH, QuestionState, answer_question
 from leaderboard.views.suite_table import SuiteTable
+from leaderboard.web.parameters import Paging, build_paging
 from leaderboard.web.site import Site, open_site
 from questions import Scores, answer_apart, draw_question
 from site_data import Import, names, open_suites, put_imports, small_settings, suites
@@ -180,12 +181,41 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
         ("weight=Retrieval", "'Retrieval' is no weight"),
         ("weight=Retrieval:0", "'Retrieval:0' is no weight"),
         ("weight=Nothing:2", "No type or task is called 'Nothing'"),
-        ("beside=nobody", "No model is called 'nobody'"),
-        ("beside=m1&suite=glue", "m1 has no score on any of these tasks"),
     ],
 )
 def test_a_question_about_what_does_not_exist_is_refused(client: TestClient, query: str, wanted: str) -> None:
     assert wanted in ask(client, f"{PATH}?{query}", 404)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "note", "near"),
+    [
+        ("beside=me/m", "No model is called 'me/m'.", "acme%2Fm0"),
+        ("beside=m1&suite=glue", "m1 has no score", "acme%2Fm1"),
+    ],
+)
+def test_a_model_that_cannot_stand_beside_the_others_leaves_the_form_and_their_ranking(
+    client: TestClient, query: str, note: str, near: str
+) -> None:
+    assert ask(client, f"{PATH}?most=900&{query}")["notes"][0].startswith(note)
+    text = client.get(f"{PATH}?most=900&{query}", headers=BROWSER).text
+    typed = query.partition("&")[0].removeprefix("beside=")
+    # JavaScript sends a field of kind search while a reader types.
+    assert re.search(f'type="text" name="beside" value="{typed}"', text)
+    assert re.search(rf'href="/rank\?[^"]*most=900[^"]*beside={near}', text)
+
+
+def test_a_model_of_a_later_page_stands_on_top_of_the_first(client: TestClient) -> None:
+    def build_short(total: int, state: Any, path: str) -> Paging:
+        return build_paging(total, state.model_copy(update={"rows": "3"}), path)
+
+    with mock.patch("leaderboard.pages.rank.build_paging", build_short):
+        query = f"{PATH}?suite=mteb&beside=m5&most=901"
+        page, named = (ask(client, f"{query}&rows=50{more}")["tables"][0]["rows"] for more in ("", "&page=1"))
+    models = [[row["cells"]["model"]["value"] for row in rows] for rows in (page, named)]
+    assert (models[0][0], len(models[1])) == ("acme/m5", 3)
+    assert models[0][1:] == models[1]
+    assert "acme/m5" not in models[1]
 
 
 def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestClient) -> None:
