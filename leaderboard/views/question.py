@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
@@ -250,6 +250,7 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
             columns.setdefault(column.name, column)
     names = {c.name for one in suites for c in one.suite.columns} if state.task else set()
     for name in state.task:
+        _check_other_suites(queries, state, name, names)
         check_name("task", name, names, then="The page /tasks lists all.")
     chosen = tuple(columns.values())
     # One suite keeps its conventions, and what its means are over.
@@ -260,6 +261,17 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     weights = _read_weights(state.weight, chosen)
     return SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
                      suite=replace(suite, title=title, columns=chosen))  # fmt: skip
+
+
+def _check_other_suites(queries: Queries, state: QuestionState, name: str, names: Collection[str]) -> None:
+    """Refuse a task that is in other suites than those asked for."""
+    others = [listed.suite.title for listed in queries.suites.values()
+              if any(column.name == name for column in listed.suite.columns)]  # fmt: skip
+    if others and name not in names:
+        titles = " or ".join(queries.suites[slug].suite.title for slug in state.suite)
+        more = f" and {len(others) - 3} others" if len(others) > 3 else ""
+        message = f"{name} is not in {titles}. It is in {', '.join(others[:3])}{more}."
+        raise NotFound(message, hint=f"Leave out suite={','.join(state.suite)}.")
 
 
 def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, Column]) -> Iterator[Column]:
@@ -344,7 +356,7 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         *build_entry_controls(state, queries.entries.values()),
         number(name="memory", label="Weights in MB, at most", value=state.memory or "", least=0),
         number(name="models", label="Rank at least, models", value=models, least=1, step="1"),
-        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="SciFact, STS12"),
+        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="ArguAna, STS12"),
         line(name="weight", label="Weights", value=lists["weight"], placeholder="Retrieval:2"),
         line(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
     ]

@@ -178,6 +178,7 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
     [
         ("suite=nothing", "No suite is called 'nothing'"),
         ("task=Nothing", "No task is called 'Nothing'"),
+        ("task=NanoSciFactRetrieval&suite=mteb", "NanoSciFactRetrieval is not in MTEB(eng, v2). It is in "),
         ("weight=Retrieval", "'Retrieval' is no weight"),
         ("weight=Retrieval:0", "'Retrieval:0' is no weight"),
         ("weight=Nothing:2", "No type or task is called 'Nothing'"),
