@@ -30,7 +30,7 @@ from leaderboard.web.site import Site
 def _show_ranking(site: Site, state: QuestionState) -> Page:
     """The ranking of a question."""
     queries = site.queries
-    state = complete_question(queries, state)
+    asked, state = state, complete_question(queries, state)
     missing, nearest = "", list[tuple[str, str, bool]]()
     try:
         answer = answer_question(queries, state)
@@ -41,6 +41,9 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
+    printed = ""
+    if state.suite == ["glue"] and "glue" not in queries.entries_of_suites:
+        printed = "No measured GLUE here; what papers print is on /glue."
     rows = where.cut(table.ordered)
     # A model that a reader asks for stands on top of the page that opens first, if not in it.
     pinned = [row for row in table.ordered if state.is_beside(table.scores.entries[row]) and row not in rows]
@@ -50,7 +53,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     return Page(
         title="Which encoder?",
         template="rank.html",
-        lead=answer.describe(),
+        lead=printed or answer.describe(chosen=asked.suite != state.suite),
         notes=[missing] if missing else [],
         tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
@@ -58,14 +61,14 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
             "tasks_asked": len(answer.pool.site_suite.suite.columns),
             "tasks": [column.name for column in table.scores.site_suite.suite.columns],
             "weights": list(table.scores.site_suite.weights) or None,
-            "models_pass": len(table.scores.entries),
+            "models_pass": answer.passing,
             "models_ranked": len(answer.ranked),
             "choices": [{"tasks": tasks, "models": models} for tasks, models in answer.widths],
         },
         context={
             "form": build_question_form(queries, state), "presets": list_presets(queries, state),
-            "widths": answer.list_widths(), "paging": where, "nearest": nearest, "path": PATH,
-            "unfolded": unfolded,
+            "widths": answer.list_widths(), "paging": where, "nearest": nearest, "printed": printed,
+            "path": PATH, "unfolded": unfolded,
             "unfold": f"{PATH}?{state.build_query(tasks=every)}" if table.folds else "",
         },
     )  # fmt: skip

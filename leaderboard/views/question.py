@@ -114,27 +114,44 @@ class Answer:
         """The rows that are ranked, in order."""
         return [row for row in self.table.ordered if self.table.ranks.place[row]]
 
+    @property
+    def passing(self) -> int:
+        """How many models pass the bounds, without one that is only ranked beside them."""
+        return sum(map(self.table.passes_bounds, range(len(self.table.scores.entries))))
+
     def build_top_table(self) -> Table:
         """The best rows with the columns of a card, for the first page."""
         table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
         return replace(table.build_suite_table(self.ranked[:BEST], []), name="top")
 
-    def describe(self) -> str:
-        """The answer in sentences."""
-        columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
-        if not self.ranked:
-            return f"No model that passes these bounds has a score on any of the {columns} tasks."
+    def describe(self, *, chosen: bool = False) -> str:
+        """The answer in sentences; `chosen` says that the reader named no tasks."""
+        columns, scores = len(self.pool.site_suite.suite.columns), self.table.scores
+        place = self.table.ranks.place
+        apart = {row: scores.entries[row].model for row in self.ranked if not self.table.passes_bounds(row)}
+        ranked = [row for row in self.ranked if row not in apart]
+        if not ranked:
+            beside = "".join(f" {model} does not pass them either." for model in apart.values())
+            return f"No model that passes these bounds has a score on any of the {columns} tasks.{beside}"
         every = len(self.places) == columns
         tasks = f"all {columns} tasks" if every else f"the same {len(self.places)} of {columns} tasks"
-        first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
+        first, level = scores.entries[ranked[0]], int((place[ranked] == place[ranked[0]]).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
-        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
-        named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked
-                 if self.state.is_beside(scores.entries[row])]  # fmt: skip
-        return (
-            f"First is {first.model} ({score_text(float(mean))}){others}. Of {len(scores.entries)} models "
-            f"that pass, {len(self.ranked)} have {tasks}, and are ranked over these."
-        ) + "".join(f" {model} has rank {rank}." for model, rank in named)
+        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[ranked[0]]
+        sentences = [
+            f"First is {first.model} ({score_text(float(mean))}){others}.",
+            f"Of {self.passing} models that pass, {len(ranked)} have {tasks}, and are ranked over these.",
+        ]
+        if chosen:
+            sentences.append(f"Asked of {scores.site_suite.suite.title}, as no tasks are named.")
+        if len(ranked) < (self.state.models or 0):
+            sentences.append(f"No more than {len(ranked)} can be ranked.")
+        sentences += [
+            f"{scores.entries[row].model} does not pass the bounds, and is ranked beside those that do: "
+            f"rank {place[row]}." if row in apart else f"{scores.entries[row].model} has rank {place[row]}."
+            for row in self.ranked if self.state.is_beside(scores.entries[row])
+        ]  # fmt: skip
+        return " ".join(sentences)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
         """The choices between more tasks and more models: label, URL, current; those with the most scores."""
@@ -233,7 +250,8 @@ def _explain_missing_model(queries: Queries, state: QuestionState) -> MissingMod
 def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:
     """The models with the nearest names, those with its text first: label, URL, current."""
     text = state.beside.casefold()
-    names = sorted({entry.model for entry in queries.entries.values() if entry.origin != "reported"}, key=len)
+    models = {entry.model for entry in queries.entries.values() if entry.origin != "reported"}
+    names = sorted(models, key=lambda name: (len(name), name))
     near = [name for name in names if text in name.casefold()] + find_similar_names(state.beside, names)
     return [(name, f"{PATH}?{state.build_query(beside=name, page=1)}", False)
             for name in [*dict.fromkeys(near)][:NEAREST] if name.casefold() != text]  # fmt: skip
@@ -318,7 +336,8 @@ def _read_weights(texts: Sequence[str], columns: Sequence[Column]) -> tuple[floa
         name, _, number = text.rpartition(":")
         weights[name] = float(number) if number.replace(".", "", 1).isdecimal() else 0
         if not 0 < weights[name] <= 1000:
-            raise NotFound(f"{text!r} is no weight.", hint="Write a number up to 1000, e.g. Retrieval:2.")
+            hint = "Write a number above 0, at most 1000, e.g. Retrieval:2."
+            raise NotFound(f"{text!r} is no weight.", hint=hint)
         names = {column.name for column in columns} | {column.type for column in columns}
         check_name("type or task", name, names, then="Weigh what the table shows.", is_needed=True)
     return tuple(weights.get(c.name, 1) * weights.get(c.type, 1) for c in columns) if weights else ()

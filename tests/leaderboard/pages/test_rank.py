@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from functools import cache
@@ -258,7 +259,27 @@ def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds
     page = ask(client, f"{PATH}?suite=mteb&beside=M0&most=1")
     assert [row["kind"] for row in find_rows(page, "suite")] == ["beside"]
     assert {*page["data"]["tasks"]} == {*scores} & {*names("mteb")}
-    assert "acme/m0 has rank 1." in page["lead"]
+    assert page["data"]["models_pass"] == 0
+    assert page["lead"].startswith("No model that passes these bounds")
+    assert "First is" not in page["lead"]
+    assert '"frontier"' not in json.dumps(page["tables"][0])
+    page = ask(client, f"{PATH}?suite=mteb&beside=m0&q=m1")
+    passing = [row["cells"]["model"]["value"] for row in find_rows(page, "suite") if row["kind"] != "beside"]
+    assert page["data"]["models_pass"] == len(passing)
+    assert f"First is {passing[0]} (" in page["lead"]
+    assert "acme/m0 does not pass the bounds, and is ranked beside those that do: rank " in page["lead"]
+
+
+def test_the_answer_says_which_suite_was_taken_how_many_can_be_ranked_and_where_printed_glue_is(
+    client: TestClient,
+) -> None:
+    assert "Asked of MTEB(eng, v2), as no tasks are named." in ask(client, PATH)["lead"]
+    assert "Asked of" not in ask(client, f"{PATH}?suite=mteb")["lead"]
+    data = ask(client, f"{PATH}?suite=mteb&models=99999")
+    assert f"No more than {data['data']['models_ranked']} can be ranked." in data["lead"]
+    text = client.get(f"{PATH}?suite=glue", headers=BROWSER).text
+    assert "No measured GLUE here; what papers print is on /glue." in text
+    assert '<a href="/glue">GLUE as papers print it</a>' in text
 
 
 def test_a_model_page_leads_to_its_place_in_the_suite_that_it_has_most_of(client: TestClient) -> None:
