@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import site_data
 from fakes import artifact
 from harness.core import paths
-from html_pages import ask, find_values
+from html_pages import BROWSER, ask, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.suites import resolve_data_revision
@@ -201,6 +201,11 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     assert {row["model"] for row in some} == {"o/m"}
     page = ask(client, "/reproductions")
     assert len(find_values(page, "pairs")) == 4
+    assert page["lead"].startswith("4 numbers stand beside another")
+    assert page["lead"].endswith(" scores are at chance level.")
+    address = f"/reproductions?task={TASKS['differs']}"
+    assert ask(client, address)["lead"].startswith("1 number stands beside another")
+    assert f'name="task" value="{TASKS["differs"]}"' in client.get(address, headers=BROWSER).text
     assert find_values(page, "versions")[0]["compared"] == 4
     [row] = [row for row in find_values(page, "tasks") if row["name"] == TASKS["differs"]]
     assert (row["same"], row["differs"], row["median"], row["most"]) == (0, 1, 2.0, 2.0)
