@@ -72,15 +72,15 @@ def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """
     table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
     labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}
-    data, whole = page["data"], table.get("caption", "").endswith(RANKED)
-    suite = table["caption"].removesuffix(RANKED) if whole else ""
-    ranked, asked = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
+    data, caption = page["data"], table.get("caption", "")
+    suite = caption.removesuffix(RANKED) if caption.endswith(RANKED) else ""
+    ranked, total = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
     for row in sorted(table["rows"] if labels else (), key=lambda row: row["kind"] != "beside"):
         cells = row["cells"]
         name = next((cells[key]["text"] for key in ("model", "name", "board") if key in cells), "")
         if suite and {"rank", "tasks", "there"} <= cells.keys():
             count = cells["there"]["value"]
-            over = f"{count} of the {asked} tasks" if asked not in (None, count) else f"the {count} tasks"
+            over = f"{count} of the {total} tasks" if total not in (None, count) else f"the {count} tasks"
             mean = f"{'weighted ' if data.get('weights') else ''}mean of {_format_cited(cells['tasks'])}"
             yield f"{name} has a {mean} over {over} of {suite}, rank {cells['rank']['text']} of {ranked}", ""
         else:

@@ -30,20 +30,20 @@ from leaderboard.web.site import Site
 def _show_ranking(site: Site, state: QuestionState) -> Page:
     """The ranking of a question."""
     queries = site.queries
-    asked, state = state, complete_question(queries, state)
-    missing, nearest = "", list[tuple[str, str, bool]]()
+    question, state = state, complete_question(queries, state)
+    note, nearest = "", list[tuple[str, str, bool]]()
     try:
         answer = answer_question(queries, state)
     except MissingModel as error:
         # The reader's form stays, with what was typed; the answer is that without the model.
-        missing, nearest = f"{error.message} {error.hint}", list_nearest_models(queries, state)
+        note, nearest = f"{error.message} {error.hint}", list_nearest_models(queries, state)
         answer = answer_question(queries, state.apply_changes(beside=""))
     table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
-    printed = ""
+    elsewhere = ""
     if state.suite == ["glue"] and "glue" not in queries.entries_of_suites:
-        printed = "No measured GLUE here; what papers print is on /glue."
+        elsewhere = "No measured GLUE here; what papers print is on /glue."
     rows = where.cut(table.ordered)
     # A model that a reader asks for stands on top of the page that opens first, if not in it.
     pinned = [row for row in table.ordered if state.is_beside(table.scores.entries[row]) and row not in rows]
@@ -53,8 +53,8 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     return Page(
         title="Which encoder?",
         template="rank.html",
-        lead=printed or answer.describe(chosen=asked.suite != state.suite),
-        notes=[missing] if missing else [],
+        lead=elsewhere or answer.describe(chosen=question.suite != state.suite),
+        notes=[note] if note else [],
         tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
         data={
@@ -67,7 +67,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
         },
         context={
             "form": build_question_form(queries, state), "presets": list_presets(queries, state),
-            "widths": answer.list_widths(), "paging": where, "nearest": nearest, "printed": printed,
+            "widths": answer.list_widths(), "paging": where, "nearest": nearest, "printed": elsewhere,
             "path": PATH, "unfolded": unfolded,
             "unfold": f"{PATH}?{state.build_query(tasks=every)}" if table.folds else "",
         },

@@ -60,18 +60,21 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     task, *others = COMPARISON_FIELDS
     fields = [model, replace(task, key="task", card="Task", sticky=False), *others]
     rows = sorting.sort_rows([one for one in every if state.should_show(one)], fields, state.sort)
-    shown, beside = Counter(one.verdict for one in rows), [one for one in rows if one.base is not None]
+    verdicts_shown, beside = (
+        Counter(one.verdict for one in rows),
+        [one for one in rows if one.base is not None],
+    )
     where, counts = build_paging(len(rows), state, PATH), Counter(one.verdict for one in every)
     labels: dict[str, str] = {key: label.format("…") for key, (label, _) in VERDICTS.items()}
     verdicts = [(labels[key], counts[key], about) for key, (_, about) in VERDICTS.items()]
     offered: Options = {"verdict": ("Verdict", [("", "all that are compared"), *labels.items()])}
-    asked = Control(kind="line", name="task", label="Task", value=state.task, placeholder="STS12")
+    by_task = Control(kind="line", name="task", label="Task", value=state.task, placeholder="STS12")
     chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
     return Page(
         title="Reproductions",
         template="reproductions.html",
         lead=f"{len(beside):,} number{'s stand' if len(beside) != 1 else ' stands'} beside another of the "
-        f"same model and task: {shown['same']:,} the same, {shown['differs']:,} different. "
+        f"same model and task: {verdicts_shown['same']:,} the same, {verdicts_shown['differs']:,} different. "
         f"In all {counts['chance']:,} scores are at chance level.",
         tables=[
             sorting.fill_table("pairs", "Numbers of two sources: scores × 100", fields, where.cut(rows),
@@ -82,7 +85,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
             _summarize("versions", "By versions of mteb", compared, lambda one: one.versions),
         ],
         data={"verdicts": dict(counts)},
-        context={"form": build_form(state, PATH, [ask_name(state, "Model"), asked, *offer(state, offered)],
+        context={"form": build_form(state, PATH, [ask_name(state, "Model"), by_task, *offer(state, offered)],
                                     chips=chips), "paging": where},
     )  # fmt: skip
 
