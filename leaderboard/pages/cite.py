@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
@@ -17,6 +18,8 @@ from leaderboard.web.site import TITLE, Site
 
 CITED = ("rank", "ranked", "tasks", "types", "mean", "untouched", "score", "count")
 """The columns whose numbers a sentence names."""
+RANKED = ": scores × 100, ranked by the mean over tasks"
+"""How the caption of a suite's table ends whose ranks are by the mean that a sentence names."""
 MOST = 100
 """Sentences on a page: a filter of the cited page gives those of other rows."""
 
@@ -45,8 +48,9 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
         "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
         "year": snapshot.made[:4], "url": address, "note": f"As of {snapshot.made[:10]}",
     }  # fmt: skip
-    lines = [f"@misc{{encoders-{snapshot.id}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
-    sentences = [f"{text} ({site.as_of}, {address})" for text in _iter_sentences(page)]
+    key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{state.of}").strip("-")
+    lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
+    sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in _iter_sentences(page)]
     return Page(
         title=f"Cite: {page['title']}",
         template="cite.html",
@@ -59,18 +63,29 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     )
 
 
-def _iter_sentences(page: Mapping[str, Any]) -> Iterator[str]:
-    """What the first table of a page (PageJson) says of each row; without numbers, the page's lead."""
-    what = f"{page['title']}. {page['lead']}".strip()
+def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the first table of a page (PageJson) says of each row, and of what; without numbers, the lead.
+
+    Models that a reader named stand first.
+    """
     table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
     labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}
-    for row in table["rows"] if labels else ():
+    data, caption = page["data"], table.get("caption", "")
+    suite = caption.removesuffix(RANKED) if caption.endswith(RANKED) else ""
+    ranked, total = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
+    for row in sorted(table["rows"] if labels else (), key=lambda row: row["kind"] != "beside"):
         cells = row["cells"]
         name = next((cells[key]["text"] for key in ("model", "name", "board") if key in cells), "")
-        numbers = (f"{text} {_format_cited(cells[key])}" for key, text in labels.items() if key in cells)
-        yield f"{name}: {', '.join(numbers)}. {what}"
+        if suite and {"rank", "tasks", "there"} <= cells.keys():
+            count = cells["there"]["value"]
+            over = f"{count} of the {total} tasks" if total not in (None, count) else f"the {count} tasks"
+            mean = f"{'weighted ' if data.get('weights') else ''}mean of {_format_cited(cells['tasks'])}"
+            yield f"{name} has a {mean} over {over} of {suite}, rank {cells['rank']['text']} of {ranked}", ""
+        else:
+            numbers = (f"{text} {_format_cited(cells[key])}" for key, text in labels.items() if key in cells)
+            yield f"{name}: {', '.join(numbers)}", f"{suite or page['title'].rstrip('?')}, "
     if not labels:
-        yield what
+        yield f"{page['title']}: {page['lead'].removesuffix('.')}", ""
 
 
 def _format_cited(cell: Mapping[str, Any]) -> str:

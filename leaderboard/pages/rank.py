@@ -8,10 +8,12 @@ from leaderboard.data.ranking import FEWEST
 from leaderboard.views.question import (
     PATH,
     Answer,
+    MissingModel,
     QuestionState,
     answer_question,
     build_question_form,
     complete_question,
+    list_nearest_models,
     list_presets,
 )
 from leaderboard.views.suite_table import plot_suite_sizes
@@ -28,30 +30,45 @@ from leaderboard.web.site import Site
 def _show_ranking(site: Site, state: QuestionState) -> Page:
     """The ranking of a question."""
     queries = site.queries
-    state = complete_question(queries, state)
-    answer = answer_question(queries, state)
+    question, state = state, complete_question(queries, state)
+    note, nearest = "", list[tuple[str, str, bool]]()
+    try:
+        answer = answer_question(queries, state)
+    except MissingModel as error:
+        # The reader's form stays, with what was typed; the answer is that without the model.
+        note, nearest = f"{error.message} {error.hint}", list_nearest_models(queries, state)
+        answer = answer_question(queries, state.apply_changes(beside=""))
     table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
-    ranking = table.build_suite_table(where.cut(table.ordered), list(_iter_notes(answer)))
+    elsewhere = ""
+    if state.suite == ["glue"] and "glue" not in queries.entries_of_suites:
+        elsewhere = "No measured GLUE here; what papers print is on /glue."
+    rows = where.cut(table.ordered)
+    # A model that a reader asks for stands on top of the page that opens first, if not in it.
+    pinned = [row for row in table.ordered if state.is_beside(table.scores.entries[row]) and row not in rows]
+    rows = [*(() if "page" in state.model_fields_set else pinned), *rows]
+    ranking = table.build_suite_table(rows, list(_iter_notes(answer)))
     left_out = answer.build_left_out_table()
     return Page(
         title="Which encoder?",
         template="rank.html",
-        lead=answer.describe(),
+        lead=elsewhere or answer.describe(chosen=question.suite != state.suite),
+        notes=[note] if note else [],
         tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
         data={
             "tasks_asked": len(answer.pool.site_suite.suite.columns),
             "tasks": [column.name for column in table.scores.site_suite.suite.columns],
             "weights": list(table.scores.site_suite.weights) or None,
-            "models_pass": len(table.scores.entries),
+            "models_pass": answer.passing,
             "models_ranked": len(answer.ranked),
             "choices": [{"tasks": tasks, "models": models} for tasks, models in answer.widths],
         },
         context={
             "form": build_question_form(queries, state), "presets": list_presets(queries, state),
-            "widths": answer.list_widths(), "paging": where, "path": PATH, "unfolded": unfolded,
+            "widths": answer.list_widths(), "paging": where, "nearest": nearest, "printed": elsewhere,
+            "path": PATH, "unfolded": unfolded,
             "unfold": f"{PATH}?{state.build_query(tasks=every)}" if table.folds else "",
         },
     )  # fmt: skip

@@ -20,7 +20,7 @@ from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standin
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
-from leaderboard.web.page import Crumb, Page, check_name, serve_page
+from leaderboard.web.page import Crumb, Moved, Page, check_name, serve_page
 from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
@@ -227,6 +227,8 @@ class _RecipeState(State):
 def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
     """The page of a recipe."""
     recipes, variant = catalog.load_recipe_entries(), state.variant
+    if recipe.partition(":")[0] in recipes and ":" in recipe:
+        raise Moved(recipe=recipe.partition(":")[0])
     check_name("recipe", recipe, recipes, then="The page /recipes lists all.")
     entry = recipes[recipe]
     check_name(f"variant of {recipe}", variant, entry.variants, then=f"The page /recipes/{recipe} lists all.")

@@ -14,7 +14,7 @@ from leaderboard.data.groups import group_by
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell
 from leaderboard.views.reproductions import COMPARISON_FIELDS, PATH, VERDICTS, NumberPair, load_comparisons
-from leaderboard.web.filters import Options, ask_name, build_filter_chips, build_form, offer
+from leaderboard.web.filters import Control, Options, ask_name, build_filter_chips, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
@@ -60,16 +60,22 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     task, *others = COMPARISON_FIELDS
     fields = [model, replace(task, key="task", card="Task", sticky=False), *others]
     rows = sorting.sort_rows([one for one in every if state.should_show(one)], fields, state.sort)
+    verdicts_shown, beside = (
+        Counter(one.verdict for one in rows),
+        [one for one in rows if one.base is not None],
+    )
     where, counts = build_paging(len(rows), state, PATH), Counter(one.verdict for one in every)
     labels: dict[str, str] = {key: label.format("…") for key, (label, _) in VERDICTS.items()}
     verdicts = [(labels[key], counts[key], about) for key, (_, about) in VERDICTS.items()]
     offered: Options = {"verdict": ("Verdict", [("", "all that are compared"), *labels.items()])}
+    by_task = Control(kind="line", name="task", label="Task", value=state.task, placeholder="STS12")
     chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
     return Page(
         title="Reproductions",
         template="reproductions.html",
-        lead=f"{len(compared):,} numbers stand beside another of the same model and task: {counts['same']:,} "
-        f"are the same, {counts['differs']:,} differ. {counts['chance']:,} are at chance level.",
+        lead=f"{len(beside):,} number{'s stand' if len(beside) != 1 else ' stands'} beside another of the "
+        f"same model and task: {verdicts_shown['same']:,} the same, {verdicts_shown['differs']:,} different. "
+        f"In all {counts['chance']:,} scores are at chance level.",
         tables=[
             sorting.fill_table("pairs", "Numbers of two sources: scores × 100", fields, where.cut(rows),
                                state=state, path=PATH, cards=True),
@@ -79,7 +85,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
             _summarize("versions", "By versions of mteb", compared, lambda one: one.versions),
         ],
         data={"verdicts": dict(counts)},
-        context={"form": build_form(state, PATH, [ask_name(state, "Model"), *offer(state, offered)],
+        context={"form": build_form(state, PATH, [ask_name(state, "Model"), by_task, *offer(state, offered)],
                                     chips=chips), "paging": where},
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, find_similar_names
 from harness.core.types import Column, Suite, SuiteOptions
 from harness.plan import catalog
 from harness.results.scores import score_text
@@ -23,7 +23,7 @@ from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
 from leaderboard.views.reproductions import join_models, load_comparisons
-from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
+from leaderboard.views.suite_table import SuiteTable, TableState
 from leaderboard.web.filters import (
     CHIPS,
     EMPTY_IS_NONE,
@@ -45,8 +45,8 @@ PATH = "/rank"
 BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
 """The rows of a short answer, and its columns beside rank and model."""
 
-LISTED, MOST = 100, 60
-"""The tasks that are left out which a page lists, and the languages that a form offers, at most."""
+LISTED, MOST, NEAREST = 100, 60, 8
+"""The tasks left out, the languages of a form, and the models of like names, at most."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "MTEB, English (v2)": {"suite": "mteb", "models": 1},
@@ -116,37 +116,52 @@ class Answer:
         """The rows that are ranked, in order."""
         return [row for row in self.table.ordered if self.table.ranks.place[row]]
 
+    @property
+    def passing(self) -> int:
+        """How many models pass the bounds, without one that is only ranked beside them."""
+        return sum(map(self.table.passes_bounds, range(len(self.table.scores.entries))))
+
     def build_top_table(self) -> Table:
         """The best rows with the columns of a card, for the first page."""
         table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
         return replace(table.build_suite_table(self.ranked[:BEST], []), name="top")
 
-    def describe(self) -> str:
-        """The answer in sentences."""
-        columns, scores, ranks = len(self.pool.site_suite.suite.columns), self.table.scores, self.table.ranks
+    def describe(self, *, chosen: bool = False) -> str:
+        """The answer in sentences; `chosen` says that the reader named no tasks."""
+        columns, scores = len(self.pool.site_suite.suite.columns), self.table.scores
+        place = self.table.ranks.place
+        apart = {row: scores.entries[row].model for row in self.ranked if not self.table.passes_bounds(row)}
+        ranked = [row for row in self.ranked if row not in apart]
         if not columns:
             return "No task is of all that was asked for."
-        if not self.ranked:
-            return f"No model that passes these bounds has a score on any of the {columns} tasks."
+        if not ranked:
+            beside = "".join(f" {model} does not pass them either." for model in apart.values())
+            which = f"any of the {columns} tasks" if columns > 1 else "the task"
+            return f"No model that passes these bounds has a score on {which}.{beside}"
         every, single = len(self.places) == columns, len(self.places) == 1
         tasks = f"all {columns} tasks" if every else f"the same {len(self.places)} of {columns} tasks"
         if single:
             tasks = "the one task" if every else f"one of {columns} tasks"
-        passing = (
-            "1 model that passes" if len(scores.entries) == 1 else f"{len(scores.entries)} models that pass"
-        )
-        least = self.state.models or 0
-        has, are = ("has", "is") if len(self.ranked) == 1 else ("have", "are")
-        first, level = scores.entries[self.ranked[0]], int((ranks.place == 1).sum()) - 1
+        passing = "1 model that passes" if self.passing == 1 else f"{self.passing} models that pass"
+        has, are = ("has", "is") if len(ranked) == 1 else ("have", "are")
+        first, level = scores.entries[ranked[0]], int((place[ranked] == place[ranked[0]]).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
-        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[self.ranked[0]]
-        named = [(scores.entries[row].model, ranks.place[row]) for row in self.ranked
-                 if self.state.is_beside(scores.entries[row])]  # fmt: skip
-        return (
-            f"First is {first.model} ({score_text(float(mean))}){others}. Of {passing}, {len(self.ranked)} "
-            f"{has} {tasks}, and {are} ranked over {'it' if single else 'these'}."
-            + (f" No tasks are shared by {least} models." if len(self.ranked) < least else "")
-        ) + "".join(f" {model} has rank {rank}." for model, rank in named)
+        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[ranked[0]]
+        sentences = [
+            f"First is {first.model} ({score_text(float(mean))}){others}.",
+            f"Of {passing}, {len(ranked)} {has} {tasks}, "
+            f"and {are} ranked over {'it' if single else 'these'}.",
+        ]
+        if chosen:
+            sentences.append(f"Asked of {scores.site_suite.suite.title}, as no tasks are named.")
+        if len(ranked) < (self.state.models or 0):
+            sentences.append(f"No more than {len(ranked)} can be ranked.")
+        sentences += [
+            f"{scores.entries[row].model} does not pass the bounds, and is ranked beside those that do: "
+            f"rank {place[row]}." if row in apart else f"{scores.entries[row].model} has rank {place[row]}."
+            for row in self.ranked if self.state.is_beside(scores.entries[row])
+        ]  # fmt: skip
+        return " ".join(sentences)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
         """The choices between more tasks and more models: label, URL, current; this one, and the largest."""
@@ -218,7 +233,7 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
         if not beside:
-            raise explain_missing_model(queries.entries.values(), state)
+            raise _explain_missing_model(queries, state)
         offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
     question = question.select_columns(offered)
     scores = scores.narrow(rows, offered, question)
@@ -231,6 +246,28 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     pool = scores.narrow(np.flatnonzero(select_rows(places)).tolist(), range(len(offered)), question)
     narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
     return Answer(state=state, table=build_table(narrowed), pool=pool, places=places, widths=widths)
+
+
+class MissingModel(NotFound):
+    """No model has the name of the one to stand beside the others, or it has none of their tasks."""
+
+
+def _explain_missing_model(queries: Queries, state: QuestionState) -> MissingModel:
+    """The error for a model that cannot stand beside the others."""
+    if any(map(state.is_beside, queries.entries.values())):
+        message = f"{state.beside} has no score on any of these tasks."
+        return MissingModel(message, hint="Ask for other tasks, or for another model.")
+    return MissingModel(f"No model is called {state.beside!r}.", hint="The page /search finds models.")
+
+
+def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:
+    """The models with the nearest names, those with its text first: label, URL, current."""
+    text = state.beside.casefold()
+    models = {entry.model for entry in queries.entries.values() if entry.origin != "reported"}
+    names = sorted(models, key=lambda name: (len(name), name))
+    near = [name for name in names if text in name.casefold()] + find_similar_names(state.beside, names)
+    return [(name, f"{PATH}?{state.build_query(beside=name, page=1)}", False)
+            for name in [*dict.fromkeys(near)][:NEAREST] if name.casefold() != text]  # fmt: skip
 
 
 def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
@@ -248,6 +285,7 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
             columns.setdefault(column.name, column)
     names = {c.name for one in suites for c in one.suite.columns} if state.task else set()
     for name in state.task:
+        _check_other_suites(queries, state, name, names)
         check_name("task", name, names, then="The page /tasks lists all.")
     chosen = tuple(columns.values())
     # One suite keeps its conventions, and what its means are over.
@@ -258,6 +296,17 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     weights = _read_weights(state.weight, chosen)
     return SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
                      suite=replace(suite, title=title, columns=chosen))  # fmt: skip
+
+
+def _check_other_suites(queries: Queries, state: QuestionState, name: str, names: Collection[str]) -> None:
+    """Refuse a task that is in other suites than those asked for."""
+    others = [listed.suite.title for listed in queries.suites.values()
+              if any(column.name == name for column in listed.suite.columns)]  # fmt: skip
+    if others and name not in names:
+        titles = " or ".join(queries.suites[slug].suite.title for slug in state.suite)
+        more = f" and {len(others) - 3} others" if len(others) > 3 else ""
+        message = f"{name} is not in {titles}. It is in {', '.join(others[:3])}{more}."
+        raise NotFound(message, hint=f"Leave out suite={','.join(state.suite)}.")
 
 
 def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, Column]) -> Iterator[Column]:
@@ -304,7 +353,8 @@ def _read_weights(texts: Sequence[str], columns: Sequence[Column]) -> tuple[floa
         name, _, number = text.rpartition(":")
         weights[name] = float(number) if number.replace(".", "", 1).isdecimal() else 0
         if not 0 < weights[name] <= 1000:
-            raise NotFound(f"{text!r} is no weight.", hint="Write a number up to 1000, e.g. Retrieval:2.")
+            hint = "Write a number above 0, at most 1000, e.g. Retrieval:2."
+            raise NotFound(f"{text!r} is no weight.", hint=hint)
         names = {column.name for column in columns} | {column.type for column in columns}
         check_name("type or task", name, names, then="Weigh what the table shows.", is_needed=True)
     return tuple(weights.get(c.name, 1) * weights.get(c.type, 1) for c in columns) if weights else ()
@@ -338,7 +388,7 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         *build_entry_controls(state, queries.entries.values()),
         number(name="memory", label="Weights in MB, at most", value=state.memory or "", least=0),
         number(name="models", label="Rank at least, models", value=models, least=1, step="1"),
-        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="SciFact, STS12"),
+        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="ArguAna, STS12"),
         line(name="weight", label="Weights", value=lists["weight"], placeholder="Retrieval:2"),
         line(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
     ]

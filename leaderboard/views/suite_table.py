@@ -143,10 +143,14 @@ class SuiteTable:
         return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
 
     def _should_keep_row(self, row: int, entry: Entry) -> bool:
+        return self.state.is_beside(entry) or self.passes_bounds(row)
+
+    def passes_bounds(self, row: int) -> bool:
+        """Whether a row passes the filters, and is not only shown beside those that do."""
         state, card = self.state, self.find_card(row)
         language = state.language if isinstance(state, SuiteState) else ""
-        return state.is_beside(entry) or (
-            state.should_keep(entry)
+        return (
+            state.should_keep(self.scores.entries[row])
             and bool(state.select_zero_shot(self.scores.zero_shot[row]))
             and (not state.instructions or card.instructions is True)
             and state.licence in ("", card.licence, card.licence_group)
@@ -471,7 +475,7 @@ class SuiteTable:
         """The ranked rows that no smaller one of those shown beats by the mean that ranks."""
         means = self.scores.mean("types" if self.mean == "types" else "tasks").values
         sizes = {row: self.scores.entries[row].parameters for row in self.rows}
-        rows = [row for row, size in sizes.items() if size and self.ranks.place[row]]
+        rows = [r for r, size in sizes.items() if size and self.ranks.place[r] and self.passes_bounds(r)]
         places = compute_frontier([(sizes[row], float(means[row])) for row in rows], "lower")
         return {rows[place] for place in places}
 

@@ -23,7 +23,7 @@ from leaderboard.data.suites import (
     format_slug,
     list_conventions,
 )
-from leaderboard.web.page import build_missing_error
+from leaderboard.web.page import Moved, build_missing_error
 from leaderboard.web.parameters import build_address
 
 ENDS = (".json", ".csv", ".md", ".tex")
@@ -76,11 +76,15 @@ def find_task(key: str, names: Iterable[str]) -> str:
     """The task of a name in an address.
 
     Raises:
+        Moved: A task has this name, written in other capitals.
         NotFound: No task has this name; the message names the nearest.
     """
     task_names = list(names)
     keys = {format_task_key(name): name for name in task_names} | {name: name for name in task_names}
     if key not in keys:
+        for name in keys:
+            if name.casefold() == key.casefold():
+                raise Moved(task=format_task_key(keys[name]))
         raise build_missing_error("task", key, task_names, then="The page /tasks lists all.")
     return keys[key]
 

@@ -33,10 +33,10 @@ class EntryState(State):
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
     tokens: Annotated[int | None, EMPTY_IS_NONE] = Field(
-        None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
+        None, ge=1, le=2**31 - 1, description="At least so many tokens of input, e.g. 8192."
     )
     most: Annotated[float | None, EMPTY_IS_NONE] = Field(
-        None, gt=0, le=1e7, description="At most so many million parameters."
+        None, gt=0, le=1e7, description="At most so many million parameters, e.g. 200."
     )
     dimensions: Annotated[int | None, EMPTY_IS_NONE] = Field(
         None, ge=1, le=2**31 - 1, description="At most so many dimensions of an embedding."

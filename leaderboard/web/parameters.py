@@ -86,6 +86,9 @@ def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> l
             close = find_similar_names(place[0], kind.model_fields)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             sentences.append(f"There is no parameter {place[0]!r}.{hint}")
+        elif error["type"] in ("int_parsing", "float_parsing") and place[0] in kind.model_fields:
+            about = kind.model_fields[place[0]].description
+            sentences.append(f"{place[0]}: write a number alone, not {error['input']!r}. {about}")
         else:
             sentences.append(f"{'.'.join(place)}: {error['msg']}.")
     return sentences

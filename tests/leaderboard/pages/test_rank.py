@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from dataclasses import replace
@@ -21,6 +22,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.settings import SiteSettings
 from leaderboard.views.question import PATH, QuestionState, answer_question
 from leaderboard.views.suite_table import SuiteTable
+from leaderboard.web.parameters import Paging, build_paging
 from leaderboard.web.site import Site, open_site
 from questions import Scores, answer_apart, draw_question
 from site_data import Import, names, open_suites, put_imports, small_settings, suites
@@ -181,11 +183,10 @@ BOUNDS = ("most", "tokens", "dimensions", "licence")
         ("type=Retrieving", "No type is called 'Retrieving'"),
         ("language=german", "No language is called 'german'"),
         ("domain=Legals", "No domain is called 'Legals'"),
+        ("task=NanoSciFactRetrieval&suite=mteb", "NanoSciFactRetrieval is not in MTEB(eng, v2). It is in "),
         ("weight=Retrieval", "'Retrieval' is no weight"),
         ("weight=Retrieval:0", "'Retrieval:0' is no weight"),
         ("weight=Nothing:2", "No type or task is called 'Nothing'"),
-        ("beside=nobody", "No model is called 'nobody'"),
-        ("beside=m1&suite=glue", "m1 has no score on any of these tasks"),
     ],
 )
 def test_a_question_about_what_does_not_exist_is_refused(client: TestClient, query: str, wanted: str) -> None:
@@ -194,6 +195,37 @@ def test_a_question_about_what_does_not_exist_is_refused(client: TestClient, que
 
 def test_the_answer_says_that_no_task_is_of_all_that_was_asked_for(client: TestClient) -> None:
     assert ask(client, f"{PATH}?suite=nanobeir&type=STS")["lead"] == "No task is of all that was asked for."
+
+
+@pytest.mark.parametrize(
+    ("query", "note", "near"),
+    [
+        ("beside=me/m", "No model is called 'me/m'.", "acme%2Fm0"),
+        ("beside=m1&suite=glue", "m1 has no score", "acme%2Fm1"),
+    ],
+)
+def test_a_model_that_cannot_stand_beside_the_others_leaves_the_form_and_their_ranking(
+    client: TestClient, query: str, note: str, near: str
+) -> None:
+    assert ask(client, f"{PATH}?most=900&{query}")["notes"][0].startswith(note)
+    text = client.get(f"{PATH}?most=900&{query}", headers=BROWSER).text
+    typed = query.partition("&")[0].removeprefix("beside=")
+    # JavaScript sends a field of kind search while a reader types.
+    assert re.search(f'type="text" name="beside" value="{typed}"', text)
+    assert re.search(rf'href="/rank\?[^"]*most=900[^"]*beside={near}', text)
+
+
+def test_a_model_of_a_later_page_stands_on_top_of_the_first(client: TestClient) -> None:
+    def build_short(total: int, state: Any, path: str) -> Paging:
+        return build_paging(total, state.model_copy(update={"rows": "3"}), path)
+
+    with mock.patch("leaderboard.pages.rank.build_paging", build_short):
+        query = f"{PATH}?suite=mteb&beside=m5&most=901"
+        page, named = (ask(client, f"{query}&rows=50{more}")["tables"][0]["rows"] for more in ("", "&page=1"))
+    models = [[row["cells"]["model"]["value"] for row in rows] for rows in (page, named)]
+    assert (models[0][0], len(models[1])) == ("acme/m5", 3)
+    assert models[0][1:] == models[1]
+    assert "acme/m5" not in models[1]
 
 
 def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestClient) -> None:
@@ -211,7 +243,7 @@ def test_the_page_names_the_tasks_left_out_and_what_they_would_do(client: TestCl
 
 
 def test_the_answer_is_in_numbers_that_agree(client: TestClient) -> None:
-    alone = f"{PATH}?beside=acme/m0&most=1&task="
+    alone = f"{PATH}?q=acme/m0&task="
     for query, wanted in [
         (f"{alone}{TASKS[0]}", "Of 1 model that passes, 1 has the one task, and is ranked over it."),
         (
@@ -275,7 +307,7 @@ def test_the_choices_of_zero_shot_are_what_they_lead_to(client: TestClient, zero
         assert f"{choice['tasks']} tasks: {choice['models']} models" in re.findall(
             r'aria-current="true"[^>]*>([^<]*)', client.get(address, headers=BROWSER).text
         )
-    assert "No tasks are shared by 99 models." in ask(client, f"{asked}&models=99")["lead"]
+    assert "can be ranked." in ask(client, f"{asked}&models=99")["lead"]
     left_out = find_rows(ask(client, f"{asked}&models=1"), "left-out")
     passing = ask(client, f"{asked}&models=1")["data"]["models_pass"]
     assert all(row["cells"]["models"]["value"] <= passing for row in left_out)
@@ -286,7 +318,27 @@ def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds
     page = ask(client, f"{PATH}?suite=mteb&beside=M0&most=1")
     assert [row["kind"] for row in find_rows(page, "suite")] == ["beside"]
     assert {*page["data"]["tasks"]} == {*scores} & {*names("mteb")}
-    assert "acme/m0 has rank 1." in page["lead"]
+    assert page["data"]["models_pass"] == 0
+    assert page["lead"].startswith("No model that passes these bounds")
+    assert "First is" not in page["lead"]
+    assert '"frontier"' not in json.dumps(page["tables"][0])
+    page = ask(client, f"{PATH}?suite=mteb&beside=m0&q=m1")
+    passing = [row["cells"]["model"]["value"] for row in find_rows(page, "suite") if row["kind"] != "beside"]
+    assert page["data"]["models_pass"] == len(passing)
+    assert f"First is {passing[0]} (" in page["lead"]
+    assert "acme/m0 does not pass the bounds, and is ranked beside those that do: rank " in page["lead"]
+
+
+def test_the_answer_says_which_suite_was_taken_how_many_can_be_ranked_and_where_printed_glue_is(
+    client: TestClient,
+) -> None:
+    assert "Asked of MTEB(eng, v2), as no tasks are named." in ask(client, PATH)["lead"]
+    assert "Asked of" not in ask(client, f"{PATH}?suite=mteb")["lead"]
+    data = ask(client, f"{PATH}?suite=mteb&models=99999")
+    assert f"No more than {data['data']['models_ranked']} can be ranked." in data["lead"]
+    text = client.get(f"{PATH}?suite=glue", headers=BROWSER).text
+    assert "No measured GLUE here; what papers print is on /glue." in text
+    assert '<a href="/glue">GLUE as papers print it</a>' in text
 
 
 def test_a_model_page_leads_to_its_place_in_the_suite_that_it_has_most_of(client: TestClient) -> None:

@@ -113,6 +113,17 @@ def test_a_task_says_what_it_is(client: TestClient) -> None:
     assert any(href.startswith("https://huggingface.co/datasets/mteb/") for href, _ in document.links)
 
 
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [("/tasks/sts12?rows=25", "/tasks/STS12?rows=25"), ("/tasks/sts12.json", "/tasks/STS12.json"),
+     ("/recipes/simcse:mean", "/recipes/simcse")],
+)  # fmt: skip
+def test_a_name_in_other_capitals_or_of_a_variant_leads_to_its_page(
+    client: TestClient, path: str, place: str
+) -> None:
+    assert client.get(path, follow_redirects=False).headers["location"] == place
+
+
 def test_equal_scores_share_a_rank(tmp_path: Path) -> None:
     scores = {"org/a": 0.5, "org/b": 0.7, "org/c": 0.5, "org/d": 0.4}
 

@@ -202,6 +202,11 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     page = ask(client, "/reproductions")
     assert len(find_values(page, "pairs")) == 4
     assert 'data-label="Difference"' in client.get("/reproductions", headers=BROWSER).text
+    assert page["lead"].startswith("4 numbers stand beside another")
+    assert page["lead"].endswith(" scores are at chance level.")
+    address = f"/reproductions?task={TASKS['differs']}"
+    assert ask(client, address)["lead"].startswith("1 number stands beside another")
+    assert f'name="task" value="{TASKS["differs"]}"' in client.get(address, headers=BROWSER).text
     assert find_values(page, "versions")[0]["compared"] == 4
     [row] = [row for row in find_values(page, "tasks") if row["name"] == TASKS["differs"]]
     assert (row["same"], row["differs"], row["median"], row["most"]) == (0, 1, 2.0, 2.0)

@@ -69,6 +69,8 @@ def test_every_parameter_of_every_page_is_described_and_optional() -> None:
     ("query", "says"),
     [
         ({"colls": "x"}, ["There is no parameter 'colls'. Did you mean cols?"]),
+        ({"tokens": "8k"}, ["tokens: write a number alone, not '8k'. At least so many tokens of input"]),
+        ({"most": "200M"}, ["most: write a number alone, not '200M'. At most so many million parameters"]),
         ({"zzzzzzzz": "x"}, ["There is no parameter 'zzzzzzzz'."]),
         ({"page": 0, "colls": "x"}, ["page: ", "There is no parameter 'colls'. Did you mean cols?"]),
     ],

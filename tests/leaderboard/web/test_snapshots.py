@@ -161,8 +161,15 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     whole = client.get("/suites/mteb-MTEB-kor-v1.json").json()
     (row,) = (one for one in whole["tables"][0]["rows"] if one["key"].startswith("acme--tiny-large"))
     sentence = next(line for line in re.findall(r"<li>([^<]*)", text) if line.startswith("acme/tiny-large"))
-    assert f"Mean over tasks {row['cells']['tasks']['text']}" in sentence
-    assert all(part in sentence for part in (whole["lead"], app.state.site.as_of, address))
+    mean = f"has a mean of {row['cells']['tasks']['text']} over the 6 tasks of MTEB(kor, v1), rank 1 of 1"
+    assert sentence == f"acme/tiny-large {mean} ({app.state.site.as_of}, {address})."
+    asked = client.get(cite(client, "/rank?suite=nanobeir&models=1&beside=tiny-large")).text
+    assert re.search(r"<li>acme/tiny-large has a mean of [0-9.† ±]+ over ", asked).start() == asked.index(
+        "<li>acme/"
+    )
+    keys = [re.search(r"@misc{([^,]*),", page)[1] for page in (text, asked)]
+    assert keys[0].endswith("-suites-mteb-MTEB-kor-v1")
+    assert keys[0] != keys[1]
     partial = client.get(cite(client, "/suites/nanobeir")).text
     assert "(of 3 of 13)" in partial
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
