@@ -130,6 +130,11 @@ def _prepare_lengths(request: Request) -> PreparedRun:
     """The runs at every length of a request as one."""
     if request.settings.max_length is not None:
         raise UsageError("--lengths and --max-length both give a length.", hint="Leave one of them out.")
+    if request.sweep:
+        raise UsageError(
+            "--lengths and --sweep: each length would have a sweep of its own.",
+            hint="Sweep first, then type --lengths with the chosen model's folder as --model.",
+        )
     settings = [replace(request.settings, max_length=length) for length in request.validate_fields().lengths]
     runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
     joined = join_prepared_runs(request, runs)

@@ -101,6 +101,7 @@ def test_several_lengths_are_one_run_with_the_records_of_single_ones(tmp_path: P
     for wrong, reason in (
         (("--max-length", 8), "--lengths and --max-length both give a length"),
         (("--protocol", "neobert"), "A protocol has lengths of its own"),
+        (("--sweep", "scale=10,20"), "--lengths and --sweep: each length would have a sweep of its own"),
     ):
         assert invoke([*map(str, ("run", *given, *lengths, *wrong))]) == 2
         assert reason in capsys.readouterr().err
