@@ -32,7 +32,7 @@ from harness.driver.report.run import Report
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.plan import catalog
-from harness.plan.recipe_request import Recipes
+from harness.plan.recipe_request import Recipes, _draw_members
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.plan.training_plan import Sweep, _require_comparable
@@ -514,6 +514,13 @@ def test_drawn_members_are_some_of_all(asked: dict[str, Any], capsys: Any) -> No
     assert 30 < len({str(members) for _, members in drawn.values()}) < 60, "some were drawn by two seeds"
     assert plan(samples=12, sample_seed=5) == (key, every)
     assert plan(samples=2)[1] == drawn[42][1]
+    wide = {name: range(10**6) for name in ("a", "b", "c")}
+    drawn_members, note = _draw_members(wide, request(asked, samples=5).build_recipe_request())
+    assert len({str(member) for member in drawn_members}) == 5
+    assert all(member.keys() == wide.keys() for member in drawn_members)
+    assert "5 of 1,000,000,000,000,000,000 combinations" in note
+    with pytest.raises(UsageError, match="more than can be drawn from"):
+        _draw_members({**wide, "d": range(10)}, request(asked, samples=5).build_recipe_request())
     options = ["--model", asked["model"], "--recipe", "sample-centered", "--offline", "--dry-run"]
     options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
     options += ["--cache", str(asked["cache"]), "--sweep", "share=0,0.25,0.5,1", "--sweep", "texts=3,4,5"]
