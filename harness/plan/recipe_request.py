@@ -369,6 +369,8 @@ def _sweep(
         if setting in values:
             raise UsageError(f"{setting} is swept twice.", hint="Name all of its values in one --sweep.")
         values[setting] = _parse_sweep_values(stages[-1], setting, typed_values)
+    # Sorted, so that the order in which settings were typed makes no other sweep.
+    values = dict(sorted(values.items()))
     members, note = _draw_members(values, request)
     recipes = [_open_member(stages[-1], changes[stages[-1]], member) for member in members]
     if not request.select:
