@@ -510,9 +510,7 @@ def _sweep_jobs(
     Where every trial has its record, the choice is known, and only the chosen member is trained again.
     """
     scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
-    records = [[trial.record for trial in found if trial.record] for found in scores]
-    # The choice is known only if every member that did not diverge has all of its scores.
-    best = find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
+    best = _choose_by_records(scores)
     jobs: dict[str, Job] = {}
     for number, ((member, _), member_trials) in enumerate(zip(sweep.open, scores, strict=True)):
         assert member.training is not None
@@ -532,6 +530,21 @@ def _sweep_jobs(
             jobs |= {job.key: replace(job, label=named, member=value) for job in trial_jobs}
     needed = tuple(job.key for job in jobs.values() if job.member and job.kind in ("train", "score"))
     return (*jobs.values(), replace(choice, inputs=needed))
+
+
+def _choose_by_records(scores: Sequence[Sequence[PlannedScore]]) -> int | None:
+    """The best member by its trials, of those that have not diverged; None where a trial has no record."""
+    records = [[trial.record for trial in found if trial.record] for found in scores]
+    return find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
+
+
+def find_recorded_choice(sweep: PlannedSweep, store: Store) -> ConfiguredModel | None:
+    """The member that the recorded trials of a sweep choose; None where they do not tell."""
+    scores = [[_attach_record(one, store, "trial") for one in found.values()] for _, found in sweep.open]
+    if _find_lost_weights([trial for found in scores for trial in found]):
+        return None
+    best = _choose_by_records(scores)
+    return None if best is None else sweep.open[best][0]
 
 
 def _attach_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:

@@ -567,6 +567,11 @@ def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
         for name in ("one", "two")
     ]
     assert hows(swept(asked, **pooled)) == ["cached", "cached"]
+    aside = (asked["results"] / "models").rename(tmp_path / "aside")
+    again = swept(asked, **pooled)
+    assert (hows(again), again.prepared.plan.jobs) == (["cached", "cached"], ()), "the trials tell the choice"
+    shutil.rmtree(asked["results"] / "models", ignore_errors=True)
+    aside.rename(asked["results"] / "models")
     assert hows(run({**asked, "model": made["folder"], "recipe": "", "train_data": ""})) == ["cached"] * 2
 
     def fail(_recipe: object, _spec: object) -> None:
