@@ -152,6 +152,12 @@ class ConfiguredModel:
         return self.encoding.loaded if isinstance(self.encoding, Encoding) else self.encoding
 
     @property
+    def decides_encoding(self) -> bool:
+        """Whether it is chosen by a sweep that decides how it is evaluated."""
+        sweep = None if self.training is None else self.training.sweep
+        return sweep is not None and sweep.decides_encoding
+
+    @property
     def stages(self) -> tuple[ConfiguredModel, ...]:
         """The models that recipes make on the way to this one, itself the last."""
         return () if self.training is None else (*self.training.backbone.stages, self)
@@ -372,10 +378,11 @@ class Plan:
     def choices(self) -> Plan:
         """The part that makes models whose evaluation is known only after a sweep has chosen; often none."""
         trials = {trial.key: trial for trial in self.trials}
-        trainings = [one.training for one in self.trainings if one.training]
-        deciding = [one for one in trainings if one.sweep and one.sweep.decides_encoding]
-        jobs = {job.key for one in deciding for job in one.plan_jobs(trials, gate=True)}
-        return replace(self, cells=(), jobs=tuple(job for job in self.jobs if job.key in jobs))
+        deciding = [one for one in self.trainings if one.decides_encoding]
+        every = [one.training.plan_jobs(trials, gate=True) for one in deciding if one.training]
+        keys = {job.key for jobs in every for job in jobs}
+        jobs = tuple(job for job in self.jobs if job.key in keys)
+        return replace(self, cells=(), jobs=jobs, trainings=tuple(deciding))
 
     @property
     def artifacts(self) -> set[str]:

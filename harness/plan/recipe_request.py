@@ -452,7 +452,7 @@ def _draw_members(
 def _pick_combination(values: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
     """The combination of this number among all of them, the last setting changing first."""
     places: dict[str, int] = {}
-    for name in reversed(values):
+    for name in reversed([*values]):
         number, places[name] = divmod(number, len(values[name]))
     return {name: values[name][places[name]] for name in values}
 

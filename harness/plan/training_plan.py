@@ -27,7 +27,13 @@ from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, Plan
 from harness.jobs.training_jobs import Choose, Train
 from harness.plan.evaluations import EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_model
-from harness.plan.plan import ConfiguredModel, PlannedSweep, PlannedTraining, find_recorded_choice, plan_trials
+from harness.plan.plan import (
+    ConfiguredModel,
+    PlannedSweep,
+    PlannedTraining,
+    find_recorded_choice,
+    plan_trials,
+)
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore

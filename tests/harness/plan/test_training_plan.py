@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,9 +25,10 @@ from finetune.recipes import glue_quick
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.core.documents import append_digest
-from harness.core.errors import DataError, TrainingError, UsageError
+from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.data.training.sets import TrainingData
+from harness.driver import evaluation
 from harness.driver.execute import Listeners
 from harness.driver.report.run import Report
 from harness.jobs.context import Event
@@ -537,21 +539,61 @@ def test_drawn_members_are_some_of_all(asked: dict[str, Any], capsys: Any) -> No
     assert len({line["model"] for line in found["plan"]}) == 3
 
 
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("values", ["mean,cls", "cls,mean"])
-def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
-    asked: dict[str, Any], values: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """In either order of the values, one of which is that of the plan before the choice."""
+@pytest.fixture
+def pooled_recipe(sample: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The sample recipe with a setting that decides how its models are evaluated."""
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     text = text.replace("    share: float = 1.0\n", '    share: float = 1.0\n    pooling: str = "mean"\n')
     text = text.replace('pooling="mean"', "pooling=self.settings.pooling")
     text = text.replace('models.Pooling(width, "mean")', "models.Pooling(width, self.settings.pooling)")
     (tmp_path / "pooled_recipe.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pooled_recipe", raising=False)
     import pooled_recipe
 
     monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": pooled_recipe.RECIPE})
+    return pooled_recipe
+
+
+@pytest.mark.usefixtures("here")
+def test_a_sweep_that_fails_leaves_the_others_and_seeds_stay_together(
+    asked: dict[str, Any], pooled_recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """The sweeps decide the pooling, and the second backbone cannot be trained."""
+    pooled = {"sweep": {"pooling": "mean,cls"}, "select": (asked["suite"],)}
+    train = pooled_recipe.CenteringRecipe.train
+
+    def fail(recipe: Any, spec: Any) -> None:
+        if spec.backbone.name == "second":
+            raise DataError("row 7 is bad")
+        train(recipe, spec)
+
+    monkeypatch.setattr(pooled_recipe.CenteringRecipe, "train", fail)
+    second = tiny.folder(tiny.families()["modernbert"], tmp_path / "second")
+    texts: list[int] = []
+    heard = Listeners(event=lambda _, event: texts.append(event.texts if event.kind == "encoded" else 0))
+    report = run(asked, **pooled, model=[str(second), asked["model"]], listeners=heard)
+    assert hows(report) == ["failed", "failed", "done", "done"]
+    assert report.failures[0].failure is not None
+    assert "second-sample-centered, pooling=mean: row 7 is bad" in report.failures[0].failure.message
+    assert [one.main_score is not None for one in report.records] == [True, True]
+    assert report.texts_encoded == sum(texts), "with those of the members"
+    options = ["--model", str(second), "--model", asked["model"], "--recipe", "sample-centered", "--offline"]
+    options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
+    options += ["--cache", str(asked["cache"]), "--sweep", "pooling=mean,cls", "--select", asked["suite"]]
+    capsys.readouterr()
+    assert invoke(["run", "--suite", asked["suite"], *options]) == 1
+    printed = capsys.readouterr().out
+    assert "pooling=mean: row 7 is bad" in printed
+    assert "tiny-sample-centered" in printed
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("values", ["mean,cls", "cls,mean"])
+def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
+    asked: dict[str, Any], values: str, pooled_recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In either order of the values, one of which is that of the plan before the choice."""
     trained: list[str] = []
     heard = Listeners(event=lambda job, event: trained.append(job.kind) if event.kind == "finished" else None)
     pooled = {"sweep": {"pooling": values}}
@@ -578,8 +620,11 @@ def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
         raise DataError("row 7 is bad")
 
     monkeypatch.setattr(pooled_recipe.CenteringRecipe, "train", fail)
-    with pytest.raises(TrainingError, match=r"tiny-sample-centered, pooling=(mean|cls): row 7 is bad"):
-        swept(asked, **pooled, results=tmp_path / "others")
+    failed = swept(asked, **pooled, results=tmp_path / "others")
+    assert hows(failed) == ["failed", "failed"]
+    assert failed.failures[0].failure is not None
+    message = failed.failures[0].failure.message
+    assert re.match(r"tiny-sample-centered, pooling=(mean|cls): row 7 is bad", message)
     assert not list((tmp_path / "others" / "records").glob("*/*")), "nothing is scored by a guess"
 
 
