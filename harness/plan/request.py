@@ -512,8 +512,10 @@ class PreparedRun:
         models_by_family: dict[str, list[ConfiguredModel]] = {}
         for model in self.subjects:
             family = model.artifact.key if model.lineage is None else model.lineage.group
-            # The encoding without its draw of a context, so that all draws of a model are one group.
-            models_by_family.setdefault(f"{family} {model.loaded}", []).append(model)
+            # The encoding without its draw of a context, so that all draws of a model are one group; none
+            # where each seed chooses its own.
+            encoding = "" if model.decides_encoding else model.loaded
+            models_by_family.setdefault(f"{family} {encoding}", []).append(model)
         return tuple(map(tuple, models_by_family.values()))
 
     def insert_suites(self, hint: str) -> str:

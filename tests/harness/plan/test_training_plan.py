@@ -561,6 +561,11 @@ def test_a_sweep_that_fails_leaves_the_others_and_seeds_stay_together(
 ) -> None:
     """The sweeps decide the pooling, and the second backbone cannot be trained."""
     pooled = {"sweep": {"pooling": "mean,cls"}, "select": (asked["suite"],)}
+    seeds = evaluation.prepare(request(asked, **pooled, seeds=2))
+    one, other = seeds.subjects
+    chose_cls = replace(other, encoding=replace(other.encoding, pooling="cls"))
+    assert replace(seeds, subjects=(one, chose_cls)).groups == ((one, chose_cls),)
+
     train = pooled_recipe.CenteringRecipe.train
 
     def fail(recipe: Any, spec: Any) -> None:
