@@ -210,14 +210,15 @@ class Driver:
                 self._register_result(Result(cell=cell, how="stopped"))
         return tuple(self.results[cell.key] for cell in self.plan.cells)
 
-    def run_trainings(self) -> None:
-        """Execute the trainings of a plan without scores.
+    def run_trainings(self) -> Mapping[str, Failure]:
+        """Execute the trainings of a plan without scores; returns the failures by key.
 
         Raises:
             StoreError: The results folder or the cache cannot be written, which ends the run.
             KeyboardInterrupt: Raised after everything is closed; checkpoints are kept.
         """
         self._execute_jobs({})
+        return self.failures
 
     def _open_local(self, listener: Listener) -> Executor:
         return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
