@@ -137,7 +137,13 @@ def _prepare_lengths(request: Request) -> PreparedRun:
             hint="Sweep first, then type --lengths with the chosen model's folder as --model.",
         )
     settings = [replace(request.settings, max_length=length) for length in request.validate_fields().lengths]
-    runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
+    try:
+        runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
+    except UsageError as error:
+        # The option that was typed.
+        texts = (error.message, error.hint or "")
+        message, hint = (text.replace("--max-length", "--lengths") for text in texts)
+        raise UsageError(message, hint=hint or None) from error
     joined = join_prepared_runs(request, runs)
     # One model after the other, each at every length.
     order = [model.artifact.key for model in runs[0].subjects]
