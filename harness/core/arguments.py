@@ -91,8 +91,8 @@ def _read_names(value: Any) -> Any:
 
 
 def _read_numbers(value: Any) -> Any:
-    """A comma-separated text or a sequence as different numbers, and None as none."""
-    parts = _read_names(value)
+    """A number, a comma-separated text or a sequence as different numbers, and None as none."""
+    parts = (value,) if type(value) is int else _read_names(value)
     if not isinstance(parts, tuple):
         return value
     return tuple(dict.fromkeys(int(p) if isinstance(p, str) and p.isdecimal() else p for p in parts))
@@ -137,7 +137,8 @@ Tokens = Annotated[
 Lengths = Annotated[
     tuple[Annotated[int, Interval(ge=1, le=2_000_000_000)], ...],
     Form(
-        must="numbers of tokens from 1 to 2 billion, as a comma-separated text or a list", read=_read_numbers
+        must="a number of tokens from 1 to 2 billion, or several as a comma-separated text or a list",
+        read=_read_numbers,
     ),
 ]
 Step = Annotated[int, Interval(ge=0, lt=2**63), Form(must="a whole number, 0 or more and below 2**63")]

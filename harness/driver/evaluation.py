@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import TrainingError, UsageError
+from harness.core.errors import UsageError
 from harness.core.identity import digest
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
@@ -37,13 +37,14 @@ from harness.executors.local import (
     has_guard,
 )
 from harness.executors.node import WorkerSettings
+from harness.executors.run_log import add_device_uses
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Choose, Train
 from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan
-from harness.plan.request import PreparedRun, Request
+from harness.plan.request import Choices, PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.cost.memory import (
     PROCESS,
@@ -130,8 +131,19 @@ def _prepare_lengths(request: Request) -> PreparedRun:
     """The runs at every length of a request as one."""
     if request.settings.max_length is not None:
         raise UsageError("--lengths and --max-length both give a length.", hint="Leave one of them out.")
+    if request.sweep:
+        raise UsageError(
+            "--lengths and --sweep: each length would have a sweep of its own.",
+            hint="Sweep first, then type --lengths with the chosen model's folder as --model.",
+        )
     settings = [replace(request.settings, max_length=length) for length in request.validate_fields().lengths]
-    runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
+    try:
+        runs = [_label_jobs(prepare(replace(request, settings=one, lengths=()))) for one in settings]
+    except UsageError as error:
+        # The option that was typed.
+        texts = (error.message, error.hint or "")
+        message, hint = (text.replace("--max-length", "--lengths") for text in texts)
+        raise UsageError(message, hint=hint or None) from error
     joined = join_prepared_runs(request, runs)
     # One model after the other, each at every length.
     order = [model.artifact.key for model in runs[0].subjects]
@@ -220,16 +232,11 @@ def train_models(
 
 def execute_training(prepared: PreparedRun, listeners: Listeners | None = None) -> tuple[TrainedModel, ...]:
     """Train the models of a prepared request that are not there, and give all of them."""
-    failures: Mapping[str, Failure] = {}
-    trials = {trial.key: trial for trial in prepared.plan.trials}
-    _send_missing(prepared)
-    if prepared.plan.jobs:
-        failures = _build_driver(prepared, listeners).run_trainings()
+    failures = find_failures(prepared, run_trainings(prepared, listeners))
     trained_models = []
     for model in prepared.plan.trainings:
         assert model.training is not None
-        job_keys = {job.key for job in model.training.plan_jobs(trials, gate=prepared.request.gate)}
-        failure = next((failures[key] for key in failures if key in job_keys), None)
+        failure = failures.get(model.artifact.key)
         stored_model = ModelStore(prepared.store.root).find(model.artifact.key, prepared.cache)
         if stored_model is None and failure is None:
             failure = Failure(kind="stopped", message="It was not reached.")
@@ -237,6 +244,28 @@ def execute_training(prepared: PreparedRun, listeners: Listeners | None = None) 
         was_there = model.training.done
         trained_models.append(TrainedModel(model=model, folder=folder, was_there=was_there, failure=failure))
     return tuple(trained_models)
+
+
+def run_trainings(prepared: PreparedRun, listeners: Listeners | None = None) -> Driver:
+    """Run the trainings of a prepared request; returns the driver that ran them."""
+    _send_missing(prepared)
+    running = _build_driver(prepared, listeners)
+    if prepared.plan.jobs:
+        running.run_trainings()
+    return running
+
+
+def find_failures(prepared: PreparedRun, driver: Driver) -> dict[str, Failure]:
+    """Why trainings of a prepared request have made no model, by the key of the model."""
+    trials = {trial.key: trial for trial in prepared.plan.trials}
+    failures: dict[str, Failure] = {}
+    for model in prepared.plan.trainings:
+        jobs = model.training.plan_jobs(trials, gate=prepared.request.gate) if model.training else ()
+        keys = {job.key for job in jobs}
+        first = next((key for key in driver.failures if key in keys), None)
+        if first is not None:
+            failures[model.artifact.key] = driver.failures[first]
+    return failures
 
 
 def require_data(prepared: PreparedRun) -> None:
@@ -256,41 +285,48 @@ def require_data(prepared: PreparedRun) -> None:
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
-    """Run a prepared request and return its report.
-
-    Raises:
-        TrainingError: A sweep that decides how its model is evaluated has chosen none.
-    """
-    prepared = make_choices(prepared, functools.partial(execute_training, listeners=listeners))
+    """Run a prepared request and return its report."""
+    prepared = make_choices(prepared, functools.partial(run_trainings, listeners=listeners))
     _send_missing(prepared)
-    running = _build_driver(prepared, listeners)
-    results = running.run()
+    running, choices = _build_driver(prepared, listeners), prepared.choices
+    results = running.run(choices.failures if choices else {})
+    efforts: list[Driver | Choices] = [choices, running] if choices else [running]
     return Report(
         prepared=prepared,
         results=results,
-        texts_encoded=running.texts_encoded,
-        tokens_encoded=running.tokens_encoded,
+        texts_encoded=sum(one.texts_encoded for one in efforts),
+        tokens_encoded=sum(one.tokens_encoded for one in efforts),
         vectors_dropped=running.vectors_dropped,
-        seconds=running.seconds,
-        uses=running.uses,
+        seconds=sum(one.seconds for one in efforts),
+        uses=add_device_uses(use for one in efforts for use in one.uses),
     )
 
 
-def make_choices(
-    prepared: PreparedRun, train: Callable[[PreparedRun], Sequence[TrainedModel]]
-) -> PreparedRun:
+def make_choices(prepared: PreparedRun, train: Callable[[PreparedRun], Driver]) -> PreparedRun:
     """The run planned again after `train` has made the choices on which its evaluation depends, if any.
 
-    Raises:
-        TrainingError: A sweep has chosen none.
+    A model of a sweep that has chosen none keeps its place in the plan, and nothing of it is run.
     """
-    choices = prepared.plan.choices
-    if not choices.jobs:
+    plan = prepared.plan.choices
+    if prepared.choices is not None or not plan.jobs:
         return prepared
-    for model in train(replace(prepared, plan=choices)):
-        if model.failure is not None:
-            raise TrainingError(model.failure.message, hint=model.failure.hint)
-    return prepare(prepared.request)
+    choosing = replace(prepared, plan=plan)
+    driver = train(choosing)
+    choices = Choices(
+        failures=find_failures(choosing, driver),
+        seconds=driver.seconds,
+        uses=driver.uses,
+        texts_encoded=driver.texts_encoded,
+        tokens_encoded=driver.tokens_encoded,
+    )
+    again = prepare(prepared.request)
+    vain = {job.key for job in again.plan.choices.jobs if job.kind != "select"}
+    # A backbone may also be loaded for scores of its own.
+    vain -= {
+        name for job in again.plan.jobs if job.key not in vain and job.kind != "select" for name in job.inputs
+    }
+    jobs = tuple(job for job in again.plan.jobs if job.key not in vain)
+    return replace(again, plan=replace(again.plan, jobs=jobs), choices=choices)
 
 
 def _send_missing(prepared: PreparedRun) -> None:
@@ -308,6 +344,7 @@ def _send_missing(prepared: PreparedRun) -> None:
 def _build_driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
     plan, open_executor = _choose_executor(prepared)
+    spent = 0.0 if prepared.choices is None else prepared.choices.seconds
     return Driver(
         plan,
         store=prepared.store,
@@ -316,7 +353,7 @@ def _build_driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
-        budget=request.budget,
+        budget=None if request.budget is None else max(0.0, request.budget - spent),
         drop_vectors=request.drop_vectors,
     )
 

@@ -161,7 +161,7 @@ class Driver:
         self._listeners = listeners or Listeners()
         self._fail_fast, self._drop = fail_fast, drop_vectors
         self._open = open_executor or self._open_local
-        self._failures: dict[str, Failure] = {}
+        self.failures: dict[str, Failure] = {}
         self._tries: dict[tuple[str, Cause], int] = {}
         self._budget = budget
         self._leases = Leases(store.leases if store.remote is None else store.remote)
@@ -186,8 +186,11 @@ class Driver:
         self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
         self._scores = {**{trial.key: trial for trial in plan.trials}, **self._cells}
 
-    def run(self) -> tuple[Result, ...]:
+    def run(self, failures: Mapping[str, Failure] | None = None) -> tuple[Result, ...]:
         """Execute the plan; returns results in the order of the plan.
+
+        Args:
+            failures: Why jobs of the plan are not to be begun, by their keys.
 
         Raises:
             StoreError: The results folder or the cache cannot be written, which ends the run.
@@ -201,7 +204,7 @@ class Driver:
                     Result(cell=cell, how="impossible", failure=Failure.from_error(cell.problem))
                 )
         if self._jobs:
-            self._execute_jobs()
+            self._execute_jobs(failures or {})
         for cell in self.plan.cells:
             if cell.key not in self.results:
                 self._register_result(Result(cell=cell, how="stopped"))
@@ -214,13 +217,13 @@ class Driver:
             StoreError: The results folder or the cache cannot be written, which ends the run.
             KeyboardInterrupt: Raised after everything is closed; checkpoints are kept.
         """
-        self._execute_jobs()
-        return self._failures
+        self._execute_jobs({})
+        return self.failures
 
     def _open_local(self, listener: Listener) -> Executor:
         return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
 
-    def _execute_jobs(self) -> None:
+    def _execute_jobs(self, failures: Mapping[str, Failure]) -> None:
         self._store.prepare(self.plan.artifacts)
         ModelStore(self._store.root).sweep()
         files.sweep_cache(self._cache)
@@ -235,7 +238,7 @@ class Driver:
             )
             reason = ""
             try:
-                self._run_event_loop(executor, ends)
+                self._run_event_loop(executor, ends, failures)
             except HarnessError as error:
                 reason = error.message
                 raise
@@ -247,10 +250,14 @@ class Driver:
                     self._log.close_run_log("failed" if reason else self._describe_closing(), reason)
                     self.seconds, self.uses = self._log.seconds, self._log.uses
 
-    def _run_event_loop(self, executor: Executor, ends: float | None) -> None:
+    def _run_event_loop(
+        self, executor: Executor, ends: float | None, failures: Mapping[str, Failure]
+    ) -> None:
         """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""
         done = frozenset(key for key, state in self._state.items() if state == "done")
         self._queue = _Queue(self._jobs.values(), done)
+        for key in failures.keys() & self._jobs:
+            self._fail(self._jobs[key], failures[key])
         while self._unsettled and not self._should_stop():
             self._show_nodes(executor)
             late = ends is not None and time.monotonic() >= ends
@@ -274,7 +281,7 @@ class Driver:
         """How the run has ended, for its log."""
         if self._unsettled:
             return "stopped"
-        return "failed" if self._failures else "finished"
+        return "failed" if self.failures else "finished"
 
     def _show_nodes(self, executor: Executor) -> None:
         """Tell of the nodes of a cluster, every few seconds."""
@@ -286,7 +293,7 @@ class Driver:
             self._listeners.nodes(nodes)
 
     def _should_stop(self) -> bool:
-        return self._fail_fast and bool(self._failures)
+        return self._fail_fast and bool(self.failures)
 
     def _start(self, executor: Executor) -> int:
         """Submit the jobs that can begin, as long as there is room; returns their number."""
@@ -479,7 +486,7 @@ class Driver:
             )
         self._set_job_state(job.key, "failed")
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
-        self._failures[job.key] = failure
+        self.failures[job.key] = failure
         # What works for the same claim does so in vain, such as the other parts of an encoding.
         siblings = [key for key in self._of_claim[job.claim or job.key] if self._state[key] == "waiting"]
         for key in dict.fromkeys((*siblings, *self._find_dependants(job.key))):

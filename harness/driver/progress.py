@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -454,12 +455,15 @@ def find_most_common(texts: Sequence[str]) -> str:
     return max(dict.fromkeys(texts), key=list(texts).count)
 
 
+_Outcome = TypeVar("_Outcome")
+
+
 def follow_run(prepared: PreparedRun, out: Console) -> Report:
     """Announce a run, execute it with its progress on `out`, and return its report."""
-    prepared = evaluation.make_choices(prepared, lambda choices: follow_training(choices, out))
-    _print_announcement(prepared, out)
-    with Follower(prepared.plan, console=out) as follower:
-        return evaluation.execute(prepared, follower.listeners)
+    prepared = evaluation.make_choices(
+        prepared, lambda choices: _follow(evaluation.run_trainings, choices, out)
+    )
+    return _follow(evaluation.execute, prepared, out)
 
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
@@ -469,9 +473,16 @@ def run_with_progress(request: Request) -> Mapping[str, str]:
 
 def follow_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
     """Announce a training, execute it with its progress on `out`, and return its models."""
+    return _follow(evaluation.execute_training, prepared, out)
+
+
+def _follow(
+    work: Callable[[PreparedRun, Listeners], _Outcome], prepared: PreparedRun, out: Console
+) -> _Outcome:
+    """Announce a part of a run and work on it with its progress on `out`."""
     _print_announcement(prepared, out)
     with Follower(prepared.plan, console=out) as follower:
-        return evaluation.execute_training(prepared, follower.listeners)
+        return work(prepared, follower.listeners)
 
 
 def _print_announcement(prepared: PreparedRun, out: Console) -> None:

@@ -152,6 +152,12 @@ class ConfiguredModel:
         return self.encoding.loaded if isinstance(self.encoding, Encoding) else self.encoding
 
     @property
+    def decides_encoding(self) -> bool:
+        """Whether it is chosen by a sweep that decides how it is evaluated."""
+        sweep = None if self.training is None else self.training.sweep
+        return sweep is not None and sweep.decides_encoding
+
+    @property
     def stages(self) -> tuple[ConfiguredModel, ...]:
         """The models that recipes make on the way to this one, itself the last."""
         return () if self.training is None else (*self.training.backbone.stages, self)
@@ -372,10 +378,11 @@ class Plan:
     def choices(self) -> Plan:
         """The part that makes models whose evaluation is known only after a sweep has chosen; often none."""
         trials = {trial.key: trial for trial in self.trials}
-        trainings = [one.training for one in self.trainings if one.training]
-        deciding = [one for one in trainings if one.sweep and one.sweep.decides_encoding]
-        jobs = {job.key for one in deciding for job in one.plan_jobs(trials, gate=True)}
-        return replace(self, cells=(), jobs=tuple(job for job in self.jobs if job.key in jobs))
+        deciding = [one for one in self.trainings if one.decides_encoding]
+        every = [one.training.plan_jobs(trials, gate=True) for one in deciding if one.training]
+        keys = {job.key for jobs in every for job in jobs}
+        jobs = tuple(job for job in self.jobs if job.key in keys)
+        return replace(self, cells=(), jobs=jobs, trainings=tuple(deciding))
 
     @property
     def artifacts(self) -> set[str]:
@@ -510,9 +517,7 @@ def _sweep_jobs(
     Where every trial has its record, the choice is known, and only the chosen member is trained again.
     """
     scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
-    records = [[trial.record for trial in found if trial.record] for found in scores]
-    # The choice is known only if every member that did not diverge has all of its scores.
-    best = find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
+    best = _choose_by_records(scores)
     jobs: dict[str, Job] = {}
     for number, ((member, _), member_trials) in enumerate(zip(sweep.open, scores, strict=True)):
         assert member.training is not None
@@ -532,6 +537,21 @@ def _sweep_jobs(
             jobs |= {job.key: replace(job, label=named, member=value) for job in trial_jobs}
     needed = tuple(job.key for job in jobs.values() if job.member and job.kind in ("train", "score"))
     return (*jobs.values(), replace(choice, inputs=needed))
+
+
+def _choose_by_records(scores: Sequence[Sequence[PlannedScore]]) -> int | None:
+    """The best member by its trials, of those that have not diverged; None where a trial has no record."""
+    records = [[trial.record for trial in found if trial.record] for found in scores]
+    return find_best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
+
+
+def find_recorded_choice(sweep: PlannedSweep, store: Store) -> ConfiguredModel | None:
+    """The member that the recorded trials of a sweep choose; None where they do not tell."""
+    scores = [[_attach_record(one, store, "trial") for one in found.values()] for _, found in sweep.open]
+    if _find_lost_weights([trial for found in scores for trial in found]):
+        return None
+    best = _choose_by_records(scores)
+    return None if best is None else sweep.open[best][0]
 
 
 def _attach_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:

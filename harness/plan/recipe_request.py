@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -370,6 +369,8 @@ def _sweep(
         if setting in values:
             raise UsageError(f"{setting} is swept twice.", hint="Name all of its values in one --sweep.")
         values[setting] = _parse_sweep_values(stages[-1], setting, typed_values)
+    # Sorted, so that the order in which settings were typed makes no other sweep.
+    values = dict(sorted(values.items()))
     members, note = _draw_members(values, request)
     recipes = [_open_member(stages[-1], changes[stages[-1]], member) for member in members]
     if not request.select:
@@ -430,7 +431,11 @@ def _draw_members(
     """The swept settings of each member, all combinations or some drawn ones, and a sentence on that."""
     count, samples = math.prod(map(len, values.values())), request.samples
     what = f"{'combinations' if len(values) > 1 else 'values'} of {', '.join(values)}"
-    numbers: Container[int] = range(count)
+    if count >= 2**63:
+        raise UsageError(
+            f"The sweep has {count:,} {what}, more than can be drawn from.", hint="Sweep fewer values."
+        )
+    numbers: Sequence[int] = range(count)
     note = f"sweep: all {count:,} {what}"
     if samples is not None:
         if samples > count:
@@ -438,11 +443,18 @@ def _draw_members(
                 f"--samples is {samples:,}, and the sweep has {count:,} {what}.", hint="Leave out --samples."
             )
         seed = SEED if request.sample_seed is None else request.sample_seed
-        numbers = {*random.Random(seed).sample(range(count), samples)}
+        # Drawn members keep their order among all, so that their sweep has one key whatever the seed was.
+        numbers = sorted(random.Random(seed).sample(numbers, samples))
         note = f"sweep: {samples:,} of {count:,} {what}, drawn with seed {seed}"
-    # Drawn members keep their order among all, so that their sweep has one key whatever the seed was.
-    combinations = enumerate(itertools.product(*values.values()))
-    return [dict(zip(values, one, strict=True)) for number, one in combinations if number in numbers], note
+    return [_pick_combination(values, number) for number in numbers], note
+
+
+def _pick_combination(values: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
+    """The combination of this number among all of them, the last setting changing first."""
+    places: dict[str, int] = {}
+    for name in reversed([*values]):
+        number, places[name] = divmod(number, len(values[name]))
+    return {name: values[name][places[name]] for name in values}
 
 
 def _open_member(recipe: str, changes: Mapping[str, Any], member: Mapping[str, Any]) -> ModelRecipe:

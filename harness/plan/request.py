@@ -36,7 +36,8 @@ from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.data.offline import forbid_network
-from harness.executors.executor import LOCAL, parse_executor
+from harness.executors.executor import LOCAL, Failure, parse_executor
+from harness.executors.run_log import DeviceUse
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
 from harness.plan.devices import check_devices, default_devices, require_room, require_spelled
@@ -450,8 +451,28 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Choices:
+    """The outcome and the effort of sweeps that were run first, as they decide how models are evaluated.
+
+    Attributes:
+        failures: Why a sweep has chosen none, by the key of its model.
+        seconds, uses: The time that they took, and of it that of each device.
+        texts_encoded, tokens_encoded: What they encoded.
+    """
+
+    failures: Mapping[str, Failure]
+    seconds: float
+    uses: tuple[DeviceUse, ...]
+    texts_encoded: int
+    tokens_encoded: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A resolved request with its plan: `asked` are its models, `subjects` those that are evaluated."""
+    """A resolved request with its plan: `asked` are its models, `subjects` those that are evaluated.
+
+    `choices` is set once the sweeps are run on which the plan depends.
+    """
 
     request: Request
     asked: tuple[ConfiguredModel, ...]
@@ -462,6 +483,7 @@ class PreparedRun:
     cache: Path
     recipe: TaskRecipe | None = None
     stages: tuple[ModelRecipe, ...] = ()
+    choices: Choices | None = None
 
     def format_model_label(self, model: ConfiguredModel) -> str:
         """What tells a model apart in the run: its name, and its length in a run at several lengths."""
@@ -490,8 +512,10 @@ class PreparedRun:
         models_by_family: dict[str, list[ConfiguredModel]] = {}
         for model in self.subjects:
             family = model.artifact.key if model.lineage is None else model.lineage.group
-            # The encoding without its draw of a context, so that all draws of a model are one group.
-            models_by_family.setdefault(f"{family} {model.loaded}", []).append(model)
+            # The encoding without its draw of a context, so that all draws of a model are one group; none
+            # where each seed chooses its own.
+            encoding = "" if model.decides_encoding else model.loaded
+            models_by_family.setdefault(f"{family} {encoding}", []).append(model)
         return tuple(map(tuple, models_by_family.values()))
 
     def insert_suites(self, hint: str) -> str:

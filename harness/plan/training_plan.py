@@ -27,8 +27,15 @@ from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, Plan
 from harness.jobs.training_jobs import Choose, Train
 from harness.plan.evaluations import EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_model
-from harness.plan.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
+from harness.plan.plan import (
+    ConfiguredModel,
+    PlannedSweep,
+    PlannedTraining,
+    find_recorded_choice,
+    plan_trials,
+)
 from harness.storage.remote import Remote
+from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 from harness.training.training import TrainingSpec
 
@@ -179,6 +186,11 @@ def _plan_sweep_choice(
         encoding, sentence = request.evaluation.configure_encoding(
             describe(artifact.folder), request.settings, lineage, artifact.folder
         )
+    elif planned_sweep.decides_encoding and (
+        chosen := find_recorded_choice(planned_sweep, Store(request.results, request.remote))
+    ):
+        # Its folder is gone and every trial has its record: so may have the scores of the model.
+        encoding, sentence = chosen.encoding, chosen.evaluation
     elif planned_sweep.decides_encoding:
         label = planned_sweep.format_member_value(first)
         sentence = f"{artifact.name} is evaluated as the member is that will be chosen, here as {label}"

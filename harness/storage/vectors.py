@@ -330,7 +330,8 @@ class EmbeddingCache:
             **({"vectors": encoding.vectors} if encoding.vectors != "float32" else {}),
             **({"context": context} if encoding.context is not None else {}),
             # The dynamic one depends on the length that was asked for, which may be that of another side.
-            **({"rope_scaling": [rope, encoding.max_length]} if (rope := encoding.rope_scaling) else {}),
+            **({"rope_scaling": rope} if (rope := encoding.rope_scaling) else {}),
+            **({"rope_length": encoding.max_length} if rope and rope.startswith("dynamic") else {}),
         }
 
     @staticmethod

@@ -11,6 +11,7 @@ import pytest
 
 import tiny
 from harness.cli import invoke
+from harness.plan.request import Request
 
 
 @pytest.fixture
@@ -98,9 +99,12 @@ def test_several_lengths_are_one_run_with_the_records_of_single_ones(tmp_path: P
     assert invoke(["run", "--config", str(tmp_path / "run.toml"), *map(str, places)]) == 0
     printed = capsys.readouterr().out
     assert all(text in printed for text in ("scores × 100 of tiny", "8 tokens", "16 tokens", "64 tokens"))
+    assert Request(models=("m",), suites=("s",), lengths=16).validate_fields().lengths == (16,)
     for wrong, reason in (
         (("--max-length", 8), "--lengths and --max-length both give a length"),
         (("--protocol", "neobert"), "A protocol has lengths of its own"),
+        (("--query-length", 4), "Type --lengths, or leave out --query-length"),
+        (("--sweep", "scale=10,20"), "--lengths and --sweep: each length would have a sweep of its own"),
     ):
         assert invoke([*map(str, ("run", *given, *lengths, *wrong))]) == 2
         assert reason in capsys.readouterr().err

@@ -257,6 +257,21 @@ def test_vectors_of_another_scaling_are_of_another_space(tmp_path: Path) -> None
     assert len(spaces) == 4
 
 
+def test_queries_have_one_space_unless_the_scaling_follows_the_length(tmp_path: Path) -> None:
+    folder = late_models.save(tmp_path / "late", "modernbert")
+    limit = describe(folder).position_limit
+    assert limit is not None
+    counts = {}
+    for text in ("yarn:4", "linear:4", "dynamic:4"):
+        settings = [Settings(max_length=times * limit, rope_scaling=text) for times in (2, 3)]
+        how = [resolve_encoding(describe(folder), one) for one in settings]
+        spaces = [
+            EmbeddingCache.build_space_identity(artifact(folder), e, prompt="", role="query") for e in how
+        ]
+        counts[text] = len({*map(json.dumps, spaces)})
+    assert counts == {"yarn:4": 1, "linear:4": 1, "dynamic:4": 2}
+
+
 def test_the_length_of_a_recipe_stays_that_of_the_config_with_alibi(tmp_path: Path) -> None:
     description = describe(build("mosaicbert", tmp_path / "model", alibi_starting_size=TRAINED))
     limited = EvaluationSettings(max_length=LENGTH).limit_settings(Settings(), description.position_limit)

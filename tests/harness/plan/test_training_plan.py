@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,15 +25,16 @@ from finetune.recipes import glue_quick
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.core.documents import append_digest
-from harness.core.errors import DataError, TrainingError, UsageError
+from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.data.training.sets import TrainingData
+from harness.driver import evaluation
 from harness.driver.execute import Listeners
 from harness.driver.report.run import Report
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.plan import catalog
-from harness.plan.recipe_request import Recipes
+from harness.plan.recipe_request import Recipes, _draw_members
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.plan.training_plan import Sweep, _require_comparable
@@ -479,7 +481,7 @@ def test_a_sweep_of_several_settings_has_every_combination(asked: dict[str, Any]
     )
     assert hows(swept(asked, **GRID)) == ["cached", "cached"]
     other = swept(asked, sweep={"texts": [4, 9], "share": "0,1"}, listeners=Listeners(event=stop))
-    assert trained[6:] == [other.prepared.subjects[0].artifact.key], "another order, and nothing but a choice"
+    assert (hows(other), trained[6:]) == (["cached", "cached"], []), "another order is the same sweep"
     capsys.readouterr()
     for command in (["show"], ["models", "show"]):
         assert invoke([*command, one.artifact.key[:12], "--results", str(asked["results"])]) == 0
@@ -514,6 +516,14 @@ def test_drawn_members_are_some_of_all(asked: dict[str, Any], capsys: Any) -> No
     assert 30 < len({str(members) for _, members in drawn.values()}) < 60, "some were drawn by two seeds"
     assert plan(samples=12, sample_seed=5) == (key, every)
     assert plan(samples=2)[1] == drawn[42][1]
+    wide = {name: range(10**6) for name in ("a", "b", "c")}
+    few = request(asked, samples=5).validate_fields().build_recipe_request()
+    drawn_members, note = _draw_members(wide, few)
+    assert len({str(member) for member in drawn_members}) == 5
+    assert all(member.keys() == wide.keys() for member in drawn_members)
+    assert "5 of 1,000,000,000,000,000,000 combinations" in note
+    with pytest.raises(UsageError, match="more than can be drawn from"):
+        _draw_members({**wide, "d": range(10)}, few)
     options = ["--model", asked["model"], "--recipe", "sample-centered", "--offline", "--dry-run"]
     options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
     options += ["--cache", str(asked["cache"]), "--sweep", "share=0,0.25,0.5,1", "--sweep", "texts=3,4,5"]
@@ -529,21 +539,66 @@ def test_drawn_members_are_some_of_all(asked: dict[str, Any], capsys: Any) -> No
     assert len({line["model"] for line in found["plan"]}) == 3
 
 
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("values", ["mean,cls", "cls,mean"])
-def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
-    asked: dict[str, Any], values: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """In either order of the values, one of which is that of the plan before the choice."""
+@pytest.fixture
+def pooled_recipe(sample: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The sample recipe with a setting that decides how its models are evaluated."""
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     text = text.replace("    share: float = 1.0\n", '    share: float = 1.0\n    pooling: str = "mean"\n')
     text = text.replace('pooling="mean"', "pooling=self.settings.pooling")
     text = text.replace('models.Pooling(width, "mean")', "models.Pooling(width, self.settings.pooling)")
     (tmp_path / "pooled_recipe.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pooled_recipe", raising=False)
     import pooled_recipe
 
     monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": pooled_recipe.RECIPE})
+    return pooled_recipe
+
+
+@pytest.mark.usefixtures("here")
+def test_a_sweep_that_fails_leaves_the_others_and_seeds_stay_together(
+    asked: dict[str, Any], pooled_recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """The sweeps decide the pooling, and the second backbone cannot be trained."""
+    pooled = {"sweep": {"pooling": "mean,cls"}, "select": (asked["suite"],)}
+    seeds = evaluation.prepare(request(asked, **pooled, seeds=2))
+    one, other = seeds.subjects
+    chose_cls = replace(other, encoding=replace(other.encoding, pooling="cls"))
+    assert replace(seeds, subjects=(one, chose_cls)).groups == ((one, chose_cls),)
+
+    train = pooled_recipe.CenteringRecipe.train
+
+    def fail(recipe: Any, spec: Any) -> None:
+        if spec.backbone.name == "second":
+            raise DataError("row 7 is bad")
+        train(recipe, spec)
+
+    monkeypatch.setattr(pooled_recipe.CenteringRecipe, "train", fail)
+    second = tiny.folder(tiny.families()["modernbert"], tmp_path / "second")
+    texts: list[int] = []
+    heard = Listeners(event=lambda _, event: texts.append(event.texts if event.kind == "encoded" else 0))
+    report = run(asked, **pooled, model=[str(second), asked["model"]], listeners=heard)
+    assert hows(report) == ["failed", "failed", "done", "done"]
+    assert report.failures[0].failure is not None
+    assert "second-sample-centered, pooling=mean: row 7 is bad" in report.failures[0].failure.message
+    assert [one.main_score is not None for one in report.records] == [True, True]
+    assert report.texts_encoded == sum(texts), "with those of the members"
+    options = ["--model", str(second), "--model", asked["model"], "--recipe", "sample-centered", "--offline"]
+    options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
+    options += ["--cache", str(asked["cache"]), "--sweep", "pooling=mean,cls", "--select", asked["suite"]]
+    capsys.readouterr()
+    assert invoke(["run", "--suite", asked["suite"], *options]) == 1
+    printed = capsys.readouterr().out
+    assert "pooling=mean: row 7 is bad" in printed
+    assert "tiny-sample-centered" in printed
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("values", ["mean,cls", "cls,mean"])
+def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
+    asked: dict[str, Any], values: str, pooled_recipe: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In either order of the values, one of which is that of the plan before the choice."""
     trained: list[str] = []
     heard = Listeners(event=lambda job, event: trained.append(job.kind) if event.kind == "finished" else None)
     pooled = {"sweep": {"pooling": values}}
@@ -559,14 +614,22 @@ def test_a_model_is_evaluated_by_the_pooling_that_its_sweep_chose(
         for name in ("one", "two")
     ]
     assert hows(swept(asked, **pooled)) == ["cached", "cached"]
+    aside = (asked["results"] / "models").rename(tmp_path / "aside")
+    again = swept(asked, **pooled)
+    assert (hows(again), again.prepared.plan.jobs) == (["cached", "cached"], ()), "the trials tell the choice"
+    shutil.rmtree(asked["results"] / "models", ignore_errors=True)
+    aside.rename(asked["results"] / "models")
     assert hows(run({**asked, "model": made["folder"], "recipe": "", "train_data": ""})) == ["cached"] * 2
 
     def fail(_recipe: object, _spec: object) -> None:
         raise DataError("row 7 is bad")
 
     monkeypatch.setattr(pooled_recipe.CenteringRecipe, "train", fail)
-    with pytest.raises(TrainingError, match=r"tiny-sample-centered, pooling=(mean|cls): row 7 is bad"):
-        swept(asked, **pooled, results=tmp_path / "others")
+    failed = swept(asked, **pooled, results=tmp_path / "others")
+    assert hows(failed) == ["failed", "failed"]
+    assert failed.failures[0].failure is not None
+    message = failed.failures[0].failure.message
+    assert re.match(r"tiny-sample-centered, pooling=(mean|cls): row 7 is bad", message)
     assert not list((tmp_path / "others" / "records").glob("*/*")), "nothing is scored by a guess"
 
 
