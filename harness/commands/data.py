@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,7 @@ def _list_data(
 ) -> None:
     """List data sets: revision, tasks, size, where they are and how they stand.
 
-    Without --suite and --recipe, lists what lies in the data root.
+    Without --suite, --recipe and --protocol, lists what lies in the data root.
     """
     root = paths.resolve_data_root(data)
     settings = DataSettings(root=root, offline=offline, cache=paths.resolve_cache_folder(cache))
@@ -129,7 +130,8 @@ def _verify_data(
 ) -> None:
     """Check every file in the data root against what was pulled.
 
-    Without --suite and --recipe, checks all that lies there. Ends with 1 if anything is missing or wrong.
+    Without --suite, --recipe and --protocol, checks all that lies there. Ends with 1 if anything is
+    missing or wrong.
     """
     root = _require_data_root(paths.resolve_data_root(data))
     checked = [(need, verify(need, root)) for need in _select_needs(root, **chosen)]
@@ -140,8 +142,8 @@ def _verify_data(
             _print_verified(need, problems)
     wrong = any(problem.wrong for _, problems in checked for problem in problems)
     if wrong:
-        option = "--recipe RECIPE" if chosen["recipes"] and not chosen["suites"] else "--suite SUITE"
-        click.echo(f"To repair: harness data pull {option} --data {root}", err=True)
+        options = _format_chosen(chosen) if _is_chosen(chosen) else "--suite SUITE"
+        click.echo(f"To repair: harness data pull {options} --data {shlex.quote(str(root))}", err=True)
     _exit(1 if wrong else 0)
 
 
@@ -296,6 +298,18 @@ def _check_present_subsets(task: Task, settings: DataSettings) -> Finding:
 def _is_chosen(chosen: Mapping[str, Any]) -> bool:
     """Whether the options name some data."""
     return any(chosen[name] for name in ("suites", "recipes", "protocol"))
+
+
+def _format_chosen(chosen: Mapping[str, Any]) -> str:
+    """The options that name some data, as they were typed."""
+    flags = {"suites": "--suite", "recipes": "--recipe"}
+    parts = (
+        (flags.get(name, f"--{name}"), text)
+        for name, value in chosen.items()
+        for text in ((value,) if isinstance(value, str) else value or ())
+        if text
+    )
+    return shlex.join(part for pair in parts for part in pair)
 
 
 def _select_needs(

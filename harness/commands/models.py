@@ -17,7 +17,7 @@ from harness.commands import options
 from harness.core import files, paths
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError, explain_unknown, shorten_names
-from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
+from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
 from harness.core.terminal import create_console, print_table
 from harness.core.types import Artifact
 from harness.data.locate import format_size
@@ -54,10 +54,9 @@ def command() -> None:
 @options.as_json
 def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
     """List the trained models of the results folder, and the trainings that have not finished."""
-    rows = [
-        _build_model_row(model)
-        for model in _list_stored_models(ModelStore(paths.resolve_results_folder(results)), cache)
-    ]
+    models = _list_stored_models(ModelStore(paths.resolve_results_folder(results)), cache)
+    places = _describe_sweep_places(models)
+    rows = [{**_build_model_row(model), "sweep": places.get(model.key, "")} for model in models]
     if as_json:
         click.echo(json.dumps({"schema": 1, "models": rows}, indent=1, ensure_ascii=False))
     elif not rows:
@@ -207,6 +206,20 @@ def _list_stored_models(store: ModelStore, cache: Path | None) -> list[_Model]:
     return [*store.list_stored_models(paths.resolve_cache_folder(cache)), *store.list_unfinished_models()]
 
 
+def _describe_sweep_places(models: Sequence[_Model]) -> dict[str, str]:
+    """By key, which models a sweep chose, and which are its members, with their swept settings."""
+    places: dict[str, str] = {}
+    for model in models:
+        document = model.document if isinstance(model, StoredModel) else None
+        if document is None or (sweep := document.lineage.sweep) is None:
+            continue
+        places[model.key] = "chosen"
+        for member in sweep.curve:
+            swept = format_swept_settings(sweep.setting, member.value)
+            places.setdefault(member.artifact, f"member of {model.key[:12]}: {swept}")
+    return places
+
+
 def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Model:
     """The model with a name, or with a key that begins so.
 
@@ -223,6 +236,9 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
         raise explain_unknown(
             "trained model", text, names, then="`harness models list` shows them, with their keys."
         )
+    # The model that a sweep chose has the name of its members.
+    places = _describe_sweep_places(matches)
+    matches = [one for one in matches if not places.get(one.key, "").startswith("member")]
     if len(matches) > 1:
         keys = [f"{one.key[:12]} ({_format_model_recipe(one)}, seed {_seed(one)})" for one in matches]
         raise UsageError(
@@ -271,7 +287,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table()
-    for column in ("name", "recipe", "seed", "key", "size", "written", "state"):
+    for column in ("name", "recipe", "seed", "key", "size", "written", "state", "sweep"):
         table.add_column(column)
     for row in rows:
         seed = "" if row["seed"] is None else str(row["seed"])
@@ -279,7 +295,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         if row["step"] is not None:
             state += f", step {row['step']}" + (f" of {row['steps']}" if row["steps"] else "")
         size, written = format_size(row["bytes"]), row["written"][:16].replace("T", " ")
-        table.add_row(row["name"], row["recipe"], seed, row["key"][:12], size, written, state)
+        table.add_row(row["name"], row["recipe"], seed, row["key"][:12], size, written, state, row["sweep"])
     print_table(table, create_console())
 
 

@@ -26,6 +26,9 @@ from harness.plan.models import ModelOptions, resolve_model
 from harness.results.printed import read_papers
 from harness.search.bm25 import is_bm25
 
+TASKS = {"SST": "SST-2"}
+"""The names of tasks that a paper's table prints otherwise."""
+
 
 @click.group("recipes")
 def command() -> None:
@@ -93,14 +96,19 @@ def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, 
     chosen = f"best {kind} |{kind} selected "
     papers = {} if folder is None else {paper.name: paper for paper in read_papers(folder).values()}
     values: dict[str, list[str]] = {}
-    for place in dict.fromkeys(row.source.place for row in rows if row.source):
-        paper, *parts = place.split(", ")
+    # A table is named by several settings, perhaps with other sections beside it.
+    places = (row.source.place.split(", ") for row in rows if row.source)
+    named = ((paper, part.removeprefix("table ")) for paper, *parts in places for part in parts)
+    for paper, number in dict.fromkeys(named):
         tables = papers[paper].tables if paper in papers else {}
-        for number in (part.removeprefix("table ") for part in parts if part.startswith("table ")):
-            for line in tables[number].rows if number in tables else ():
-                if line.unit == "hyperparameter" and re.match(chosen, line.setting.lower()):
-                    where = " ".join(filter(None, (f"{paper}, table {number}:", line.model, line.size_class)))
-                    values.setdefault(where, []).append(f"{line.metric} {line.value}")
+        for line in tables[number].rows if number in tables else ():
+            if line.unit == "hyperparameter" and re.match(chosen, line.setting.lower()):
+                where = " ".join(filter(None, (f"{paper}, table {number}:", line.model, line.size_class)))
+                task, _, setting = line.metric.rpartition(":")
+                # A task of GLUE has values of its own, and is run alone with them.
+                options = [f"--tasks {TASKS.get(task, task)}"] if task else []
+                key = ", ".join(filter(None, (where, task)))
+                values.setdefault(key, options).append(f"--set {setting}={line.value}")
     return values
 
 
@@ -161,21 +169,32 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
     rows = recipe["settings"]
     active, inert = [row for row in rows if not row["inert"]], [row["name"] for row in rows if row["inert"]]
     ours = [row["name"] for row in active if row["ours"]]
+    variant = recipe["name"].partition(":")[2]
+    command = f"To run it: harness run --model MODEL --recipe {recipe['name']} --suite SUITE"
     which = f": {', '.join(ours)}" if 0 < len(ours) < len(active) else ""
     lines = [
         f"{recipe['name']}: {recipe['source']}",
         f"{len(active)} settings, {len(ours)} of them ours{which}",
-        *([f"Without effect here: {', '.join(inert)}"] if inert else []),
+        *([f"At these values without effect: {', '.join(inert)}"] if inert else []),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
         *_format_list("Left open by the sources, and read here as follows", recipe["assumed"]),
         *_format_list(
             "Chosen by the paper",
-            [f"{where} {', '.join(texts)}" for where, texts in recipe["chosen"].items()],
+            [f"{where} {' '.join(texts)}" for where, texts in recipe["chosen"].items()]
+            + _explain_start(recipe),
         ),
         *(line for step in recipe["evaluated"] for line in _format_step(step)),
+        *([] if recipe["evaluated"] and not variant else ["", command]),
     ]
     return "\n".join(lines)
+
+
+def _explain_start(recipe: Mapping[str, Any]) -> list[str]:
+    """The sentence on tasks that start from the model of another."""
+    starts = recipe["chosen"] and "mnli" in recipe["settable"]
+    text = "RTE, MRPC, STS-B, and QNLI where docs/glue.md says so, start from a model for MNLI: type the"
+    return [f"{text} chosen one with --set mnli=MODEL, or none with --set transfer=false"] if starts else []
 
 
 def _format_list(heading: str, lines: Sequence[str]) -> list[str]:

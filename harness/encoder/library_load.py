@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
+from harness.encoder.network.layers import scale_frequencies
 from harness.encoder.tensors import describe_ignored_tensors
 from harness.encoder.weights import StoredTensor, list_module_weights, read_tensor_headers
 
@@ -66,6 +67,31 @@ def require_prefixes(tokenizer: Any, late: LateInteraction) -> None:
                 hint="Correct the prefix in config_sentence_transformers.json, or save the model with "
                 "PyLate, which adds the token and its embedding.",
             )
+
+
+def scale_library_rotary(model: nn.Module, kind: str, factor: float, length: int) -> None:
+    """Scale the rotary positions of transformers' own class, alike for texts of any length.
+
+    Args:
+        model: The backbone, whose tensors may be without memory.
+        kind: "yarn", "dynamic" or "linear".
+        factor: The factor of the scaling.
+        length: The tokens of the longest text.
+
+    Raises:
+        ModelError: It has no rotary layers of one kind that are not scaled yet.
+    """
+    rotaries: list[Any] = [one for one in model.modules() if getattr(one, "rope_type", None) == "default"]
+    if not rotaries:
+        raise ModelError(
+            f"The positions of {type(model).__name__} cannot be scaled: transformers runs it without rotary "
+            "layers of one kind that take a scaling.",
+            hint="Leave out --rope-scaling.",
+        )
+    for rotary in rotaries:
+        frequency, rotary.attention_scaling = scale_frequencies(rotary.config, kind, factor, length)
+        # In place, and under its plain type: the class would follow the longest text of each batch.
+        rotary.inv_freq.copy_(frequency)
 
 
 @contextmanager

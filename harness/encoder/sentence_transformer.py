@@ -26,9 +26,8 @@ from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_con
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import ATTENTIVE, find_library_class, is_model2vec, read_modules
 from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
-from harness.encoder.library_load import let_end_pad
+from harness.encoder.library_load import let_end_pad, scale_library_rotary
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
-from harness.encoder.network.layers import scale_frequencies
 from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import require_import
 
@@ -99,7 +98,7 @@ class Transformer(LibraryTransformer):
         if backend != "torch" or not ours:
             super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
             if scaling is not None:
-                _scale_library_rotary(self.auto_model, **scaling)
+                scale_library_rotary(self.auto_model, **scaling)
             return
         _require_taken(model_args)
         family, base_config = read_family(folder), None if is_peft_model else config
@@ -120,17 +119,6 @@ class _TowerTransformer(Transformer):
 
     def _load_config(self, *args: Any, **kwargs: Any) -> Any:
         return LibraryTransformer._load_config(self, *args, **kwargs)
-
-
-def _scale_library_rotary(model: nn.Module, kind: str, factor: float, length: int) -> None:
-    """Scale the rotary positions of transformers' own class, alike for texts of any length."""
-    rotaries: list[Any] = [one for one in model.modules() if getattr(one, "rope_type", None) == "default"]
-    if not rotaries:
-        raise ModelError("The positions of the model cannot be scaled.", hint="Leave out --rope-scaling.")
-    for rotary in rotaries:
-        frequency, rotary.attention_scaling = scale_frequencies(rotary.config, kind, factor, length)
-        # In place, and under its plain type: the class would follow the longest text of each batch.
-        rotary.inv_freq.copy_(frequency)
 
 
 def _is_same_family(folder: Path, changes: dict[str, Any]) -> bool:

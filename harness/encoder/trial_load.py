@@ -28,7 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from harness.core.allowances import list_allowed_tensors
-from harness.core.encoding import Encoding, LateInteraction
+from harness.core.encoding import Encoding, parse_rope_scaling
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
@@ -52,6 +52,7 @@ from harness.encoder.library_load import (
     let_end_pad,
     require_padding,
     require_prefixes,
+    scale_library_rotary,
 )
 from harness.encoder.network.model import load_network
 from harness.encoder.weights import list_module_weights, read_tensor_headers
@@ -106,7 +107,7 @@ def try_load(artifact: Artifact, encoding: Encoding) -> int:
     """
     try:
         with hide_library_output():
-            return _try_modules(artifact, encoding.late_interaction)
+            return _try_modules(artifact, encoding)
     except HarnessError:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
@@ -135,9 +136,9 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
     )
 
 
-def _try_modules(artifact: Artifact, late: LateInteraction | None) -> int:
+def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
     """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
-    pads = late is None
+    pads = encoding.late_interaction is None
     folder, special, width, pooled = artifact.folder, 0, None, False
     modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
     if any("name" not in module for module in modules) or any(
@@ -154,7 +155,7 @@ def _try_modules(artifact: Artifact, late: LateInteraction | None) -> int:
         config = read_module_config(folder / sub, name)
         _require_plain(str(name), config)
         if name == "Transformer":
-            added, width = _try_backbone(folder / sub, artifact, late)
+            added, width = _try_backbone(folder / sub, artifact, encoding)
             special = max(special, added)
         elif name in ("Pooling", ATTENTIVE) and width is not None:
             size = config["word_embedding_dimension"]
@@ -198,7 +199,7 @@ def _require_plain(name: str, config: Mapping[str, Any]) -> None:
         getattr(importlib.import_module(package), activation)()
 
 
-def _try_backbone(place: Path, artifact: Artifact, late: LateInteraction | None) -> tuple[int, int | None]:
+def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[int, int | None]:
     """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
     settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
     arguments = [
@@ -207,6 +208,7 @@ def _try_backbone(place: Path, artifact: Artifact, late: LateInteraction | None)
     if any(arguments) or (place / "adapter_config.json").is_file():
         raise _DoubtError
     # A multi-vector (ColBERT) model fills texts up with other tokens than padding.
+    late = encoding.late_interaction
     pads = late is None
     shared = {"local_files_only": True, "trust_remote_code": artifact.trust_remote_code}
     ours = has_network(place, own_code=artifact.trust_remote_code)
@@ -227,7 +229,9 @@ def _try_backbone(place: Path, artifact: Artifact, late: LateInteraction | None)
         raise DamagedModelError(
             f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
         ) from error
-    rows, width = _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features))
+    rows, width = (
+        _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features), encoding)
+    )
     known = _read_tokens(place)
     # A class of transformers adds special tokens of its own, which no text gets unless they are words.
     numbers = (
@@ -276,7 +280,7 @@ def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
 
 
 def _try_library_class(
-    place: Path, shared: dict[str, Any], features: dict[str, Tensor]
+    place: Path, shared: dict[str, Any], features: dict[str, Tensor], encoding: Encoding
 ) -> tuple[int | None, int]:
     """Build transformers' class of a folder and run it on texts, both without memory; returns as above."""
     config: Any = AutoConfig.from_pretrained(str(place), **shared)
@@ -296,6 +300,8 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
+    if encoding.rope_scaling is not None:
+        scale_library_rotary(model, *parse_rope_scaling(encoding.rope_scaling), encoding.max_length)
     try:
         width = _run_on_fakes(model, features, report)
     except HarnessError:

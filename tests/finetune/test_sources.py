@@ -167,13 +167,21 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     text = capsys.readouterr().out
     assert "\nsweep.learning_rate = 1e-05,2e-05,3e-05,5e-05,8e-05,0.0001\n" in text
     assert "\nsweep.select = beir:NFCorpus,SciFact,TRECCOVID,FiQA2018\n" in text
-    assert "    ModernBERT, table 9: ModernBERT base learning_rate 1e-4\n" in text
+    assert "    ModernBERT, table 9: ModernBERT base --set learning_rate=1e-4\n" in text
     assert "harness run --model MODEL --protocol modernbert --tasks colbert:\n" in text
     assert "    modernbert, table 8, Avg.: the mean over tasks of beir\n" in text
     assert invoke(["recipes", "show", "glue-optibert"]) == 0
     text = capsys.readouterr().out
-    assert "OptiBERT_neo 130B tokens MNLI:batch_size 32, MNLI:learning_rate 1e-5," in text
     assert "Left open by the sources, and read here as follows:\n    All but the grid" in text
+    line = "OptiBERT_neo 130B tokens, MNLI --tasks MNLI --set batch_size=32 --set learning_rate=1e-5 --set"
+    assert line in text
+    assert "--tasks SST-2 --set" in text
+    assert "type the chosen one with --set mnli=MODEL, or none" in text
+    assert "\nAt these values without effect: head.library, " in text
+    assert invoke(["recipes", "show", "dpr:authors"]) == 0
+    text = capsys.readouterr().out
+    assert "ModernBERT base --set learning_rate=8e-5\n" in text
+    assert text.endswith("To run it: harness run --model MODEL --recipe dpr:authors --suite SUITE\n")
 
 
 def test_prefixes_are_shown_by_source_and_by_task() -> None:

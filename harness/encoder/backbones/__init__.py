@@ -101,14 +101,9 @@ def find_max_positions(config: Mapping[str, Any]) -> int | None:
     family = find_family(config)
     if family is None or family.shape is None:
         return None
-    if family.native:
-        return config.get("max_position_embeddings") if _names_rotary(config) else None
-    architecture = family.architecture(config)
-    return None if architecture.positions == "alibi" else architecture.max_position_embeddings
-
-
-def _names_rotary(config: Mapping[str, Any]) -> bool:
-    return any("rope" in name or "rotary" in name for name in config)
+    architecture = family.outline(config)
+    has_table = family.native and architecture.positions != "rotary"
+    return None if has_table or architecture.positions == "alibi" else architecture.max_position_embeddings
 
 
 def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> str | None:
@@ -119,12 +114,12 @@ def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> 
     if config.get("model_type") == MODEL_TYPE:
         shape = config.get("architecture", {})
         positions, scaling = shape.get("positions"), shape.get("rotary_scaling")
-    elif family is None or family.shape is None or family.native:
-        named = {**(family.defaults if family is not None else {}), **config}
-        positions = "rotary" if _names_rotary(named) else "learned"
-        scaling = _has_scaling(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    elif family is None or family.shape is None:
+        # Whether transformers' own class has rotary layers is seen once it is built.
+        rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        positions, scaling = "rotary", _has_scaling(rotary)
     else:
-        positions, scaling = (shape := family.architecture(config)).positions, shape.rotary_scaling
+        positions, scaling = (shape := family.outline(config)).positions, shape.rotary_scaling
     if positions == "alibi":
         return ALIBI
     if positions != "rotary":

@@ -282,6 +282,7 @@ def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path
             "own code": artifact.trust_remote_code,
             # A load, which settles a doubt, asks for it.
             "pooling": encoding.pooling,
+            "scaling": encoding.rope_scaling and [encoding.rope_scaling, encoding.max_length],
             # A plugin may add the network of a family.
             "networks": [has_network(at, own_code=artifact.trust_remote_code) for at in folders],
             "versions": {name: version(name) for name in LIBRARIES},

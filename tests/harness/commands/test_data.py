@@ -233,7 +233,7 @@ def test_the_data_of_a_recipe_is_that_of_its_training_and_its_selection(root, hu
         ["verified", "org/toy"],
         ["wrong", "org/more"],
     ]
-    assert f"harness data pull --recipe RECIPE --data {root}" in verified.stderr
+    assert f"harness data pull --recipe makes-a-model --data {root}" in verified.stderr
     assert invoke(["data", "pull", "--recipe", "for-tasks", "--data", str(root)]) == 2
     said = capsys.readouterr().err
     assert "'for-tasks' trains on the data of the tasks" in said

@@ -158,6 +158,26 @@ def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) 
     assert len(store.list_stored_models()) == 2
 
 
+def test_the_chosen_model_of_a_sweep_has_its_name(say: Say, store: ModelStore) -> None:
+    values = [{"scale": scale, "epochs": 2} for scale in (1, 20)]
+    for value in values:
+        put(store, changed=value)
+    members = [fakes.lineage(changed=value).key for value in values]
+    curve = [
+        {"value": value, "artifact": key, "scores": {"STS12": 0.5}, "mean": 0.5}
+        for value, key in zip(values, members, strict=True)
+    ]
+    tasks = {"STS12": {"task": "STS12", "splits": ["test"]}}
+    parts = {"setting": "scale, epochs", "values": values, "tasks": tasks}
+    put(store, sweep={**parts, "chosen": values[1], "curve": curve})
+    chosen = fakes.lineage(sweep=parts).key
+    assert say("show", "tiny-contrast")[1].startswith(f"tiny-contrast ({chosen[:12]})")
+    rows = {row["key"]: row["sweep"] for row in json.loads(say("list", "--json")[1])["models"]}
+    member = f"member of {chosen[:12]}: scale=1, epochs=2"
+    assert (rows[chosen], rows[members[0]]) == ("chosen", member)
+    assert "│ chosen" in say("list")[1]
+
+
 def test_a_model_is_removed_when_it_is_meant(
     say: Say, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, LlamaConfig
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import fakes
@@ -22,6 +24,7 @@ from harness.encoder.backbones import explain_unscalable, list_backbones
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder, collect_backbones
 from harness.encoder.folder.description import describe
+from harness.encoder.folder.preflight import judge_models
 from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.network.layers import _compute_frequencies
 from harness.encoder.network.model import load_network
@@ -172,7 +175,7 @@ def test_a_family_that_cannot_is_refused(
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"model_type": "deberta-v2", "position_buckets": 256}, "its positions are not rotary"),
+        ({"model_type": "bert", "properties": {}}, "its positions are not rotary"),
         (
             {"model_type": "qwen3", "rope_theta": 1e4, "rope_scaling": {"type": "yarn"}},
             "a scaling of its own",
@@ -187,6 +190,43 @@ def test_the_config_of_transformers_own_class_says_whether(
 ) -> None:
     found = explain_unscalable(config, own_code=True)
     assert found is None if reason is None else reason in str(found)
+
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+LIMIT = {"vocab_size": 200, "max_position_embeddings": TRAINED}
+TOKENS = {f"{name}_token_id": 0 for name in ("pad", "bos", "eos", "cls", "sep")}
+GPTJ = {"n_embd": 32, "n_layer": 2, "n_head": 2, "rotary_dim": 8, "n_positions": TRAINED, "vocab_size": 200}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "absent", "scales"),
+    [
+        ("llama", {**SIZES, **LIMIT}, ("rope_theta", "rope_parameters"), True),
+        ("gpt_neox", {**SIZES, **LIMIT}, (), True),
+        ("gemma3_text", {**SIZES, **LIMIT, "head_dim": 16, "num_key_value_heads": 1}, (), False),
+        ("modernbert-decoder", {**SIZES, **LIMIT, **TOKENS}, (), False),
+        ("roformer", {**SIZES, **LIMIT, "rotary_value": False}, (), False),
+        ("gptj", GPTJ, (), False),
+        ("esm", {**SIZES, **LIMIT, "position_embedding_type": "rotary", "pad_token_id": 0}, (), False),
+        ("electra", {**SIZES, **LIMIT, "embedding_size": 32}, (), False),
+    ],
+)
+def test_the_plan_scales_what_the_run_does(
+    kind: str, settings: dict[str, Any], absent: tuple[str, ...], scales: bool, tmp_path: Path
+) -> None:
+    config: Any = CONFIG_MAPPING[kind](**settings)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({n: v for n, v in content.items() if n not in absent}))
+    encoding = resolve_encoding(describe(tmp_path), Settings(rope_scaling="yarn:4", max_length=LENGTH))
+    plain = replace(encoding, rope_scaling=None)
+    models = [(artifact(tmp_path), how) for how in (encoding, plain)]
+    scaled, unscaled = judge_models(models, tmp_path / "cache")
+    assert unscaled.message is None
+    with contextlib.nullcontext() if scales else pytest.raises(ModelError, match="cannot be scaled"):
+        load_any(artifact(tmp_path), encoding, device="cpu")
+    assert scales if scaled.message is None else not scales and "cannot be scaled" in scaled.message
 
 
 def test_a_model_of_two_stages_or_none_is_refused(tmp_path: Path) -> None:
