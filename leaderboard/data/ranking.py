@@ -227,7 +227,8 @@ def rank_entries(
             leader, first = row, position
         place[row] = first
     if len(rows):
-        inside = values[rows]
+        # Scores that differ by the rounding of sums are level.
+        inside = np.round(values[rows], 9)
         # By order, not pair by pair: 8,000 models have 64 million pairs.
         ordered = np.sort(inside, axis=0)
         worse, upto = (

@@ -8,7 +8,6 @@ from leaderboard.data.ranking import FEWEST
 from leaderboard.views.question import (
     PATH,
     Answer,
-    MissingModel,
     QuestionState,
     answer_question,
     build_question_form,
@@ -16,7 +15,7 @@ from leaderboard.views.question import (
     list_nearest_models,
     list_presets,
 )
-from leaderboard.views.suite_table import plot_suite_sizes
+from leaderboard.views.suite_table import MissingModel, plot_suite_sizes
 from leaderboard.web.page import PRINTED, Page, serve_page
 from leaderboard.web.parameters import build_paging
 from leaderboard.web.site import Site

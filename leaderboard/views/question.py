@@ -23,7 +23,7 @@ from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
 from leaderboard.views.reproductions import join_models, load_comparisons
-from leaderboard.views.suite_table import SuiteTable, TableState
+from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
 from leaderboard.web.filters import (
     CHIPS,
     EMPTY_IS_NONE,
@@ -233,7 +233,7 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
         if not beside:
-            raise _explain_missing_model(queries, state)
+            raise explain_missing_model(queries.entries.values(), state)
         offered = np.flatnonzero(scores.counted[beside].any(axis=0)).tolist()
     question = question.select_columns(offered)
     scores = scores.narrow(rows, offered, question)
@@ -246,18 +246,6 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     pool = scores.narrow(np.flatnonzero(select_rows(places)).tolist(), range(len(offered)), question)
     narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
     return Answer(state=state, table=build_table(narrowed), pool=pool, places=places, widths=widths)
-
-
-class MissingModel(NotFound):
-    """No model has the name of the one to stand beside the others, or it has none of their tasks."""
-
-
-def _explain_missing_model(queries: Queries, state: QuestionState) -> MissingModel:
-    """The error for a model that cannot stand beside the others."""
-    if any(map(state.is_beside, queries.entries.values())):
-        message = f"{state.beside} has no score on any of these tasks."
-        return MissingModel(message, hint="Ask for other tasks, or for another model.")
-    return MissingModel(f"No model is called {state.beside!r}.", hint="The page /search finds models.")
 
 
 def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:

@@ -90,13 +90,16 @@ class TableState(EntryState):
         return bool(self.beside) and self.beside.casefold() in map(str.casefold, names)
 
 
-def explain_missing_model(entries: Collection[Entry], state: TableState) -> NotFound:
+class MissingModel(NotFound):
+    """No model has the name of the one to stand beside the others, or it has none of their tasks."""
+
+
+def explain_missing_model(entries: Collection[Entry], state: TableState) -> MissingModel:
     """The error for a model that cannot stand beside the others of a table."""
     if any(map(state.is_beside, entries)):
         message = f"{state.beside} has no score on any of these tasks."
-        return NotFound(message, hint="Ask for other tasks, or for another model.")
-    names = {entry.model for entry in entries}
-    return build_missing_error("model", state.beside, names, then="The page /search finds models.")
+        return MissingModel(message, hint="Ask for other tasks, or for another model.")
+    return MissingModel(f"No model is called {state.beside!r}.", hint="The page /search finds models.")
 
 
 class SuiteState(TableState):
