@@ -37,6 +37,9 @@ NONE = REASONS.index("none")
 CONTRADICTION = 0.0005
 """The difference from which on the mean of parts contradicts the number of the whole: 0.05 points."""
 
+CHANCE_ROOM = 0.01
+"""How far above a random answer a score is still at chance level."""
+
 RANDOM, UNFAIR = "mteb/baseline-random-encoder", "p-MRR"
 """mteb's encoder of random vectors, whose scores say what chance gives; and a metric on which 0 is a common,
 honest score."""

@@ -13,7 +13,14 @@ from pydantic import Field
 from leaderboard.data.groups import group_by
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell
-from leaderboard.views.reproductions import COMPARISON_FIELDS, PATH, VERDICTS, NumberPair, load_comparisons
+from leaderboard.views.reproductions import (
+    COMPARISON_FIELDS,
+    PATH,
+    VERDICTS,
+    NumberPair,
+    Verdict,
+    load_comparisons,
+)
 from leaderboard.web.filters import Control, Options, ask_name, build_filter_chips, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
@@ -33,8 +40,8 @@ class _ReproductionsState(State):
 
     q: Text = Field("", description="Part of a model's name.")
     task: Text = Field("", description="Only this task.")
-    verdict: Literal["", "same", "differs", "unproven", "data", "settings", "weights", "chance", "parts"] = (
-        Field("", description="Only numbers with this verdict; empty for all that are compared with another.")
+    verdict: Literal[""] | Verdict = Field(
+        "", description="Only numbers with this verdict; empty for all that are compared with another."
     )
     sort: Text = Field("-delta", description="A column's key; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Comparisons on a page.")
@@ -60,10 +67,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     task, *others = COMPARISON_FIELDS
     fields = [model, replace(task, key="task", card="Task", sticky=False), *others]
     rows = sorting.sort_rows([one for one in every if state.should_show(one)], fields, state.sort)
-    verdicts_shown, beside = (
-        Counter(one.verdict for one in rows),
-        [one for one in rows if one.base is not None],
-    )
+    shown, beside = Counter(one.verdict for one in rows), sum(one.base is not None for one in rows)
     where, counts = build_paging(len(rows), state, PATH), Counter(one.verdict for one in every)
     labels: dict[str, str] = {key: label.format("…") for key, (label, _) in VERDICTS.items()}
     verdicts = [(labels[key], counts[key], about) for key, (_, about) in VERDICTS.items()]
@@ -73,8 +77,8 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     return Page(
         title="Reproductions",
         template="reproductions.html",
-        lead=f"{len(beside):,} number{'s stand' if len(beside) != 1 else ' stands'} beside another of the "
-        f"same model and task: {verdicts_shown['same']:,} the same, {verdicts_shown['differs']:,} different. "
+        lead=f"{beside:,} number{'s stand' if beside != 1 else ' stands'} beside another of the same model "
+        f"and task: {shown['same']:,} the same, {shown['differs']:,} different. "
         f"In all {counts['chance']:,} scores are at chance level.",
         tables=[
             sorting.fill_table("pairs", "Numbers of two sources: scores × 100", fields, where.cut(rows),

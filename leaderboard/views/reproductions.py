@@ -18,7 +18,7 @@ from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries
-from leaderboard.data.scores import RANDOM, UNFAIR
+from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR
 from leaderboard.data.suites import build_task_scope, build_whole_scope, resolve_data_revision
 from leaderboard.views.sorting import Field
 from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
@@ -45,9 +45,8 @@ CONDITIONS: Mapping[str, Verdict] = {
 }  # fmt: skip
 """What two numbers may state differently, and the verdict on them then."""
 
-NOISE, CHANCE_ROOM, PARTS_ROOM = 1e-4, 0.01, 0.0005
-"""How far equal runs may be apart on other hardware or versions, a score at chance level from a random
-answer, and a file from the mean of its parts."""
+NOISE = 1e-4
+"""How far equal runs may be apart on other hardware or versions."""
 
 PEOPLE = "baseline/Human"
 """mteb's annotators, who are no model."""
@@ -120,7 +119,7 @@ class Value:
     @property
     def fault(self) -> Verdict | None:
         """What is wrong with it, whatever others state."""
-        if self.parts is not None and abs(self.score - self.parts) > PARTS_ROOM:
+        if self.parts is not None and abs(self.score - self.parts) > CONTRADICTION:
             return "parts"
         return "chance" if self.chance is not None and self.score <= self.chance + CHANCE_ROOM else None
 

@@ -15,9 +15,9 @@ from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
-from leaderboard.data.scores import RANDOM, SuiteScores, UntouchedMeans
+from leaderboard.data.scores import CHANCE_ROOM, RANDOM, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.reproductions import CHANCE_ROOM, PATH, NumberPair
+from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
