@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import cache, reduce
+from math import prod
 from operator import add
+from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import infer_vector_size
+from harness.encoder.weights import read_tensor_headers
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.jobs.recipe import Estimate
 from harness.jobs.training_jobs import Train
@@ -123,8 +126,7 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
         identity=score.identity,
         encoding=encoding,
         size=score.task.size,
-        # As if in float32: 4 bytes a parameter. Half precision halves this estimate.
-        parameters=weight_bytes(subject) // 4,
+        parameters=count_parameters(subject),
         width=width,
     )
 
@@ -141,6 +143,21 @@ def weight_bytes(model: ConfiguredModel) -> int:
     if model.ranks:
         return 0
     return sum(path.stat().st_size for path in weight_files(model.on_disk.artifact.folder))
+
+
+def count_parameters(model: ConfiguredModel) -> int:
+    """The parameters of a model's files, or of those that its training starts from."""
+    return 0 if model.ranks else _count_stored_parameters(model.on_disk.artifact.folder)
+
+
+@cache
+def _count_stored_parameters(folder: Path) -> int:
+    paths = weight_files(folder)
+    tensors = read_tensor_headers(paths)
+    if tensors is None:
+        # A pickle that says nothing before it is loaded: as if in float32, 4 bytes a parameter.
+        return sum(path.stat().st_size for path in paths) // 4
+    return sum(prod(tensor.shape) for tensor in tensors.values())
 
 
 def estimate_disk_need(prepared: PreparedRun) -> DiskNeed | None:
@@ -243,7 +260,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         data,
         [stored.document for stored in store.list_stored_models() if stored.document],
         past,
-        parameters=estimate_non_embedding(weight_bytes(model) // 4, width),
+        parameters=estimate_non_embedding(count_parameters(model), width),
     )
     if state in ("there", "diverged"):
         # Nothing is left to train.

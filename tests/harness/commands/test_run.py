@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 import tiny
 from harness.cli import invoke
@@ -108,3 +109,14 @@ def test_several_lengths_are_one_run_with_the_records_of_single_ones(tmp_path: P
     ):
         assert invoke([*map(str, ("run", *given, *lengths, *wrong))]) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_a_model_in_half_precision_costs_as_much_as_in_float32(tmp_path: Path, capsys: Any) -> None:
+    full = tiny.folder(tiny.families()["bert"], tmp_path / "full")
+    half = shutil.copytree(full, tmp_path / "half")
+    tensors = load_file(half / "model.safetensors")
+    save_file({name: tensor.half() for name, tensor in tensors.items()}, half / "model.safetensors")
+    models = ("--model", full, "--model", half, "--pooling", "mean")
+    plan = ask(capsys, "run", *models, "--suite", "mteb:STSBenchmark", "--dry-run", "--results", tmp_path)
+    first, second = (row["flops"] for row in plan["plan"])
+    assert first == second > 0
