@@ -28,11 +28,14 @@ RECORDS = ROOT / "docs" / "ci" / "records.yml"
 WORKFLOWS = (NIGHTLY, PULL_REQUEST, RECORDS)
 EVERY = (ACTION, *WORKFLOWS, GITLAB)
 PAGE = (ROOT / "docs" / "ci.md").read_text()
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 SCHEMAS = (
     (ACTION, ["vendor.github-actions"]),
     *((path, ["vendor.github-workflows"]) for path in WORKFLOWS),
     *((path, ["custom.github-workflows-require-timeout"]) for path in WORKFLOWS),
     (GITLAB, ["vendor.gitlab-ci", "--data-transform", "gitlab-ci"]),
+    *((path, ["vendor.github-issue-forms"]) for path in FORMS),
+    (ROOT / "CITATION.cff", ["vendor.citation-file-format"]),
 )
 YAML_RULES = "{extends: default, rules: {document-start: disable, line-length: {max: 110}, \
 truthy: {check-keys: false}, comments: {min-spaces-from-content: 1}}}"
