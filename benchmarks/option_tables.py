@@ -1,4 +1,4 @@
-"""The tables of options in docs/command-line.md and of arguments in docs/python.md, made from the code.
+"""The tables of options in docs/command-line.md and of arguments in docs/python.md, and docs/recipes.md.
 
 python benchmarks/option_tables.py writes them into the pages; tests hold that they are as written.
 """
@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from harness.cli import program
 from harness.commands import options
 from harness.core.arguments import collect_options
+from harness.jobs.recipe import list_recipe_settings
+from harness.plan import catalog
 from harness.plan.request import Request
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, PYTHON_PAGE = DOCS / "command-line.md", DOCS / "python.md"
+PAGE, PYTHON_PAGE, RECIPES_PAGE = DOCS / "command-line.md", DOCS / "python.md", DOCS / "recipes.md"
 SHARED = "Further, every option [that says how a model is evaluated]"
 """The sentence in sections of commands whose options of an evaluation stand with `harness run`."""
 
@@ -89,7 +93,61 @@ def with_tables(page: str) -> str:
     return "".join([head, *sections])
 
 
+def build_recipes_page() -> str:
+    """A table of settings for each recipe, with the values of its variants where they differ."""
+    recipes = {
+        name: (entry, {variant: _list_values(entry, variant) for variant in entry.settings})
+        for name, entry in catalog.load_recipe_entries().items()
+    }
+    counts = Counter((row, own[""][row][1]) for _, own in recipes.values() for row in own[""])
+    # What many recipes have is explained once.
+    shared = {pair for pair, count in counts.items() if count > 3}
+    lines = [
+        "# Settings of the recipes",
+        "",
+        "Made from the recipes. `harness recipes show NAME` has the source of each value, and what other",
+        "sources say; `--set SETTING=VALUE` changes those of a training. [Training](training.md) and",
+        "[GLUE](glue.md) show the recipes at work.",
+        *["", "## What many recipes have", "", "| setting | meaning |", "| --- | --- |"],
+        *(f"| `{setting}` | {meaning} |" for setting, meaning in sorted(shared)),
+    ]
+    for name, (entry, own) in recipes.items():
+        lines += [
+            f"\n## {name}\n\n{entry.summary}.\n",
+            "| setting | value | meaning |",
+            "| --- | --- | --- |",
+        ]
+        for setting, (value, meaning) in own[""].items():
+            others = {variant: values[setting][0] for variant, values in own.items() if setting in values}
+            differing = [f"{other} in `:{variant}`" for variant, other in others.items() if other != value]
+            text = "" if (setting, meaning) in shared else meaning
+            lines.append(f"| `{setting}` | {'; '.join([value, *differing])} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _list_values(entry: Any, variant: str) -> dict[str, tuple[str, str]]:
+    name = f"{entry.name}:{variant}".rstrip(":")
+    rows = list_recipe_settings(entry, variant, catalog.open_recipe(name), None)
+    return {row.name: (_format_value(row.value), _in_markdown(row.meaning)) for row in rows}
+
+
+def _format_value(value: Any) -> str:
+    match value:
+        case None | "" | () | []:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case Mapping():
+            return f"{len(value)} values"
+        case tuple() | list():
+            return ", ".join(map(_format_value, value)) if len(value) < 8 else f"{len(value)} values"
+    return str(value).replace("|", "\\|")
+
+
 if __name__ == "__main__":
+    RECIPES_PAGE.write_text(build_recipes_page())
     PAGE.write_text(with_tables(PAGE.read_text()))
     PYTHON_PAGE.write_text(with_arguments(PYTHON_PAGE.read_text()))
     sys.exit(0)

@@ -23,8 +23,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(text: str, page: Any, config: Any, files: Files) -> str:
-    """Links of the repository turned into those of the site; of a file that it has not, the words are left."""
-    place = {name: source for source, name in PAGES.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    """Links of the repository as those of the site; where it lacks a file, the words alone."""
+    place = {name: source for source, name in PAGES.items()}.get(
+        page.file.src_uri, f"docs/{page.file.src_uri}"
+    )
 
     def rewrite(link: re.Match[str]) -> str:
         words, target, anchor = link[1], link[2], link[3] or ""
