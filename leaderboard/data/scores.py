@@ -130,6 +130,7 @@ class SuiteScores(Cells, SuiteMeans):
             parts, which counts, is another number.
         chance: What a random answer gets on each column, (columns,): 0 where nothing says it, NaN where it
             says nothing.
+        unranked: The rows that are only shown beside those that rank.
     """
 
     site_suite: SiteSuite
@@ -141,6 +142,7 @@ class SuiteScores(Cells, SuiteMeans):
     chance: Floats
     pinned: bool = False
     contradicted: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    unranked: frozenset[int] = frozenset()
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -274,6 +276,7 @@ class SuiteScores(Cells, SuiteMeans):
     def _select_rankable(self, means: Means, each: str) -> NDArray[np.bool_]:
         measured = np.array([entry.origin != "reported" for entry in self.entries], bool)
         kept: NDArray[np.bool_] = means.complete & measured
+        kept[[*self.unranked]] = False
         return kept & self.first if each == "model" else kept
 
     @cached_property

@@ -234,7 +234,7 @@ class SuiteTable:
                 "rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
                 note="Models that cannot be told apart from the first of their group share its rank."),
             _build_text_column("model", "Model", lambda row: entries[row].model,
-                               lambda row: build_model_cell(entries[row])),
+                               self._build_model_cell),
             _Column(
                 "unseen", "Zero-shot", self._build_unseen_cell, _replace_nan(scores.zero_shot).__getitem__,
                 optional=True, card="Zero-shot",
@@ -269,6 +269,10 @@ class SuiteTable:
             _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
+
+    def _build_model_cell(self, row: int) -> Cell:
+        cell = build_model_cell(self.scores.entries[row])
+        return replace(cell, kind=f"{cell.kind} outside".strip()) if row in self.scores.unranked else cell
 
     def _build_mean_column(
         self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True
