@@ -46,7 +46,7 @@ from leaderboard.data.tables import (
 
 log = logging.getLogger(__name__)
 
-FORM = 20
+FORM = 21
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
