@@ -4,8 +4,9 @@
 
 A local copy, known by the content hash in its records, is proven by the statistics that the installed mteb
 states of the pinned revision: texts, their characters, the shortest and the longest, different ones, and
-judgements. An earlier revision is proven by a model of the same weights that has the same scores on it, on
-every split and subset, as on a proven copy. RESULTS has an import of mteb's results.
+judgements; for a copy that differs the table has the differences, and no revision that it is the same as. An
+earlier revision is proven by a model of the same weights that has the same scores on it, on every split and
+subset, as on a proven copy. RESULTS has an import of mteb's results.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from typing import Any
 import duckdb
 import mteb
 import pyarrow.parquet as pq
-from leaderboard.data.aliases import read_aliases
 
 from harness.core import paths
 from harness.plan import catalog
 from leaderboard.data.suites import REVISIONS
+from leaderboard.views.reproductions import read_aliases
 
 NEAR = 1e-6
 """How far two scores of the same texts and weights may be apart: float32 on another processor."""
+
+WORDS = {"total_text_length": "{} characters", "min_text_length": "{} characters in the shortest",
+         "max_text_length": "{} characters in the longest", "unique_texts": "{} different texts",
+         "num_relevant_docs": "{} judgements"}  # fmt: skip
+"""What the statistics count."""
 
 COLUMNS = {"text_statistics": "text", "text1_statistics": "sentence1", "text2_statistics": "sentence2"}
 
@@ -39,8 +45,8 @@ def describe_texts(texts: list[str]) -> dict[str, Any]:
             "unique_texts": len({*texts})}  # fmt: skip
 
 
-def compare_statistics(stated: dict[str, Any], folder: Path, split: str) -> bool:
-    """Whether a split of a local copy has every stated statistic that it can have."""
+def compare_statistics(stated: dict[str, Any], folder: Path, split: str) -> list[str]:
+    """How a split of a local copy differs from the stated statistics, of each kind of text the first."""
     if "documents_text_statistics" in stated:
         corpus, queries, qrels = (
             pq.read_table(folder / f"{n}.parquet").to_pylist() for n in ("corpus", "queries", "qrels")
@@ -54,11 +60,21 @@ def compare_statistics(stated: dict[str, Any], folder: Path, split: str) -> bool
     else:
         rows = pq.read_table(folder / f"{split}.parquet").to_pylist()
         own = {n: describe_texts([r[c] for r in rows]) for n, c in COLUMNS.items() if stated.get(n)}
-    return bool(own) and all(stated[n][k] == x for n, values in own.items() for k, x in values.items())
+    if not own:
+        return [f"{split}: no statistics are stated"]
+    differing = {
+        name: next((key for key, count in values.items() if stated[name][key] != count), "")
+        for name, values in own.items()
+    }  # fmt: skip
+    return [
+        f"{split}, {COLUMNS.get(name, name.partition('_')[0])}: "
+        f"{WORDS[key].format(f'{own[name][key]:,}')}, stated are {stated[name][key]:,}"
+        for name, key in differing.items() if key
+    ]  # fmt: skip
 
 
-def is_proven(record: dict[str, Any], data: Path) -> bool:
-    """Whether the local copy of a record has the statistics of the pinned revision, in every split."""
+def list_differences(record: dict[str, Any], data: Path) -> list[str]:
+    """How the local copy of a record differs from the statistics of the pinned revision, in any split."""
     task = mteb.get_task(record["task"]["name"])
     statistics = task.metadata.descriptive_stats or {}
     folder = data / record["identity"]["data"]["path"]
@@ -68,7 +84,7 @@ def is_proven(record: dict[str, Any], data: Path) -> bool:
         for name in record["identity"]["subsets"]:
             stated = subsets[name] if subsets else statistics[split]
             pairs.append((stated, folder / name if (folder / name).is_dir() else folder, split))
-    return bool(pairs) and all(compare_statistics(*pair) for pair in pairs)
+    return [text for pair in pairs for text in compare_statistics(*pair)]
 
 
 def iter_imported(results: Path, model: str, task: str) -> Iterator[tuple[str, dict[tuple[str, str], float]]]:
@@ -97,13 +113,15 @@ def main() -> None:
     pins = {t.name: t.data.revision for r in records
             for t in catalog.open_suite(f"mteb:{r['task']['name']}").tasks}  # fmt: skip
     kinds = {
-        r["identity"]["data"]["content"]: r["task"]["name"] for r in records if is_proven(r, options.data)
-    }
+        r["identity"]["data"]["content"]: r["task"]["name"]
+        for r in records if not list_differences(r, options.data)
+    }  # fmt: skip
     rows = []
     for record in records:
         task, data = record["task"]["name"], record["identity"]["data"]["content"]
         if data not in kinds:
-            print(f"{task}: the local copy has other texts than {pins[task]}")
+            texts = "; ".join(list_differences(record, options.data))
+            rows.append((task, data, "", f"mteb {mteb.__version__}: {texts}"))
             continue
         rows.append((task, data, pins[task], f"mteb {mteb.__version__}: its statistics of {kinds[data]}"))
         model = read_aliases()[record["model"]["weights"]]

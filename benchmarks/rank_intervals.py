@@ -1,4 +1,4 @@
-"""How often the site's intervals of means and of ranks cover the truth, by the number of tasks.
+"""How often the site's intervals of means and of ranks cover the truth, by the number and weights of tasks.
 
     python benchmarks/rank_intervals.py [--trials 2000] [--models 20] [--seed 0] [--results FOLDER]
 
@@ -6,23 +6,27 @@ Tasks are drawn from a large population of tasks; the truth is each model's mean
 rank by that. A score is the task's difficulty (Beta, skewed, shared by all models), the model's ability and
 what the two have together (Student's t with 5 degrees, as some tasks suit a model far better). With
 `--results`, a folder with an import of mteb's results, the population is the tasks of MTEB(eng, v2) as its
-ranked models have them, drawn with replacement. For the interval of a mean, Student's t stands beside the
-percentile bootstrap over tasks. An interval of 95 % should cover 95 %: of the means, of the differences of
-two neighbours by the truth, and of the ranks.
+ranked models have them, drawn with replacement. Half of the tasks drawn stand for one type, a third for
+another, the rest for a third: all weigh 1, or their types weigh 1, 2.5 and 0.5 a task (weighted), or each
+type weighs the same in all (per type). For the interval of a mean, Student's t stands beside the percentile
+bootstrap over tasks. An interval of 95 % should cover 95 %: of the means, of the differences of two
+neighbours by the truth, and of the ranks.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from measuring import format_table, read_options
 
-from leaderboard.data.ranking import Floats, bound_ranks, compute_half_width, compute_mean_halves
+from leaderboard.data.ranking import Floats, bound_ranks, compute_half_widths
 from leaderboard.data.settings import read_site_settings
 from leaderboard.web.site import open_site
 
 COUNTS = (6, 10, 20, 41)
+WEIGHTS = ("alike", "weighted", "per type")
 
 
 def draw_population(rng: np.random.Generator, models: int, tasks: int = 20_000) -> Floats:
@@ -39,43 +43,52 @@ def read_population(results: Path) -> Floats:
     return scores.values[scores.compute_ranks("tasks", "model").place > 0]
 
 
-def measure_coverage(population: Floats, count: int, trials: int, rng: np.random.Generator) -> list[float]:
+def weigh_tasks(kind: str, count: int) -> Floats:
+    """What each of some tasks weighs, the largest of three types first."""
+    sizes = np.array([count - count // 3 - count // 6, count // 3, count // 6])
+    by_type = {"alike": np.ones(3), "weighted": np.array([1, 2.5, 0.5]), "per type": 1 / sizes}[kind]
+    return np.repeat(by_type, sizes)
+
+
+def measure_coverage(
+    population: Floats, weights: Floats, trials: int, rng: np.random.Generator
+) -> list[float]:
     """The shares of covered means by Student's t and by the bootstrap, of differences, and of ranks."""
-    truth, weights = population.mean(axis=1), np.ones(count)
+    truth, count = population.mean(axis=1), len(weights)
     order = np.argsort(-truth)
     true_ranks = np.empty(len(truth))
     true_ranks[order] = np.arange(1, len(truth) + 1)
     covered = np.zeros((trials, 4))
     for trial in range(trials):
         values = population[:, rng.integers(population.shape[1], size=count)]
-        means = values.mean(axis=1)
-        halves = compute_mean_halves(values, weights)
-        draws = values[:, rng.integers(count, size=(400, count))].mean(axis=2)
+        means = np.average(values, axis=1, weights=weights)
+        places = rng.integers(count, size=(400, count))
+        draws = (values[:, places] * weights[places]).sum(axis=2) / weights[places].sum(axis=1)
         low, high = np.percentile(draws, [2.5, 97.5], axis=1)
         gaps = values[order[:-1]] - values[order[1:]]
-        errors = gaps.mean(axis=1) - (truth[order[:-1]] - truth[order[1:]])
+        errors = np.average(gaps, axis=1, weights=weights) - (truth[order[:-1]] - truth[order[1:]])
         best, worst = bound_ranks(values, weights).T
         covered[trial] = (
-            (abs(means - truth) <= halves).mean(),
+            (abs(means - truth) <= compute_half_widths(values, weights)).mean(),
             ((low <= truth) & (truth <= high)).mean(),
-            np.mean([abs(e) <= compute_half_width(gap) for e, gap in zip(errors, gaps, strict=True)]),
+            (abs(errors) <= compute_half_widths(gaps, weights)).mean(),
             ((best <= true_ranks) & (true_ranks <= worst)).mean(),
         )
     return covered.mean(axis=0).tolist()
 
 
 def main() -> None:
-    """Print a row for each number of tasks."""
+    """Print a row for each kind of weights and number of tasks."""
     given = read_options(__doc__, trials=2000, models=20, seed=0, results=Path())
     rng = np.random.default_rng(given.seed)
     real = given.results != Path()
     population = read_population(given.results) if real else draw_population(rng, given.models)
-    rows = [
-        (str(count), *(f"{share:.1%}" for share in measure_coverage(population, count, given.trials, rng)))
-        for count in COUNTS
-    ]
+    rows = []
+    for kind, count in product(WEIGHTS, COUNTS):
+        shares = measure_coverage(population, weigh_tasks(kind, count), given.trials, rng)
+        rows.append((kind, str(count), *(f"{share:.1%}" for share in shares)))
     print(f"{len(population)} models, {population.shape[1]:,} tasks in the population, {given.trials} trials")
-    print(format_table(("tasks", "mean, Student", "mean, bootstrap", "difference", "rank"), rows))
+    print(format_table(("weights", "tasks", "mean, Student", "mean, bootstrap", "difference", "rank"), rows))
 
 
 if __name__ == "__main__":

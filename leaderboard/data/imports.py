@@ -20,7 +20,7 @@ from leaderboard.data.suites import REASONS, Scope, read_revisions, resolve_data
 from leaderboard.data.tables import Row, Tables, build_entry_row, compute_permanent_id
 
 MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
-"""The main revision of each model by mteb's own registry (suites/_mteb/make_snapshot.py)."""
+"""The main revision and size of each model by mteb's own registry (suites/_mteb/make_snapshot.py)."""
 
 TRAINING_TASKS = Path(__file__).with_name("training_tasks.json")
 """The tasks that models were trained on, by mteb's own registry (suites/_mteb/make_snapshot.py)."""
@@ -45,6 +45,13 @@ def read_main_revisions() -> Mapping[str, str]:
     """The main revision of each model."""
     with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
         return {row["model"]: row["revision"] for row in csv.DictReader(file)}
+
+
+@cache
+def read_registry_sizes() -> Mapping[str, int]:
+    """The number of parameters of each model."""
+    with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
+        return {row["model"]: int(row["parameters"]) for row in csv.DictReader(file) if row["parameters"]}
 
 
 @cache
@@ -109,7 +116,8 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
 
     The table `owners` says which entry each of them is joined in.
     """
-    cards = tables.fetch_rows("SELECT * FROM read_parquet(?)", str(resolve_table_path(source, "entries")))
+    path = str(resolve_table_path(source, "entries"))
+    cards = _fill_sizes(tables.fetch_rows("SELECT * FROM read_parquet(?)", path))
     file_counts = tables.fetch_rows(
         """SELECT entry, count(*) AS tasks, list(DISTINCT version ORDER BY version)
              FILTER (WHERE version IS NOT NULL AND version != '') AS versions
@@ -141,6 +149,18 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
              "known": "BOOLEAN"}  # fmt: skip
     tables.create("owners", kinds, [tuple(row.values()) for row in owners])
     return rows
+
+
+def _fill_sizes(cards: Sequence[Row]) -> list[Row]:
+    """Cards, those without a size with that of another revision of the model, else of mteb's registry."""
+    registry = read_registry_sizes().items()
+    sizes = {model: {"n_parameters": count, "size_from": "mteb's registry"} for model, count in registry}
+    # The best known revision last.
+    for card in sorted(cards, key=lambda card: (_is_main(card), -TRUST.index(card["trust"]))):
+        if card["n_parameters"]:
+            source = f"the card of revision {card['revision']}"
+            sizes[card["model"]] = {"n_parameters": card["n_parameters"], "size_from": source}
+    return [card if card["n_parameters"] else {**card, **sizes.get(card["model"], {})} for card in cards]
 
 
 def _merge_revisions(members: Sequence[Row]) -> Row:

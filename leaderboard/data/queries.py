@@ -102,12 +102,16 @@ LICENCES: Mapping[str, re.Pattern[str]] = {
 
 
 class Card(NamedTuple):
-    """Facts of a model's card that filters and columns take."""
+    """Facts of a model's card that filters and columns take.
+
+    `size_from` says where its size is from, if not from this card.
+    """
 
     memory: float | None = None
     licence: str = ""
     languages: frozenset[str] = frozenset()
     instructions: bool | None = None
+    size_from: str = ""
 
     @property
     def licence_group(self) -> str:
@@ -765,6 +769,7 @@ def _parse_model_card(facts: Mapping[str, Any]) -> Card:
         licence=str(facts.get("license") or "").rpartition("/")[2],
         languages=frozenset(code.partition("-")[0] for code in facts.get("languages") or ()),
         instructions=facts.get("use_instructions"),
+        size_from=facts.get("size_from", ""),
     )
 
 

@@ -19,6 +19,9 @@ Ints: TypeAlias = NDArray[np.int64]
 FEWEST = 6
 """Tasks from which on an interval over tasks can say that two models are level."""
 
+ROUNDING = 1e-12
+"""How far means of equal scores can differ by the rounding of sums: far below a printed digit."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
@@ -254,9 +257,8 @@ def is_level_pair(
     """Whether two models cannot be told apart: 0 lies in the 95 % interval of their difference.
 
     Where both means have intervals over seeds and examples, these are put together as those of
-    independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
-    weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
-    only equal means are a tie: by so few that interval would make almost anything level.
+    independent means. Else it is that of the paired differences (compute_half_widths). Over fewer than
+    `FEWEST` tasks only equal means are a tie: by so few that interval would make almost anything level.
 
     Args:
         first: The scores of one model, (columns,), as shares of 1.
@@ -265,49 +267,46 @@ def is_level_pair(
         first_average: What is known of the first model's mean; `interval` holds its ends.
         second_average: The same of the second model.
     """
-    differences = (first - second) * weights
-    mean = float(differences.mean())
+    differences = first - second
+    mean = float(differences @ weights / weights.sum())
     averages = (first_average, second_average)
     bounds = [average["interval"] for average in averages if average and average.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    # 1e-12: means of equal scores differ by the rounding of sums, far below a printed digit.
-    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= compute_half_width(differences)
+    half = float(compute_half_widths(differences, weights)) if len(differences) >= FEWEST else 0.0
+    return abs(mean) <= half + ROUNDING
 
 
-def compute_half_width(differences: Floats) -> float:
-    """Half of Student's 95 % interval of a mean; infinite for a single value.
+def compute_half_widths(values: Floats, weights: Floats) -> Floats:
+    """Half of the 95 % interval of weighted means, the tasks being a sample of such tasks; NaN of NaN.
 
-    >>> round(compute_half_width(np.array([1.0, 2.0, 3.0])), 3)
+    With shares v of the weights the variance of the mean is Σ v² r² / (1 - 2 v + Σ v²), over residuals r
+    about the weighted mean: of scores with variance 1 the residual has the variance 1 - 2 v + Σ v², so that
+    each term is v² as it should be (HC2: MacKinnon and White, 1985, "Some heteroskedasticity-consistent
+    covariance matrix estimators"). Student's t has the degrees of freedom of the effective number of tasks,
+    1 / Σ v² (Kish, 1965, "Survey Sampling"), less one. With equal weights this is Student's interval.
+
+    Args:
+        values: Scores or differences, (..., columns) of at least two columns.
+        weights: What a column weighs, (columns,).
+
+    >>> compute_half_widths(np.array([1.0, 2.0, 3.0]), np.ones(3)).round(3).tolist()
     2.484
     """
-    count = len(differences)
-    return float(_find_student_factor(count) * differences.std(ddof=1)) if count > 1 else float("inf")
+    residuals = values - (values @ weights / weights.sum())[..., None]
+    return np.asarray(np.linalg.norm(residuals * _compute_half_factors(weights), axis=-1))
 
 
-def _find_student_factor(count: int) -> float:
-    """Half of the 95 % interval of a mean of so many values, over their standard deviation."""
+def _compute_half_factors(weights: Floats) -> Floats:
+    """What residuals are times, so that the root of their squares' sum is half of the interval."""
     # Not at the top: scipy loads slowly, and only ranks need it.
     from scipy.special import stdtrit
 
-    return float(stdtrit(count - 1, 0.975) / np.sqrt(count))
-
-
-def compute_mean_halves(values: Floats, weights: Floats) -> Floats:
-    """Half of the 95 % interval of each row's weighted mean, the tasks being a sample of such tasks.
-
-    Student's interval; of a weighted mean by its linear approximation (Särndal, Swensson and Wretman, 1992,
-    "Model Assisted Survey Sampling"). NaN for rows that lack a score, and for fewer than `FEWEST` columns.
-
-    Args:
-        values: Scores, (rows, columns), NaN for what does not count.
-        weights: What a column weighs, of mean 1.
-    """
-    if values.shape[1] < FEWEST:
-        return np.full(len(values), np.nan)
-    means = (values * weights).mean(axis=1, keepdims=True)
-    deviations = ((values - means) * weights).std(axis=1, ddof=1)
-    return np.asarray(_find_student_factor(values.shape[1]) * deviations)
+    shares = weights / weights.sum()
+    size = shares @ shares
+    # At least one degree: where a single task has nearly all the weight, there is no more than a guess.
+    factor = stdtrit(max(1.0, 1 / size - 1), 0.975)
+    return np.asarray(factor * shares / np.sqrt(1 - 2 * shares + size))
 
 
 def bound_ranks(values: Floats, weights: Floats) -> Ints:
@@ -325,15 +324,14 @@ def bound_ranks(values: Floats, weights: Floats) -> Ints:
     bounds = np.tile([1, rows], (rows, 1))
     if not rows:
         return bounds
-    products = values * weights
-    means = products.mean(axis=1)
-    centred = products - means[:, None]
+    means = values @ weights / weights.sum()
     # By few tasks only equal means are level, as in is_level_pair.
-    factor = _find_student_factor(count) / np.sqrt(count - 1) if count >= FEWEST else 0.0
-    squares = (centred**2).sum(axis=1)
+    factors = _compute_half_factors(weights) if count >= FEWEST else np.zeros(count)
+    scaled = (values - means[:, None]) * factors
+    squares = (scaled**2).sum(axis=1)
     # Row by row: the table of all pairs of 8,000 models would take 512 MB.
     for row in range(rows):
-        spread = np.sqrt(np.maximum(squares + squares[row] - 2 * centred @ centred[row], 0))
-        gaps, half = means - means[row], factor * spread + 1e-12
-        bounds[row] += (gaps > half).sum(), -(-gaps > half).sum()
+        halves = np.sqrt(np.maximum(squares + squares[row] - 2 * scaled @ scaled[row], 0)) + ROUNDING
+        gaps = means - means[row]
+        bounds[row] += (gaps > halves).sum(), -(-gaps > halves).sum()
     return bounds

@@ -15,13 +15,14 @@ from harness.core.types import Suite
 from harness.results.scores import Spread, Untouched, is_selection_column, list_small_columns
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.ranking import (
+    FEWEST,
     Floats,
     Ints,
     Means,
     Ranks,
     SuiteMeans,
     compute_column_weights,
-    compute_mean_halves,
+    compute_half_widths,
     compute_suite_means,
     rank_entries,
     select_mean_columns,
@@ -129,6 +130,7 @@ class SuiteScores(Cells, SuiteMeans):
             parts, which counts, is another number.
         chance: What a random answer gets on each column, (columns,): 0 where nothing says it, NaN where it
             says nothing.
+        unranked: The rows that are only shown beside those that rank.
     """
 
     site_suite: SiteSuite
@@ -140,6 +142,7 @@ class SuiteScores(Cells, SuiteMeans):
     chance: Floats
     pinned: bool = False
     contradicted: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    unranked: frozenset[int] = frozenset()
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -232,7 +235,9 @@ class SuiteScores(Cells, SuiteMeans):
         places = select_mean_columns(self.site_suite.suite)
         halves = (self.high - self.low)[:, places] / 2 * weights
         by_examples = np.sqrt((halves**2).sum(axis=1)) / max(1, len(places))
-        return compute_mean_halves(np.where(self.counted[:, places], values, np.nan), weights), by_examples
+        if len(places) < FEWEST:
+            return np.full(len(values), np.nan), by_examples
+        return compute_half_widths(np.where(self.counted[:, places], values, np.nan), weights), by_examples
 
     def narrow(self, rows: Sequence[int], places: Sequence[int], site_suite: SiteSuite) -> SuiteScores:
         """Some rows and columns alone, with means of their own.
@@ -271,6 +276,7 @@ class SuiteScores(Cells, SuiteMeans):
     def _select_rankable(self, means: Means, each: str) -> NDArray[np.bool_]:
         measured = np.array([entry.origin != "reported" for entry in self.entries], bool)
         kept: NDArray[np.bool_] = means.complete & measured
+        kept[[*self.unranked]] = False
         return kept & self.first if each == "model" else kept
 
     @cached_property

@@ -46,7 +46,7 @@ from leaderboard.data.tables import (
 
 log = logging.getLogger(__name__)
 
-FORM = 20
+FORM = 21
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"
@@ -331,18 +331,31 @@ class SiteIndex:
 
     def list_kept(self) -> list[Snapshot]:
         """The kept snapshots that this software can read, the oldest first."""
-        documents = self._kept.glob("[0-9a-f]*/current.json")
-        snapshots = [_read_kept(path, path.stat().st_mtime_ns) for path in documents]
+        snapshots = []
+        for path in self._kept.glob("[0-9a-f]*/current.json"):
+            with suppress(OSError):
+                snapshots.append(_read_kept(path, path.stat().st_mtime_ns))
         return sorted((s for s in snapshots if s and s.form == self.folder.name), key=lambda one: one.made)
 
     def open_kept(self, id: str) -> SiteIndex | None:
-        """A kept snapshot as an index of its own; None if none has this id, or it is damaged."""
-        if not any(snapshot.id == id for snapshot in self.list_kept()):
-            return None
-        index = copy.copy(self)
-        index.folder, index._seen, index._verified = self._kept / id, ((0, 0), None), 0
+        """A kept snapshot as an index of its own; None if none has this id, or it is damaged.
+
+        Raises:
+            StoreError: It is there, and cannot be read now.
+        """
+        index, path = copy.copy(self), self._kept / id / "current.json"
+        index.folder, index._verified = path.parent, 0
         index.settings = replace(self.settings, reported=self.settings.reported and index.folder / REPORTED)
-        return index if index.verify_snapshot() else None
+        try:
+            facts = path.stat()
+            snapshot = _read_kept(path, facts.st_mtime_ns)
+            index._seen = ((facts.st_mtime_ns, facts.st_ino), snapshot)
+            is_ours = snapshot is not None and (snapshot.id, snapshot.form) == (id, self.folder.name)
+            return index if is_ours and index.verify_snapshot() else None
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"Snapshot {id} cannot be read: {error}.", hint="Reload the page.") from error
 
     def keep(self, snapshot: Snapshot, list_ranks: Callable[[], object]) -> bool:
         """Keep a snapshot under its id until somebody removes it; False if as many are kept as may be.
@@ -480,11 +493,19 @@ def _hash_files(folder: Path) -> dict[str, tuple[int, str]]:
 def _read_snapshot(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, with a line in the log, if the file is damaged."""
     try:
-        document = read_content_file(path)
-        return Snapshot(**document, folder=path.parent / str(document["version"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return _parse_snapshot(path)
+    except (OSError, *DAMAGE):
         log.exception("%s cannot be read. The snapshot is written again from the folders.", path)
         return None
+
+
+DAMAGE = (ValueError, KeyError, TypeError)
+"""What a damaged file raises when it is read."""
+
+
+def _parse_snapshot(path: Path) -> Snapshot:
+    document = read_content_file(path)
+    return Snapshot(**document, folder=path.parent / str(document["version"]))
 
 
 @cache
@@ -495,7 +516,12 @@ def _read_ranks(path: Path) -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _read_kept(path: Path, _mtime: int) -> Snapshot | None:
-    return _read_snapshot(path)
+    """The kept snapshot that a file names; None if it is damaged. What could not be read is not cached."""
+    try:
+        return _parse_snapshot(path)
+    except DAMAGE:
+        log.exception("%s is damaged.", path)
+        return None
 
 
 def _write_snapshot(folder: Path, snapshot: Snapshot) -> None:

@@ -37,14 +37,25 @@ Raw = Mapping[str, Mapping[str, "float | None"]]
 
 
 REVISIONS = Path(__file__).with_name("revisions.csv")
-"""Revisions of tasks' data that hold the same texts as another (leaderboard.data.revisions)."""
+"""Revisions of tasks' data that hold the same texts as another, or differ (benchmarks/prove_data.py)."""
+
+
+@cache
+def _read_revision_rows() -> Mapping[tuple[str, str], Mapping[str, str]]:
+    with REVISIONS.open(encoding="utf-8", newline="") as file:
+        return {(row["task"], row["revision"]): row for row in csv.DictReader(file)}
 
 
 @cache
 def read_revisions() -> Mapping[tuple[str, str], str]:
     """By task and revision, the revision that holds the same texts."""
-    with REVISIONS.open(encoding="utf-8", newline="") as file:
-        return {(row["task"], row["revision"]): row["same_as"] for row in csv.DictReader(file)}
+    return {key: row["same_as"] for key, row in _read_revision_rows().items() if row["same_as"]}
+
+
+def explain_other_data(task: str, data: str) -> str:
+    """How a copy of a task's data differs from the pinned revision; empty where nothing says it."""
+    row = _read_revision_rows().get((task, data), {"same_as": "?"})
+    return "" if row["same_as"] else row["evidence"]
 
 
 def resolve_data_revision(task: str, data: str) -> str:

@@ -39,7 +39,8 @@ class _CiteState(State):
 )
 def _show_citation(site: Site, state: _CiteState) -> Page:
     """The citation of a page."""
-    snapshot, (path, _, query) = site.queries.snapshot, state.of.partition("?")
+    site, of = site.resolve_address(state.of)
+    snapshot, (path, _, query) = site.queries.snapshot, of.partition("?")
     assert snapshot
     parameters = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, parameters, "json"))
@@ -48,7 +49,7 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
         "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
         "year": snapshot.made[:4], "url": address, "note": f"As of {snapshot.made[:10]}",
     }  # fmt: skip
-    key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{state.of}").strip("-")
+    key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{of}").strip("-")
     lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
     sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in _iter_sentences(page)]
     return Page(
@@ -57,7 +58,7 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
         context={
             "address": address,
             "bibtex": ",\n".join(lines) + "\n}",
-            "of": state.of,
+            "of": of,
             "sentences": sentences[:MOST],
         },
     )

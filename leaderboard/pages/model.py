@@ -124,6 +124,7 @@ def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
         for e in model.entries
     ]
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
+    facts["size_from"] = next((s.get("size_from") for s in stated if s["parameters"] is not None), None)
     if facts["parameters"] is None and model.backbone:
         facts["parameters"] = model.backbone.parameters
     table = facts.pop("n_embedding_parameters")
@@ -396,7 +397,8 @@ def _build_results_section(
 def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     """The facts that tell models apart, in a line."""
     stated = {
-        "parameters": f"{format_parameters(facts['parameters'])} parameters",
+        "parameters": f"{format_parameters(facts['parameters'])} parameters"
+        + (f" (from {facts['size_from']})" if facts["size_from"] else ""),
         "dimension": f"{facts['dimension']} dimensions",
         "max_tokens": f"{facts['max_tokens']} tokens",
         "license": f"licence {facts['license']}",

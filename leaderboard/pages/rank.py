@@ -20,6 +20,9 @@ from leaderboard.web.page import PRINTED, Page, serve_page
 from leaderboard.web.parameters import build_paging
 from leaderboard.web.site import Site
 
+NAMED = 5
+"""Tasks that a note names, at most: JSON has all."""
+
 
 @serve_page(
     PATH,
@@ -59,6 +62,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
         data={
             "tasks_asked": len(answer.pool.site_suite.suite.columns),
             "tasks": [column.name for column in table.scores.site_suite.suite.columns],
+            "counted_as": dict(answer.twins),
             "weights": list(table.scores.site_suite.weights) or None,
             "models_pass": answer.passing,
             "models_ranked": len(answer.ranked),
@@ -76,6 +80,10 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
 def _iter_notes(answer: Answer) -> Iterator[str]:
     """The sentences below the ranking."""
     table = answer.table
+    if answer.twins:
+        names = [f"{name} (as {other})" for name, other in [*answer.twins.items()][:NAMED]]
+        more = f" and {len(answer.twins) - NAMED} more" if len(answer.twins) > NAMED else ""
+        yield f"The same data under two names counts once: {', '.join(names)}{more}."
     if len(answer.places) >= FEWEST:
         yield (
             "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how "

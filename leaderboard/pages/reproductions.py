@@ -29,7 +29,8 @@ from leaderboard.web.tables import EMPTY, Table, link, values_table
 
 CHIPS = {"q": "model has “{}”", "task": "{}", "verdict": "{}"}
 
-COUNTS = {"compared": "Compared", "same": "Same", "differs": "Differ", "unproven": "Data not stated",
+COUNTS = {"compared": "Compared", "same": "Same", "draws": "Within draws", "differs": "Differ",
+          "unproven": "Data not stated",
           "data": "Other data", "settings": "Other settings", "weights": "Other weights",
           "median": "Median difference", "most": "Largest"}  # fmt: skip
 """The columns of a summary; differences are over those that are the same or differ."""

@@ -24,7 +24,7 @@ from harness.results.units import Units
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
 from leaderboard.data.queries import Queries, ScopeScore
-from leaderboard.data.ranking import FEWEST, Floats, compute_half_width
+from leaderboard.data.ranking import FEWEST, Floats, compute_half_widths
 from leaderboard.data.scores import NONE, OTHER, SuiteScores
 from leaderboard.data.suites import list_conventions
 from leaderboard.views.task_scores import is_tie
@@ -207,8 +207,8 @@ class Common:
     ) -> PairedDifference:
         """The difference of two means over columns, whose `weights` are of mean 1."""
         factors = np.array(weights) if weights else np.ones(len(columns))
-        gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * factors
-        value = float(gaps.mean())
+        gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)]
+        value = float((gaps * factors).mean())
         # The surest first: a test over the same examples, then intervals of both means, then the tasks as a
         # sample.
         half = self._compute_test_half(one, other, columns, by_type=bool(weights))
@@ -216,12 +216,9 @@ class Common:
             return PairedDifference(value, half, "examples")
         if known_half is not None:
             return PairedDifference(value, known_half, "intervals")
-        enough = len(columns) >= FEWEST
-        return (
-            PairedDifference(value, compute_half_width(gaps), "tasks")
-            if enough
-            else PairedDifference(value, None)
-        )
+        if len(columns) < FEWEST:
+            return PairedDifference(value, None)
+        return PairedDifference(value, float(compute_half_widths(gaps, factors)), "tasks")
 
     def _compute_test_half(
         self, one: int, other: int, columns: Sequence[int], *, by_type: bool

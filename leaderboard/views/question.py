@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -103,6 +103,7 @@ class Answer:
             scores of these models.
         places: Of these tasks those that are ranked by.
         widths: Every (tasks, models) that the ranking could have under the bounds, the most tasks first.
+        twins: The tasks that were left out, each with the name under which it counts.
     """
 
     state: QuestionState
@@ -110,6 +111,7 @@ class Answer:
     pool: SuiteScores
     places: Sequence[int]
     widths: Sequence[tuple[int, int]]
+    twins: Mapping[str, str]
 
     @cached_property
     def ranked(self) -> list[int]:
@@ -118,8 +120,8 @@ class Answer:
 
     @property
     def passing(self) -> int:
-        """How many models pass the bounds, without one that is only ranked beside them."""
-        return sum(map(self.table.passes_bounds, range(len(self.table.scores.entries))))
+        """How many models pass the bounds."""
+        return len(self.table.scores.entries) - len(self.table.scores.unranked)
 
     def build_top_table(self) -> Table:
         """The best rows with the columns of a card, for the first page."""
@@ -130,12 +132,11 @@ class Answer:
         """The answer in sentences; `chosen` says that the reader named no tasks."""
         columns, scores = len(self.pool.site_suite.suite.columns), self.table.scores
         place = self.table.ranks.place
-        apart = {row: scores.entries[row].model for row in self.ranked if not self.table.passes_bounds(row)}
-        ranked = [row for row in self.ranked if row not in apart]
+        apart, ranked = [scores.entries[row].model for row in sorted(scores.unranked)], self.ranked
         if not columns:
             return "No task is of all that was asked for."
         if not ranked:
-            beside = "".join(f" {model} does not pass them either." for model in apart.values())
+            beside = "".join(f" {model} does not pass them either." for model in apart)
             which = f"any of the {columns} tasks" if columns > 1 else "the task"
             return f"No model that passes these bounds has a score on {which}.{beside}"
         every, single = len(self.places) == columns, len(self.places) == 1
@@ -157,16 +158,16 @@ class Answer:
         if len(ranked) < (self.state.models or 0):
             sentences.append(f"No more than {len(ranked)} can be ranked.")
         sentences += [
-            f"{scores.entries[row].model} does not pass the bounds, and is ranked beside those that do: "
-            f"rank {place[row]}." if row in apart else f"{scores.entries[row].model} has rank {place[row]}."
-            for row in self.ranked if self.state.is_beside(scores.entries[row])
+            f"{scores.entries[row].model} has rank {place[row]}."
+            for row in ranked if self.state.is_beside(scores.entries[row])
         ]  # fmt: skip
+        sentences += [f"{model} does not pass the bounds, and is shown without a rank." for model in apart]
         return " ".join(sentences)
 
     def list_widths(self) -> list[tuple[str, str, bool]]:
         """The choices between more tasks and more models: label, URL, current; this one, and the largest."""
         best = sorted(self.widths, key=lambda width: width[0] * width[1])[-10:]
-        current = (len(self.places), int(self.table.scores.over_tasks.complete.sum()))
+        current = (len(self.places), len(self.ranked))
         chosen = [width for width in self.widths if width == current]
         return [
             (f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}",
@@ -213,7 +214,7 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     Raises:
         NotFound: The question names what does not exist.
     """
-    question = _build_question(queries, state)
+    question, twins = _build_question(queries, state)
     # Columns that a suite only shows are in no mean here either.
     question = question.select_columns(select_mean_columns(question.suite))
     scores = queries.load_suite_scores(
@@ -227,8 +228,9 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
         )  # fmt: skip
 
     # A model was trained on none of the tasks that rank: which these are, the others decide.
-    rows = build_table(scores, state.apply_changes(zero="")).rows
-    rows = [row for row in rows if scores.entries[row].origin != "reported"]
+    whole = build_table(scores, state.apply_changes(zero=""))
+    rows = [row for row in whole.rows if scores.entries[row].origin != "reported"]
+    passing = np.array([whole.passes_bounds(row) for row in rows], bool)
     offered = list(range(len(question.suite.columns)))
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
@@ -240,12 +242,18 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     named = np.array([state.is_beside(entry) for entry in scores.entries], bool)
 
     def select_rows(places: Sequence[int]) -> NDArray[np.bool_]:
-        return named | state.select_zero_shot(scores.measure_zero_shot(places))
+        return passing & state.select_zero_shot(scores.measure_zero_shot(places))
 
     places, widths = choose_shared_columns(scores.counted, state.models, select_rows)
-    pool = scores.narrow(np.flatnonzero(select_rows(places)).tolist(), range(len(offered)), question)
+    if not places and named.any():
+        # No model passes: the named one stands alone.
+        places = [*range(len(offered))]
+    chosen = np.flatnonzero(named | select_rows(places))
+    pool = scores.narrow(chosen.tolist(), range(len(offered)), question)
     narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
-    return Answer(state=state, table=build_table(narrowed), pool=pool, places=places, widths=widths)
+    unranked = np.flatnonzero(~select_rows(places)[chosen]).tolist()
+    table = build_table(replace(narrowed, unranked=frozenset(unranked)))
+    return Answer(state=state, table=table, pool=pool, places=places, widths=widths, twins=twins)
 
 
 def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:
@@ -258,19 +266,17 @@ def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[st
             for name in [*dict.fromkeys(near)][:NEAREST] if name.casefold() != text]  # fmt: skip
 
 
-def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
-    """The tasks that were asked for as a suite, each as the first suite that has it asks for it."""
+def _build_question(queries: Queries, state: QuestionState) -> tuple[SiteSuite, Mapping[str, str]]:
+    """The tasks that were asked for as a suite, and those that count under another name (_merge_columns)."""
     for name in state.suite:
         check_name("suite", name, queries.suites, then="The page /suites lists all.")
     offers = _count_names(queries) if state.type or state.language or state.domain else {}
     for kind, counts in offers.items():
         for name in getattr(state, kind):
             check_name(kind, name, counts, then="The form of /rank has those of most tasks.")
-    suites = [queries.suites[name] for name in state.suite] or list(queries.suites.values())
-    columns: dict[str, Column] = {}
-    for listed in suites:
-        for column in _iter_columns(listed, state, columns):
-            columns.setdefault(column.name, column)
+    # In the site's order, whatever that of the address.
+    suites = [listed for slug, listed in queries.suites.items() if slug in (state.suite or queries.suites)]
+    columns, twins = _merge_columns(suites, state)
     names = {c.name for one in suites for c in one.suite.columns} if state.task else set()
     for name in state.task:
         _check_other_suites(queries, state, name, names)
@@ -282,8 +288,50 @@ def _build_question(queries: Queries, state: QuestionState) -> SiteSuite:
     parts = [*titles, *state.type, *state.domain, *map(name_language, state.language)]
     title = ", ".join(parts) or suite.title
     weights = _read_weights(state.weight, chosen)
-    return SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
-                     suite=replace(suite, title=title, columns=chosen))  # fmt: skip
+    listed = SiteSuite(slug=suites[0].slug if len(suites) == 1 else "", typed="", main=False, weights=weights,
+                       suite=replace(suite, title=title, columns=chosen))  # fmt: skip
+    return listed, twins
+
+
+def _merge_columns(
+    suites: Sequence[SiteSuite], state: QuestionState
+) -> tuple[dict[str, Column], dict[str, str]]:
+    """The columns that were asked for, each as the first suite that has it asks for it.
+
+    A task counts once: a column is left out where an earlier suite has one of its tasks in a column of
+    another name, or another version of that task over the same data.
+
+    Returns:
+        The columns by name, and what is left out, with the names of those that have its data.
+    """
+    columns, twins, owners = dict[str, Column](), dict[str, str](), dict[tuple[str, str], list[str]]()
+    for listed in suites:
+        new, tasks = dict[str, Column](), defaultdict[tuple[str, str], list[str]](list)
+        for column in _iter_columns(listed, state, columns):
+            keys = [(_find_newest_version(task.name), task.data.path) for task in column.tasks]
+            others = next((owners[key] for key in keys if key in owners), None)
+            if column.name not in columns and others:
+                twins[column.name] = ", ".join(others)
+            elif column.name not in columns:
+                new[column.name] = column
+                for key in keys:
+                    tasks[key].append(column.name)
+        columns, owners = columns | new, owners | tasks
+    return columns, twins
+
+
+def _find_newest_version(task: str) -> str:
+    """The last of the tasks that mteb recommends in the place of a task."""
+    while newer := _map_newer_versions().get(task):
+        task = newer
+    return task
+
+
+@cache
+def _map_newer_versions() -> Mapping[str, str]:
+    """By task the one that mteb recommends in its place."""
+    offers = (offer for entry in catalog.load_suite_entries().values() for offer in entry.offers())
+    return {offer.name: newer for offer in offers if (newer := offer.facts.get("superseded_by"))}
 
 
 def _check_other_suites(queries: Queries, state: QuestionState, name: str, names: Collection[str]) -> None:
@@ -301,8 +349,9 @@ def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, C
     """The columns of a suite that were asked for, narrowed to the languages."""
     columns = [column for column in listed.suite.columns if _is_asked(column, state)]
     if len(state.suite) != 1:
-        # What a recipe trains for has a convention of its suite's own.
-        columns = [column for column in columns if column.tasks[0].output != "label"]
+        # What a recipe trains for has a convention of its suite's own; what a suite only shows, another one
+        # may average.
+        columns = [c for c in columns if c.tasks[0].output != "label" and not c.shown_only]
     languages = {column.name: {*describe_task(column.tasks[0].name).languages} for column in columns}
     mixed = [name for name, codes in languages.items()
              if state.language and name not in known and not codes <= {*state.language}]  # fmt: skip

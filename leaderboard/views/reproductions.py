@@ -8,27 +8,41 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import hypot
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries
+from leaderboard.data.ranking import compute_half_widths
 from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR
-from leaderboard.data.suites import build_task_scope, build_whole_scope, resolve_data_revision
+from leaderboard.data.suites import (
+    build_task_scope,
+    build_whole_scope,
+    explain_other_data,
+    resolve_data_revision,
+)
 from leaderboard.views.sorting import Field
 from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
 from leaderboard.web.parameters import build_address
 from leaderboard.web.tables import EMPTY, Cell, link
 
-Verdict = Literal["same", "differs", "unproven", "data", "settings", "weights", "chance", "parts"]
+Verdict = Literal["same", "draws", "differs", "unproven", "data", "settings", "weights", "chance", "parts"]
 
 VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     "same": ("same", "equal to the printed digits and numeric noise, on data that is proven to be the same"),
+    "draws": (
+        "within random draws ({})",
+        "scored by two versions of mteb, and apart by no more than two runs "
+        "with other random draws, such as of clusterings",
+    ),
     "differs": ("differs by {}", "the numbers differ, and nothing that is stated says why"),
     "unproven": ("equal, data not stated", "equal numbers, but one side does not prove its data"),
     "data": ("other data revision", "the revisions differ, and nothing proves that they hold the same texts"),
@@ -148,7 +162,8 @@ def _iter_conflicts(value: Value, base: Value) -> Iterator[str]:
 class NumberPair(NamedTuple):
     """A number beside that of a better known source of the model; a broken number may stand alone.
 
-    `model` is its name in URLs; `part` are splits and subsets that are not those of the first question.
+    `model` is its name in URLs; `part` are splits and subsets that are not those of the first question;
+    `draws` is half of the 95 % interval of the difference of two runs with other random draws, 0 if unknown.
     """
 
     model: str
@@ -157,6 +172,7 @@ class NumberPair(NamedTuple):
     value: Value
     base: Value | None
     verdict: Verdict
+    draws: float = 0.0
 
     @property
     def delta(self) -> float | None:
@@ -177,11 +193,22 @@ class NumberPair(NamedTuple):
     def build_cell(self) -> Cell:
         """The verdict, with what it means and what is stated differently."""
         label, meaning = VERDICTS[self.verdict]
+        text, query = label.format(format_delta(self.delta)), {"q": self.model, "task": self.task}
+        return link(text, build_address(PATH, query), note="; ".join(filter(None, [meaning, self.reason])))
+
+    @property
+    def reason(self) -> str:
+        """What is stated differently of both numbers, and what is known of their difference."""
         base, value = self.base or self.value, self.value
         texts = [f"{name} {base.conditions[name][:40]} / {value.conditions[name][:40]}"
                  for name in _iter_conflicts(value, base)]  # fmt: skip
-        text, query = label.format(format_delta(self.delta)), {"q": self.model, "task": self.task}
-        return link(text, build_address(PATH, query), note="; ".join([meaning, *texts]))
+        if self.verdict == "data":
+            texts += [explain_other_data(self.task, side.conditions["data"]) for side in (base, value)]
+        if self.verdict in ("draws", "differs") and "/" in self.versions:
+            texts.append(f"scored by mteb {self.versions}")
+        if self.draws:
+            texts.append(f"other random draws: ± {score_text(self.draws)}")
+        return "; ".join(filter(None, texts))
 
 
 _comparisons: WeakKeyDictionary[Queries, Sequence[NumberPair]] = WeakKeyDictionary()
@@ -191,8 +218,54 @@ def load_comparisons(queries: Queries) -> Sequence[NumberPair]:
     """The comparisons of a site, cached."""
     if queries not in _comparisons:
         places = _collect_values(queries).items()
-        _comparisons[queries] = [one for place, some in places for one in compare_values(*place, some)]
+        pairs = [one for place, some in places for one in compare_values(*place, some)]
+        _comparisons[queries] = _judge_draws(queries, pairs)
     return _comparisons[queries]
+
+
+def _judge_draws(queries: Queries, pairs: Sequence[NumberPair]) -> Sequence[NumberPair]:
+    """The pairs, with the interval of those that two versions of mteb scored: random draws may differ."""
+    sides = {
+        at: side.result
+        for at, pair in enumerate(pairs) if pair.verdict == "differs" and "/" in pair.versions
+        for side in (pair.base, pair.value) if side and side.result and side.entry.origin == "measured"
+    }  # fmt: skip
+    documents = queries.load_result_documents([*sides.values()])
+    judged = list(pairs)
+    for at, result in sides.items():
+        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[at].delta or 0.0
+        judged[at] = pairs[at]._replace(draws=half, verdict="draws" if abs(delta) <= half else "differs")
+    return judged
+
+
+def measure_draws(scores: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> float:
+    """Half of the 95 % interval of the difference of two runs with other random draws; 0 if none are listed.
+
+    A record lists the scores of the draws behind a main score (of clusterings: `v_measures` by level). Each
+    list has Student's interval of its mean; those of the lists' mean, and of two runs, are put together as
+    those of independent means.
+
+    Args:
+        scores: Every raw metric of a record: split → subset → metric → value.
+    """
+    halves: list[float] = []
+    for metrics in (metrics for subsets in scores.values() for metrics in subsets.values()):
+        draws = next((draws for value in metrics.values() if (draws := _list_draws(value, metrics))), [])
+        if not draws:
+            return 0.0
+        halves += [float(compute_half_widths(np.array(one), np.ones(len(one)))) for one in draws]
+    return hypot(*halves, *halves) / max(1, len(halves))
+
+
+def _list_draws(value: Any, metrics: Mapping[str, Any]) -> list[list[float]]:
+    """The lists of numbers that a metric holds, if their mean is the main score."""
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    if not all(isinstance(one, list) and len(one) > 1 for one in lists):
+        return []
+    numbers = [number for one in lists for number in one]
+    if not numbers or not all(isinstance(number, float) for number in numbers):
+        return []
+    return lists if abs(fmean(numbers) - metrics.get("main_score", np.nan)) < 1e-9 else []
 
 
 def compare_values(model: str, task: str, part: str, values: Sequence[Value]) -> Iterator[NumberPair]:
@@ -378,6 +451,8 @@ COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
     Field("delta", "Difference", lambda one: Cell(text=format_delta(one.delta), value=one.delta),
           lambda one: None if one.delta is None else abs(one.delta), numeric=True, card="Difference"),
     Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),
+    Field("why", "Why", sort=lambda one: one.reason, card="Why",
+          note="What both state differently: the better known number first."),
     Field("mteb", "mteb", sort=lambda one: one.versions, note="The versions of mteb that scored."),
 ]  # fmt: skip
 """The columns of comparisons."""

@@ -17,13 +17,14 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
 from leaderboard.data.scores import CHANCE_ROOM, RANDOM, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
+from leaderboard.views.cells import build_size_cell
 from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
 from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
-from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_parameters, format_seeds
+from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import NotFound, build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts, build_address
@@ -234,13 +235,13 @@ class SuiteTable:
                 "rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
                 note="Models that cannot be told apart from the first of their group share its rank."),
             _build_text_column("model", "Model", lambda row: entries[row].model,
-                               lambda row: build_model_cell(entries[row])),
+                               self._build_model_cell),
             _Column(
                 "unseen", "Zero-shot", self._build_unseen_cell, _replace_nan(scores.zero_shot).__getitem__,
                 optional=True, card="Zero-shot",
                 note="The share of the tasks that the model was not trained on, as its makers state."),
-            _build_number_column("parameters", "Size", [one.parameters for one in entries],
-                                 format_parameters, "?", note="Parameters, with embeddings."),
+            _Column("parameters", "Size", self._build_marked_size, lambda row: entries[row].parameters,
+                    note="Parameters, with embeddings."),
             self._build_mean_column(
                 "tasks", "over tasks", scores.over_tasks,
                 f"The mean over {format_task_count(scores.over_tasks.expected)}, "
@@ -269,6 +270,17 @@ class SuiteTable:
             _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
+
+    def _build_model_cell(self, row: int) -> Cell:
+        cell = build_model_cell(self.scores.entries[row])
+        return replace(cell, kind=f"{cell.kind} outside".strip()) if row in self.scores.unranked else cell
+
+    def _build_marked_size(self, row: int) -> Cell:
+        """A size, with its source where that is not the card of this revision."""
+        source = self.find_card(row).size_from
+        return replace(
+            build_size_cell(self.scores.entries[row].parameters), note=f"from {source}" if source else ""
+        )
 
     def _build_mean_column(
         self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True

@@ -273,7 +273,7 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
                 403, "Another site sent this.", hint="The button Cite of a page keeps its snapshot."
             )
         _count_request(request)
-        source = _find_site(site, request)
+        source, of = _find_site(site, request).resolve_address(of)
         path, _, query = of.partition("?")
         # What does not exist keeps nothing.
         source.export(path, parse_qs(query, keep_blank_values=True), "json")

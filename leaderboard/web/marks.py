@@ -89,6 +89,12 @@ KINDS: Mapping[str, CellKind] = {
         output: CellKind(meaning=meaning, sample="model", mark=f" ({word})", csv=word)
         for output, (word, meaning) in OUTPUTS.items()
     },
+    "outside": CellKind(
+        meaning="outside the bounds: shown beside the models that pass them, without a rank",
+        sample="model",
+        mark=" (outside the bounds)",
+        csv="outside the bounds",
+    ),
     "frontier": CellKind(
         meaning="on the frontier: no smaller model of the rows shown has as high a mean",
         sample="24 M",

@@ -128,6 +128,7 @@ class Site:
 
         Raises:
             NotFound: No snapshot with this id is kept.
+            StoreError: It cannot be read now.
         """
         with self._opening:
             site = self._kept_sites.get(id)
@@ -145,6 +146,17 @@ class Site:
                 while len(self._kept_sites) > KEPT_OPEN:
                     del self._kept_sites[next(iter(self._kept_sites))]
             return site
+
+    def resolve_address(self, address: str) -> tuple[Site, str]:
+        """The site that a page's address is of, and the address in it, without a kept snapshot's prefix.
+
+        Raises:
+            NotFound: No snapshot with the id in the address is kept.
+        """
+        match = SNAPSHOT.match(address)
+        if match is None:
+            return self, address
+        return self if match[0] == self.prefix else self.open_kept(match[1]), address[match.end() :]
 
     def has_open(self, id: str) -> bool:
         """Whether a kept snapshot is in memory: to open another one reads all its files."""
@@ -209,16 +221,19 @@ class Site:
 
         Raises:
             NotFound: This is a kept snapshot, and its files are gone.
+            StoreError: The snapshot cannot be read now.
         """
         for _ in range(TRIES - 1):
             try:
                 return make()
             except (IndexChanged, StoreError) as error:
                 if self.prefix:
-                    # Its address never shows what the folders hold today.
+                    # Its address never shows what the folders hold today; the next request opens it again.
                     id = self.prefix.removeprefix("/s/")
                     self._kept_sites.pop(id, None)
-                    raise _build_unkept_error(id) from error
+                    if not self.index.verify_snapshot():
+                        raise _build_unkept_error(id) from error
+                    raise StoreError(f"Snapshot {id} cannot be read now.", hint="Reload the page.") from error
                 if isinstance(error, StoreError):
                     raise
                 with self._refreshing:
@@ -251,8 +266,9 @@ class Site:
             NotFound: No page has this path, or it lacks this format.
             UsageError: The query holds something that the page does not take.
         """
-        if match := SNAPSHOT.match(path):
-            return self.open_kept(match[1]).export(path[match.end() :], query, form)
+        source, path = self.resolve_address(path)
+        if source is not self:
+            return source.export(path, query, form)
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
             arguments = route.match_path(f"/{path.strip('/')}")

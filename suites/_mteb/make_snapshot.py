@@ -1,7 +1,8 @@
 """Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
 
-It also writes for the site, into leaderboard/data, the main revision of every model (main_revisions.csv),
-what models were trained on (training_tasks.json), and what tasks and benchmarks are (descriptions.json).
+It also writes for the site, into leaderboard/data, the main revision and the size of every model
+(main_revisions.csv), what models were trained on (training_tasks.json), and what tasks and benchmarks are
+(descriptions.json).
 A line has one task, benchmark or group of similar tasks, sorted by name, without fields at their defaults, so
 that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of
 date.
@@ -416,13 +417,13 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def _render_main_revisions() -> str:
-    """The main revision of each model of the installed mteb, as CSV."""
+    """The main revision and the number of parameters of each model of the installed mteb, as CSV."""
     import mteb
 
-    revisions = {meta.name: meta.revision for meta in mteb.get_model_metas() if meta.name and meta.revision}
+    metas = [meta for meta in mteb.get_model_metas() if meta.name and (meta.revision or meta.n_parameters)]
+    rows = sorted((meta.name, meta.revision or "", meta.n_parameters or "") for meta in metas)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([("model", "revision"), *sorted(revisions.items())])
+    csv.writer(text, lineterminator="\n").writerows([("model", "revision", "parameters"), *rows])
     return text.getvalue()
 
 

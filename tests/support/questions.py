@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
+Floats = NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, float]]
 """model → task → score."""
 
@@ -94,12 +96,10 @@ def answer_apart(
 
     def compare(first: str, second: str) -> int:
         """1 where the first is better, -1 where it is worse, 0 where both are level."""
-        gaps = (values[first] - values[second]) * factors
-        if len(shared) < 6 or np.ptp(gaps) == 0:
-            level = abs(gaps.mean()) < 1e-12
-        else:
-            level = bool(stats.ttest_1samp(gaps, 0).pvalue >= 0.05)
-        return 0 if level else int(np.sign(gaps.mean()))
+        gaps = values[first] - values[second]
+        mean = float(np.average(gaps, weights=factors))
+        half = measure_half(gaps, factors) if len(shared) >= 6 else 0
+        return 0 if abs(mean) <= half + 1e-12 else int(np.sign(mean))
 
     ranks: dict[str, int] = {}
     first, place = "", 0
@@ -112,6 +112,18 @@ def answer_apart(
         signs = [compare(other, model) for other in models if other != model]
         bounds[model] = (1 + signs.count(1), len(models) - signs.count(-1))
         if len(shared) >= 6:
-            residuals = factors * (values[model] - means[model])
-            halves[model] = stats.sem(residuals) * stats.t.ppf(0.975, len(shared) - 1)
+            halves[model] = measure_half(values[model], factors)
     return Expected({*shared}, means, ranks, halves, bounds)
+
+
+def measure_half(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> float:
+    """Half of the 95 % interval of a weighted mean: each residual over its variance under equal variances."""
+    total = math.fsum(weights)
+    mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True)) / total
+    variance = effective = 0.0
+    for at, weight in enumerate(weights):
+        # What residual `at` has of each score.
+        row = [(at == other) - w / total for other, w in enumerate(weights)]
+        variance += (weight / total * (values[at] - mean)) ** 2 / math.fsum(one**2 for one in row)
+        effective += (weight / total) ** 2
+    return math.sqrt(variance) * float(stats.t.ppf(0.975, max(1, 1 / effective - 1)))

@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -26,13 +26,21 @@ from harness.results.scores import Aggregates, Mean
 from leaderboard.data.entries import compute_precedence
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.ranking import FEWEST, Floats, compute_half_width, is_level_pair, rank_entries
+from leaderboard.data.ranking import (
+    FEWEST,
+    Floats,
+    bound_ranks,
+    compute_half_widths,
+    is_level_pair,
+    rank_entries,
+)
 from leaderboard.data.scores import RANDOM, Cells, SuiteScores, build_suite_scores
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from leaderboard.data.suites import REASONS, SiteSuite
 from leaderboard.views import suite_table
 from leaderboard.views.suite_table import GONE
+from questions import measure_half
 
 
 def entry(number: int, **fields: Any) -> Entry:
@@ -198,7 +206,8 @@ SCORES = st.lists(
 def test_ties_are_those_of_the_paired_t_test(pairs: list[tuple[float, float]]) -> None:
     first, second = np.array(pairs).T
     interval = stats.ttest_rel(first, second).confidence_interval(0.95)
-    assert compute_half_width(first - second) == pytest.approx((interval.high - interval.low) / 2)
+    half = compute_half_widths(first - second, np.ones(len(first)))
+    assert half == pytest.approx((interval.high - interval.low) / 2)
     edge = min(abs(interval.low), abs(interval.high)) < 1e-9
     level = interval.low <= 0 <= interval.high if len(first) >= FEWEST else (first - second).mean() == 0
     assert edge or is_level_pair(first, second, np.ones(len(first))) == level
@@ -220,19 +229,29 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     assert first is not None
     assert second is not None
     gap = first - second
-    sizes = {kind: kinds.count(kind) for kind in kinds}
-    weighted = [
-        (a - b) * len(kinds) / (len(sizes) * sizes[k]) for a, b, k in zip(one, two, kinds, strict=True)
-    ]
-    assert np.mean(weighted) == pytest.approx(gap, abs=1e-12)  # else the test would be of another mean
+    gaps, weights = one - two, np.array([1 / kinds.count(kind) for kind in kinds])
+    assert np.average(gaps, weights=weights) == pytest.approx(gap, abs=1e-12)
+    half = measure_half(gaps, weights) if len(kinds) >= FEWEST else 0.0
     places = sorted(found.compute_ranks("types", "entry").place.tolist())
-    if np.std(weighted) < 1e-9:
-        assert places == ([1, 1] if abs(gap) < 1e-12 else [1, 2])
-        return
-    interval = stats.ttest_1samp(weighted, 0).confidence_interval(0.95)
-    edge = min(abs(interval.low), abs(interval.high)) < 1e-9
-    level = interval.low <= 0 <= interval.high if len(kinds) >= FEWEST else abs(gap) < 1e-12
-    assert edge or places == ([1, 1] if level else [1, 2])
+    edge = 1e-12 < abs(abs(gap) - half) < 1e-9
+    assert edge or places == ([1, 1] if abs(gap) <= half + 1e-12 else [1, 2])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 999), st.integers(0, 999)), min_size=6))
+def test_intervals_of_weighted_means_and_ranks_are_by_one_formula(
+    rows: list[tuple[int, int, int]],
+) -> None:
+    weights, *scores = np.array(rows, float).T
+    values = np.array(scores) / 1000
+    halves = [measure_half(row, weights) for row in (*values, values[0] - values[1])]
+    found = compute_half_widths(np.array([*values, values[0] - values[1]]), weights)
+    assert found == pytest.approx(halves, abs=1e-9)
+    gap = float(np.average(values[0] - values[1], weights=weights))
+    level = abs(gap) <= halves[2]
+    assume(abs(abs(gap) - halves[2]) > 1e-7)
+    assert is_level_pair(*values, weights) == level
+    assert ((bound_ranks(values, weights) == [1, 2]).all()) == level
 
 
 @pytest.mark.parametrize("scores", [([0.9], [0.1]), ([0.62, 0.71, 0.93], [0.05, 0.02, 0.30])])

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from statistics import mean
 from typing import Any
+from unittest import mock
 
 import pytest
 from starlette.testclient import TestClient
@@ -18,7 +19,9 @@ from harness.storage.record import ErrorPart
 from html_pages import ask, find_rows, find_values, page, printed
 from leaderboard.pages.model import find_model, list_parents
 from leaderboard.views.training import build_grid_lines, iter_training_charts
+from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
+from site_data import Import, names, put_imports, small_settings, suites
 
 MANY = 1200
 """Subsets of a large result."""
@@ -428,3 +431,39 @@ def test_only_measured_results_are_written_out(site: Site) -> None:
     route = next(r for r in site.pages if r.path == "/results/{id}")
     measured = sum(e.tasks for e in site.queries.entries.values() if e.origin == "measured")
     assert len(list(route.all_paths(site))) == measured > 0
+
+
+def test_a_size_that_a_card_lacks_is_that_of_another_revision_or_of_the_registry(tmp_path: Path) -> None:
+    task = names("nanobeir")[0]
+    made = [
+        Import(model="o/m", revision="c" * 40, scores={task: 0.1}, card={"n_parameters": None}),
+        Import(model="o/m", revision="external", scores={task: 0.1}, card={"n_parameters": 6_000_000}),
+        Import(model="o/m", revision="d" * 40, scores={task: 0.1}, card={"n_parameters": 7_000_000}),
+        *(Import(model=f"o/{name}", scores={task: 0.1}, card={"n_parameters": None}) for name in "nx"),
+    ]
+    put_imports(tmp_path / "results", made)
+    with (
+        mock.patch("leaderboard.data.imports.read_registry_sizes", return_value={"o/m": 8, "o/n": 9_000_000}),
+        mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()),
+    ):
+        app = create_app(small_settings(tmp_path))
+    queries, client = app.state.site.queries, TestClient(app)
+    sizes = {
+        (e.model, "" if e.revisions else e.revision): (e.parameters, queries.cards[e.id].size_from)
+        for e in queries.entries.values() if e.model in ("o/m", "o/n", "o/x")
+    }  # fmt: skip
+    commit = next(e.revision for e in queries.entries.values() if e.model == "o/n")
+    other = f"the card of revision {'d' * 40}"
+    assert sizes.pop(("o/m", "")) in [(7_000_000, other), (7_000_000, "")]
+    assert sizes == {
+        ("o/m", "c" * 40): (7_000_000, other), ("o/m", "external"): (6_000_000, ""),
+        ("o/m", "d" * 40): (7_000_000, ""), ("o/n", commit): (9_000_000, "mteb's registry"),
+        ("o/x", commit): (None, ""),
+    }  # fmt: skip
+    rows = find_rows(ask(client, "/suites/nanobeir"), "suite")
+    cells = {row["key"]: row["cells"]["parameters"] for row in rows}
+    by_model = {e.model: cells[e.slug] for e in queries.entries.values() if e.slug in cells}
+    assert (by_model["o/n"]["value"], by_model["o/n"]["note"]) == (9_000_000, "from mteb's registry")
+    page = ask(client, "/models/o--n")
+    assert "9 M parameters (from mteb's registry)" in page["lead"]
+    assert page["data"]["facts"]["size_from"] == "mteb's registry"

@@ -15,12 +15,14 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from harness.core.types import Column
+from fakes import task as fake_task
+from harness.core.types import Column, Data, Suite, Task
 from html_pages import BROWSER, ask, find_rows
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Queries
 from leaderboard.data.settings import SiteSettings
-from leaderboard.views.question import PATH, QuestionState, answer_question
+from leaderboard.data.suites import SiteSuite
+from leaderboard.views.question import PATH, QuestionState, _build_question, answer_question
 from leaderboard.views.suite_table import SuiteTable
 from leaderboard.web.parameters import Paging, build_paging
 from leaderboard.web.site import Site, open_site
@@ -316,17 +318,35 @@ def test_the_choices_of_zero_shot_are_what_they_lead_to(client: TestClient, zero
 def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds(client: TestClient) -> None:
     scores = draw_models()["acme/m0"][0]
     page = ask(client, f"{PATH}?suite=mteb&beside=M0&most=1")
-    assert [row["kind"] for row in find_rows(page, "suite")] == ["beside"]
+    rows = find_rows(page, "suite")
+    assert [(row["kind"], "rank" in row["cells"]) for row in rows] == [("beside", False)]
     assert {*page["data"]["tasks"]} == {*scores} & {*names("mteb")}
     assert page["data"]["models_pass"] == 0
     assert page["lead"].startswith("No model that passes these bounds")
     assert "First is" not in page["lead"]
     assert '"frontier"' not in json.dumps(page["tables"][0])
     page = ask(client, f"{PATH}?suite=mteb&beside=m0&q=m1")
-    passing = [row["cells"]["model"]["value"] for row in find_rows(page, "suite") if row["kind"] != "beside"]
+    passing = [row for row in find_rows(page, "suite") if row["kind"] != "beside"]
+    outside = next(row["cells"] for row in find_rows(page, "suite") if row["kind"] == "beside")
     assert page["data"]["models_pass"] == len(passing)
-    assert f"First is {passing[0]} (" in page["lead"]
-    assert "acme/m0 does not pass the bounds, and is ranked beside those that do: rank " in page["lead"]
+    assert f"First is {passing[0]['cells']['model']['value']} (" in page["lead"]
+    assert "acme/m0 does not pass the bounds, and is shown without a rank." in page["lead"]
+    assert (outside["model"]["kind"], {"rank", "places", "borda"} & outside.keys()) == ("outside", set())
+    # The others rank as if it were not there.
+    alone = ask(client, f"{PATH}?q=m1&models=1&task={'&task='.join(page['data']['tasks'])}")
+    for name in ("rank", "places"):
+        with_it, without = (
+            {
+                row["key"]: row["cells"][name]["text"]
+                for row in find_rows(one, "suite")
+                if name in row["cells"]
+            }
+            for one in (page, alone)
+        )
+        assert with_it == without != {}
+    inside = next(row for row in find_rows(ask(client, f"{PATH}?suite=mteb&beside=m0"), "suite")
+                  if row["kind"] == "beside")  # fmt: skip
+    assert (inside["cells"]["rank"]["value"] > 0, "kind" in inside["cells"]["model"]) == (True, False)
 
 
 def test_the_answer_says_which_suite_was_taken_how_many_can_be_ranked_and_where_printed_glue_is(
@@ -346,6 +366,43 @@ def test_a_model_page_leads_to_its_place_in_the_suite_that_it_has_most_of(client
     assert '<a href="/rank?beside=acme--m0">' in page
     data = ask(client, f"{PATH}?beside=acme--m0")["data"]
     assert {*data["tasks"]} <= {*draw_models()["acme/m0"][0]} & {*names("mteb")}
+
+
+def test_a_task_under_several_names_counts_once(queries: Queries, client: TestClient) -> None:
+    def make_suite(slug: str, *columns: Column) -> SiteSuite:
+        return SiteSuite(
+            slug=slug, typed=slug, suite=Suite(name=slug, title=slug, columns=columns), main=True
+        )
+
+    def make_column(name: str, task: Task, only: str = "") -> Column:
+        return Column(name=name, type="STS", tasks=(task,), shown_only=only)
+
+    sts, newer = (replace(fake_task(name), data=Data(path="a/sts")) for name in ("STS22", "STS22.v2"))
+    other = fake_task("STS12")
+    listed = {
+        one.slug: one
+        for one in (
+            make_suite("first", make_column("part", sts), make_column("STS12", other, "too small")),
+            make_suite("second", make_column("STS22", sts), make_column("STS12", other)),
+            make_suite("third", make_column("STS22.v2", newer), make_column("twelve", other)),
+        )
+    }
+    with mock.patch.object(queries, "suites", listed):
+        # The order is that of the site, whatever that of the address; what is only shown is not there.
+        for suites in ([], ["third", "second", "first"]):
+            found, twins = _build_question(queries, QuestionState(type=["STS"], suite=suites))
+            assert [column.name for column in found.suite.columns] == ["part", "STS12"]
+            assert twins == {"STS22": "part", "STS22.v2": "part", "twelve": "STS12"}
+        found, twins = _build_question(queries, QuestionState(suite=["second"]))
+        assert ([column.name for column in found.suite.columns], twins) == (["STS22", "STS12"], {})
+    twins = {"MSMARCO": "MSMARCO (dev)", **{f"T{n}": "U" for n in range(5)}}
+    answer = replace(answer_question(queries, QuestionState(suite=["mteb"])), twins=twins)
+    with mock.patch("leaderboard.pages.rank.answer_question", return_value=answer):
+        page = ask(client, f"{PATH}?suite=mteb&most=899")  # in no cache
+    assert page["data"]["counted_as"] == twins
+    (note,) = (one for one in page["tables"][0]["notes"] if one.startswith("The same data under two names"))
+    assert note.endswith(" counts once: MSMARCO (as MSMARCO (dev)), T0 (as U), T1 (as U), T2 (as U), "
+                         "T3 (as U) and 1 more.")  # fmt: skip
 
 
 def test_a_weight_is_the_same_as_a_task_several_times(queries: Queries) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
+from scipy import stats
 from starlette.testclient import TestClient
 
 import site_data
@@ -28,6 +30,7 @@ from leaderboard.views.reproductions import (
     join_models,
     judge_value,
     load_comparisons,
+    measure_draws,
     read_aliases,
 )
 from leaderboard.web.app import create_app
@@ -161,6 +164,54 @@ def test_planted_copies_get_the_right_verdicts(tmp_path: Path) -> None:
     assert by_task(longer, "o/m")[TASKS["same"]].verdict == "settings"
 
 
+DRAWS = {"Level 0": [0.33, 0.41, 0.46, 0.52], "Level 1": [0.4, 0.5, 0.6, 0.7]}
+
+
+def test_the_interval_of_random_draws_is_that_of_two_independent_runs() -> None:
+    halves = [stats.sem(draws) * stats.t.ppf(0.975, 3) for draws in DRAWS.values()]
+    mean = float(np.mean([*DRAWS.values()]))
+    metrics = {"v_measures": DRAWS, "v_measure": mean, "main_score": mean}
+    # The mean of two lists, of which each run has its own.
+    wanted = np.sqrt(2 * (halves[0] ** 2 + halves[1] ** 2)) / 2
+    assert measure_draws({"test": {"default": metrics}}) == pytest.approx(wanted)
+    assert measure_draws({"test": {"a": metrics, "b": metrics}}) == pytest.approx(wanted / np.sqrt(2))
+    for other in (
+        {"main_score": mean + 0.01},
+        {"v_measures": mean},
+        {"v_measures": [{"a": 0.1}, {"a": 0.2}]},
+    ):
+        assert measure_draws({"test": {"default": {**metrics, **other}}}) == 0
+    assert measure_draws({"test": {"a": metrics, "b": {"main_score": mean}}}) == measure_draws({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("score", "version", "expected"),
+    [
+        (0.60, "1.12.75", ("draws", "within random draws (+10.00)")),
+        (0.90, "1.12.75", ("differs", "differs by +40.00")),
+        # One version draws the same.
+        (0.60, "2.26.24", ("differs", "differs by +10.00")),
+    ],
+)
+def test_random_draws_of_another_version_of_mteb_explain_a_difference(
+    tmp_path: Path, score: float, version: str, expected: tuple[str, str]
+) -> None:
+    measured = artifact(Path("o/m"), key="c" * 64, name="o/m", revision=site_data.COMMIT)
+    record = site_data.scored(measured, NANO[0], 0.5)
+    metrics = {"v_measures": {"Level 0": [0.4, 0.5, 0.5, 0.6]}, "main_score": 0.5}
+    scores = {split: dict.fromkeys(subsets, metrics) for split, subsets in record.scores.items()}
+    identity = {**record.identity, "scoring": "mteb 2.26.24"}
+    provenance = {**record.provenance, "prompts_asked": {"named": {}, "default": None}}
+    new = {"scores": scores, "identity": identity, "provenance": provenance}
+    record = record.model_copy(update=new)
+    site_data.put(tmp_path / "results", measured, [record])
+    imports = [Import(model="o/m", scores={NANO[0]: score}, card=CARD, version=version)]
+    site = site_over(tmp_path, imports, {})
+    (pair,) = by_task(site, "o/m").values()
+    assert (pair.verdict, pair.build_cell().text) == expected
+    assert ("other random draws: ± " in pair.reason) == (version != "2.26.24")
+
+
 def test_a_file_that_contradicts_its_own_parts_says_so(tmp_path: Path) -> None:
     column = next(c for c in site_data.open_suites("beir")["beir"].suite.columns if len(c.tasks) > 1)
     usual = {"entry": 0, "split": "test", "subset": "default", "flag": "", "mteb_version": "2"}
@@ -264,6 +315,7 @@ def test_measured_minilm_agrees_with_the_published_numbers(tmp_path: Path) -> No
     verdicts = {task: one.verdict for task, one in by_task(site, MINILM).items()}
     # The texts of this copy are others: mteb's statistics of the revision do not fit it.
     assert verdicts.pop("STS12") == "data"
+    assert "test, sentence1: 193,389 characters, stated are 198,256" in by_task(site, MINILM)["STS12"].reason
     assert verdicts == dict.fromkeys(PUBLISHED.keys() - {"STS12"}, "same")
 
 
@@ -284,9 +336,13 @@ def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Pa
     others = {task: one.build_cell().text for task, one in measured.items() if one.verdict != "same"}
     assert others == {
         "STS12": "other data revision", "STS13": "other data revision",
-        "SIB200ClusteringS2S": "differs by −2.69",
+        "SIB200ClusteringS2S": "within random draws (−2.69)",
     }  # fmt: skip
     assert len(measured) == 10
+    assert measured["STS13"].reason.endswith("sentence2: 67,475 characters, stated are 68,848")
+    assert measured["SIB200ClusteringS2S"].reason == (
+        "scored by mteb 2.26.24 / 1.12.75; other random draws: ± 4.91"
+    )
 
 
 def test_a_revision_is_the_same_as_another_only_by_the_table() -> None:

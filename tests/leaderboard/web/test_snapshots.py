@@ -18,9 +18,11 @@ from fastapi import FastAPI
 from pyarrow import parquet
 from starlette.testclient import TestClient
 
+from harness.core.errors import StoreError
 from harness.encoder.backbones import list_catalog_models
 from harness.storage.imported import Imported
 from leaderboard.data.queries import CATALOG
+from leaderboard.data.snapshot import _read_kept
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site, open_site
 from site_data import (
@@ -174,6 +176,42 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert "(of 3 of 13)" in partial
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
+
+
+def test_a_kept_page_is_cited_as_what_it_is_of(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path, keep=1)
+    place = cite(client, "/suites/nanobeir")
+    prefix = place.partition("/cite")[0]
+    text = client.get(place).text
+    put_checkpoint(tmp_path, "later", "e", 0.4)
+    app.state.site.refresh()
+    kept = f"{prefix}/suites/nanobeir"
+    # Nothing new is kept, though the site has another snapshot by now.
+    assert cite(client, kept) == place
+    for page in (f"{prefix}/cite", "/cite"):
+        again = client.get(page, params={"of": kept}).text
+        assert re.findall(r"url = {([^}]*)}", again) == [f"SITE{kept}"]
+        assert re.search("@misc{.*", again)[0] == re.search("@misc{.*", text)[0]
+
+
+@pytest.mark.parametrize("broken", ["_execute", "read_content_file"])
+def test_what_is_kept_and_cannot_be_read_for_a_while_is_tried_again(tmp_path: Path, broken: str) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    prefix = cite(client, "/").partition("/cite")[0]
+    pages = [f"{prefix}/suites/nanobeir", f"{prefix}/badges/nanobeir/minilm-ish.svg"]
+    if broken == "_execute":
+        assert client.get(f"{prefix}/about").status_code == 200
+        fails = mock.patch("leaderboard.data.queries.Queries._execute", side_effect=StoreError("busy"))
+    else:
+        _read_kept.cache_clear()
+        fails = mock.patch("leaderboard.data.snapshot.read_content_file", side_effect=OSError("busy"))
+    with fails:
+        answers = [client.get(page) for page in pages]
+    assert [(one.status_code, one.headers["retry-after"]) for one in answers] == [(503, "5")] * 2
+    assert [client.get(page).status_code for page in pages] == [200, 200]
+    assert len(app.state.site.index.list_kept()) == 1
 
 
 @pytest.mark.parametrize("page", ["//rank", "/\\\\rank", "rank", "https://example.org/", ""])
