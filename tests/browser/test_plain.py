@@ -131,7 +131,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("plain")
     fill(home)
     with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
-        write_site(small_settings(home, static=True), home / "web" / OWN)
+        write_site(small_settings(home), home / "web" / OWN)
     return home / "web" / OWN
 
 
