@@ -81,20 +81,37 @@ const columnOf = (table, name) => [...headsOf(table)].findIndex((each) => each.d
 const isFact = (table, name) => name !== "q" && !COLUMNS[name] && $("[data-e]", table);
 const letters = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 
-function matchName(row, query) { // as the server's search: 0 for a whole name, 1 for a beginning, 2 for a part
+// As the server's search: 0 for a whole name, 1 for its beginning, 2 for a part; then whether it is another name.
+function matchName(row, query) {
   const words = query.split(/\s+/).map(letters).filter(Boolean);
   const whole = words.join("");
   const names = [row.cells[0].textContent, ...row.cells[2].textContent.split(" · ")];
-  return Math.min(...names.map((name) => {
+  return names.flatMap((name, at) => {
     const [all, short] = [letters(name), letters(name.split("/").at(-1))];
-    if (!whole || !words.every((word) => all.includes(word))) return NaN;
-    return all === whole || short === whole ? 0 : all.startsWith(whole) || short.startsWith(whole) ? 1 : 2;
-  }).filter((each) => !Number.isNaN(each)));
+    if (!whole || !words.every((word) => all.includes(word))) return [];
+    const begins = all.startsWith(whole) || short.startsWith(whole) ? 1 : 2;
+    return [[all === whole || short === whole ? 0 : begins, Math.min(at, 1)]];
+  }).sort(compare)[0];
+}
+
+function compare(one, two) {
+  const at = one.findIndex((each, place) => each !== two[place]);
+  return at < 0 ? 0 : one[at] < two[at] ? -1 : 1;
+}
+
+function sortHits(table, form) {
+  const kinds = [...form.elements.kind.options].map((each) => each.value);
+  const hits = $$("tbody > tr:not([hidden])", table).map((row) => {
+    const [name, kind] = [...row.cells].map((cell) => cell.textContent);
+    const [quality, other] = matchName(row, form.elements.q.value);
+    return { row, order: [quality, kinds.indexOf(kind), other, name.length, name] };
+  });
+  table.tBodies[0].prepend(...hits.sort((a, b) => compare(a.order, b.order)).map(({ row }) => row));
 }
 
 function passes(row, table, { name, value, type, selectedOptions }) {
   const cell = row.cells[columnOf(table, name)];
-  if (name === "q" && table.id === "t-hits") return Number.isFinite(matchName(row, value));
+  if (name === "q" && table.id === "t-hits") return Boolean(matchName(row, value));
   if (name === "q") {
     const text = (row.dataset.e ? $("th", row) : row).textContent.toLowerCase();
     return value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
@@ -130,13 +147,10 @@ async function filter(form) {
     shown += 1;
     if (group) group.hidden = false;
   }
-  if (table.id === "t-hits" && form.elements.q.value) {
-    const order = new Map(rows.map((row) => [row, matchName(row, form.elements.q.value)]));
-    table.tBodies[0].append(...rows.sort((a, b) => (order.get(a) - order.get(b)) || 0));
-  }
+  if (table.id === "t-hits" && form.elements.q.value.trim()) sortHits(table, form);
   const all = rows.filter((row) => !row.matches(".group")).length;
-  form.nextElementSibling.textContent = asked.length ? `${shown} of ${all} rows` : "";
   say(`${shown} of ${all} rows`);
+  form.nextElementSibling.textContent = asked.length ? `${shown} of ${all} rows. Ranks, marks of the best and notes are those of all rows.` : "";
   history.replaceState(null, "", addressOf(form));
 }
 
@@ -158,15 +172,18 @@ function addFilters(form) {
   if (location.search) filter(form);
 }
 
-// The first table as it is shown, as CSV. A text that a spreadsheet would take for a formula gets an apostrophe.
-function saveCsv() {
-  const table = $("main table.data");
+// The tables as they are shown, as CSV. A text that a spreadsheet would take for a formula gets an apostrophe.
+function writeCsv(table) {
   const quote = (text) => `"${(/^[=+@\t\r-]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text).replaceAll('"', '""')}"`;
-  const line = (cells, last) => [...[...cells].map((cell) => cell.textContent.trim()), last].map(quote).join(",");
-  const labels = [...headsOf(table)].map((each) => $("a, span, .by", each)?.textContent ?? each.textContent);
-  const notes = (row) => [...row.cells].map((cell, at) => cell.title && `${labels[at]}: ${cell.title}`).filter(Boolean).join("; ");
-  const rows = $$("tbody > tr:not(.group, [hidden])", table).map((row) => line(row.cells, notes(row)));
-  const text = [[...labels, "notes"].map(quote).join(","), ...rows].join("\r\n");
+  const labels = [...headsOf(table)].map((each) => $(".by, span", each)?.textContent ?? each.textContent);
+  const lines = $$("tbody > tr:not(.group, [hidden])", table).map(({ cells }) => [...cells].map((cell) => cell.textContent.trim()).concat(
+    [...cells].map((cell, at) => cell.title && `${labels[at]}: ${cell.title}`).filter(Boolean).join("; "),
+  ));
+  return [[...labels, "notes"], ...lines].map((line) => `${line.map(quote).join(",")}\r\n`).join("");
+}
+
+function saveCsv() {
+  const text = $$("main table.data").map(writeCsv).join("\r\n");
   const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   Object.assign(document.createElement("a"), { href, download: `${$("h1").textContent}.csv` }).click();
   URL.revokeObjectURL(href);
@@ -175,7 +192,7 @@ function saveCsv() {
 answer = filter;
 document.addEventListener("click", (event) => { if (event.target.closest("[data-do=csv]")) saveCsv(); });
 document.addEventListener("DOMContentLoaded", () => {
-  for (const link of $$("main a[href]")) { // another state of this page: there is none
+  for (const link of $$("main a[href]:not(.reset)")) { // another state of this page: there is none
     if (link.pathname === location.pathname && !link.hash) link.removeAttribute("href");
   }
   for (const table of $$("table[data-looks]")) { fill(table); addSorting(table); }

@@ -60,7 +60,8 @@ class PlainFiles:
         keys = {column.key for column in table.columns}
         names = {"q", *keys, *(["zero"] if "unseen" in keys else ())}
         names |= FACTS.keys() if any(row.key in self._numbers for row in table.rows) else set()
-        return replace(form, controls=[one for one in form.controls if one.name in names], hidden=())
+        controls = [control for control in form.controls if control.name in names]
+        return replace(form, controls=controls, hidden=(), reset=form.path)
 
     def find_file(self, address: str) -> str | None:
         """The file that stands for an address of the site, with what of its query works there."""
