@@ -91,8 +91,7 @@ def command(
     if url and not url.startswith(("https://", "http://")):
         hint = "It begins with https:// or http://, as https://example.org/encoders does."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
-    overrides = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/"),
-                 "keep": keep}  # fmt: skip
+    overrides = {"suites": suites, "refresh": refresh, "url": url.rstrip("/"), "keep": keep}
     settings = read_site_settings(results, remote=remote, **overrides)
     if not remote and not settings.results[0].is_dir():
         some = settings.reference or settings.reported

@@ -29,7 +29,6 @@ class SiteSettings:
         refresh: Seconds between two looks at the folders; 0 for none after the start.
         pages_a_minute: Pages that one client may have rendered; pages from the cache cost nothing.
         cache_bytes: How much compressed pages may take.
-        static: Whether plain files are written, for a host that answers no queries.
         url: The address that readers type, for badges; empty where it is not known.
         suites: Suites of one's own, as --suite takes them: they have pages and means as the named ones do.
         keep: How many snapshots are kept for those who cite them, at most.
@@ -43,7 +42,6 @@ class SiteSettings:
     refresh: float = 30
     pages_a_minute: int = PAGES_A_MINUTE
     cache_bytes: int = 32 << 20
-    static: bool = False
     url: str = ""
     suites: tuple[str, ...] = ()
     keep: int = 100

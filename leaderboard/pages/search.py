@@ -129,12 +129,14 @@ def _show_search(site: Site, state: _SearchState) -> Page:
     """The hits of a query."""
     hits = _search_items(site, state.q, state.kind)
     where = build_paging(len(hits), state, "/search")
+    # As a plain file it is searched by the browser, in every name.
     rows = [
         (link(one.name, one.href), one.kind,
-         name if name != one.name and state.q else "", one.what)
+         " · ".join(one.aliases) if site.plain else name if name != one.name and state.q else "", one.what)
         for one, name in where.cut(hits)
     ]  # fmt: skip
-    labels = {"name": "Name", "kind": "Kind", "matched": "Matched name", "what": "What it is"}
+    names = "Also called" if site.plain else "Matched name"
+    labels = {"name": "Name", "kind": "Kind", "matched": names, "what": "What it is"}
     caption = format_count(len(hits), "hit")
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",

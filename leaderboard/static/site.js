@@ -124,55 +124,6 @@ function showPicked() {
   bar.classList.toggle("some", picked.size > 0);
 }
 
-// Tables of a site of plain files: a click on a heading sorts what is there.
-function numberIn(cell) {
-  const text = cell?.textContent.trim().replace(/[,\s†‡‖%]/g, "").replace("−", "-") ?? "";
-  const unit = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12 };
-  const parts = /^(-?\d*\.?\d+(?:e[+-]?\d+)?)([kMBGT])?/.exec(text);
-  return parts ? Number(parts[1]) * (unit[parts[2]] ?? 1) : NaN;
-}
-
-function sortHere(heading) {
-  const table = heading.closest("table");
-  const numeric = heading.matches(".num");
-  const now = heading.getAttribute("aria-sort");
-  const down = numeric ? now !== "descending" : now === "ascending";
-  const rows = $$("tbody > tr", table);
-  let part = 0; // a heading over rows stays above its rows
-  const partOf = new Map(rows.map((row) => [row, row.matches(".group") ? (part += 1) : part]));
-  const at = heading.cellIndex;
-  const sign = down ? -1 : 1;
-  const order = (a, b) => {
-    const apart = partOf.get(a) - partOf.get(b) || b.matches(".group") - a.matches(".group");
-    if (apart) return apart;
-    const [one, two] = [a.cells[at], b.cells[at]];
-    if (!numeric) return sign * one.textContent.trim().localeCompare(two.textContent.trim());
-    const [x, y] = [numberIn(one), numberIn(two)];
-    return Number.isNaN(x) - Number.isNaN(y) || (Number.isNaN(x) ? 0 : sign * (x - y));
-  };
-  for (const each of $$("th[aria-sort]", table)) { each.setAttribute("aria-sort", "none"); each.classList.remove("sorted"); }
-  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-  heading.classList.add("sorted");
-  table.tBodies[0].append(...rows.sort(order));
-  say(`Sorted by ${$("a, button", heading)?.textContent ?? heading.textContent}, ${heading.getAttribute("aria-sort")}`);
-}
-
-function readyStatic() {
-  for (const link of $$("main :not(th) > a[href]")) { // another state of this page: there is none
-    if (link.pathname === location.pathname && !link.hash) link.removeAttribute("href");
-  }
-  for (const heading of $$("table.data thead tr:last-child th")) {
-    if (heading.closest("table").tBodies[0]?.rows.length < 3 || $(":scope > a:not(.go), .by", heading)) continue;
-    const button = document.createElement("button");
-    const about = $(".go", heading);
-    button.type = "button";
-    button.className = "by";
-    button.append(...[...heading.childNodes].filter((node) => node !== about));
-    heading.prepend(button);
-    if (!heading.hasAttribute("aria-sort")) heading.setAttribute("aria-sort", "none");
-  }
-}
-
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   const rest = $("details.rest[open]");
@@ -187,13 +138,11 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", async (event) => {
   const doing = event.target.closest("[data-do]");
   const link = event.target.closest("a[href]");
-  const heading = event.target.closest("thead tr:last-child th");
   for (const each of $$("details.rest[open]")) if (!each.contains(event.target)) each.open = false;
   if (doing?.dataset.do === "copy") {
     try { await navigator.clipboard.writeText(location.href); doing.textContent = "Copied"; say("Copied"); }
     catch { doing.textContent = "Copy the address bar"; }
   }
-  if (isStatic && heading && event.target.closest(".by, th > a:not(.go)")) { event.preventDefault(); sortHere(heading); return; }
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (link.dataset.set) {
     event.preventDefault();
@@ -211,18 +160,19 @@ document.addEventListener("click", async (event) => {
   go(link.href);
 });
 
+let answer = (form) => go(addressOf(form));
 let waiting = 0;
 function asked(event, delay) {
   const form = event.target.closest("form[data-live]");
   if (event.target.matches("[form=pick][name=m]") && event.type === "change") { tick(event.target); return; }
-  if (!form || isStatic || (event.type === "change") === event.target.matches("[type=search]")) return;
+  if (!form || (event.type === "change") === event.target.matches("[type=search]")) return;
   clearTimeout(waiting);
-  waiting = setTimeout(() => go(addressOf(form)), delay);
+  waiting = setTimeout(() => answer(form), delay);
 }
 document.addEventListener("input", (event) => asked(event, 250));
 document.addEventListener("change", (event) => asked(event, 0));
 document.addEventListener("submit", (event) => {
-  if (event.target.matches("form[data-live]")) { event.preventDefault(); clearTimeout(waiting); go(addressOf(event.target)); }
+  if (event.target.matches("form[data-live]")) { event.preventDefault(); clearTimeout(waiting); answer(event.target); }
   if (event.target.id === "pick") {
     event.preventDefault();
     const url = new URL(event.target.action);
@@ -240,7 +190,6 @@ function ready() {
     if (names) table.style.setProperty("--names", `${names.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().left}px`);
   }
   for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, rowName(box));
-  if (isStatic) readyStatic();
   showPicked();
 }
 document.addEventListener("DOMContentLoaded", () => {

@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import pkgutil
-import posixpath
 import re
 import shutil
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -39,6 +38,7 @@ from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute, build_missing_error
 from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
+from leaderboard.web.plain import PlainFiles, list_plain_formats, name_file, write_entries
 
 T = TypeVar("T")
 TITLE = "Encoder leaderboard"
@@ -84,6 +84,7 @@ class Site:
         self.kinds: frozenset[str] = frozenset()
         self.is_stale = False
         self.prefix = ""
+        self.plain: PlainFiles | None = None
         self.warnings: list[str] = []
         self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
@@ -302,7 +303,8 @@ class Site:
             asset=format_asset_url,
             theme=state.theme,
             embed=state.embed,
-            static=self.settings.static,
+            static=self.plain,
+            policy=POLICY.partition(f" {UNFRAMED}")[0],
             formats=links,
             view_links={
                 **{f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
@@ -497,8 +499,6 @@ NEEDS_SERVER = {
 }
 """Notes on pages that show little without queries; /compare has its own."""
 
-LINK = re.compile(rb'((?:href|src|action)=")(/[^"]*)(")')
-
 BADGE = re.compile(rb"/(badges/([^/\"()<>]+)/([^/\"()<>]+)\.svg)\)")
 
 MARK = ".encoder-leaderboard"
@@ -506,10 +506,11 @@ MARK = ".encoder-leaderboard"
 
 
 def write_site(settings: SiteSettings, folder: Path) -> int:
-    """Write every page in its formats; links lead from file to file.
+    """Write every page as a file; links lead from file to file.
 
-    Pages show their default state with all of their rows: what a query would change needs the server. Pages
-    of imported results are not written, so nothing links to them.
+    Pages show their default state with all of their rows, which a browser sorts, filters and searches: what
+    else a query would change needs the server. Pages of imported results are not written, so nothing links to
+    them.
 
     Raises:
         UsageError: The folder holds something else.
@@ -517,23 +518,30 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     """
     from rich.progress import Progress
 
+    began = time.perf_counter()
     site = open_site(settings)
     _prepare(folder)
     # All paths first: links to other pages of the site are taken out.
-    pages = [(route, path) for route in site.pages for path in route.all_paths(site)]
-    paths = {path for _, path in pages}
+    routes = [replace(route, formats=list_plain_formats(route)) for route in site.pages]
+    pages = [(route, path) for route in routes for path in route.all_paths(site)]
+    site.plain = PlainFiles(pages, site.queries)
+    size = 0
     try:
         with Progress(console=create_console(), transient=True) as progress:
             # Not `track`, whose thread prints a traceback of its own on an interrupt.
             bar = progress.add_task("Writing pages", total=len(pages))
             for route, path in pages:
-                _write_page(site, route, path, folder, paths)
+                for name, content in _write_page(site, site.plain, route, path):
+                    size += _write_site_file(folder / name, content)
                 progress.advance(bar)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
+        size += _write_site_file(folder / "static" / "entries.js", write_entries(site.queries).encode())
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
+    seconds, core = time.perf_counter() - began, time.process_time()
     create_console().print(
-        f"{len(pages):,} pages with their other formats. Next: open {folder / 'index.html'}"
+        f"{len(pages):,} pages, {size / 1e6:.1f} MB, in {seconds:.0f} s ({core:.0f} s of a core). "
+        f"Next: python -m http.server -d {folder}, or open {folder / 'index.html'}"
     )
     return 0
 
@@ -548,54 +556,27 @@ def _prepare(folder: Path) -> None:
     (folder / MARK).touch()
 
 
-def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
+def _write_page(site: Site, plain: PlainFiles, route: PageRoute, path: str) -> Iterator[tuple[str, bytes]]:
+    """The names and contents of a page's files."""
     arguments = route.match_path(path) or {}
     # The defaults, as a file cannot answer a query; and every task, as it cannot unfold a type either.
     state = route.state.model_validate({"tasks": ["all"]} if "tasks" in route.state.model_fields else {})
-    html = site.render(
-        replace(route, view=partial(_build_static_page, route)), state.show_all_rows(), arguments, "html"
-    ).body
-    home = _resolve_page_file(path)
-    _write_site_file(folder / home, LINK.sub(lambda match: _build_relative_link(match, home, paths), html))
+    state = state.show_all_rows()
+    page = site.try_again(lambda: route.view(site, state, **arguments))
+    notes = [*site.warnings, *page.notes, *filter(None, [NEEDS_SERVER.get(route.path)])]
+    context = page.context
+    if isinstance(context, dict) and "form" in context and page.tables:
+        context = {**context, "form": plain.keep_controls(context["form"], page.tables[0])}
+    links = _list_format_links(route, state, arguments)
+    html = site.render_html(replace(page, notes=notes, context=context), state, links, path).body
+    yield plain.files[path], plain.rewrite_links(html, plain.files[path])
     for name, suite, entry in set(BADGE.findall(html)) if site.settings.url else ():
-        _write_site_file(folder / name.decode(), render_badge(site, suite.decode(), entry.decode()).encode())
+        yield name.decode(), render_badge(site, suite.decode(), entry.decode()).encode()
     for form in route.formats:
-        name = f"{_clean_file_path(path).strip('/') or 'index'}.{form}"
-        _write_site_file(folder / name, site.render(route, state, arguments, form).body)
+        body = _format_page(page, state, form, site.queries.snapshot, site.as_of)
+        yield f"{name_file(path)}.{form}", body
 
 
-def _build_static_page(route: PageRoute, site: Site, state: State, **arguments: str) -> Page:
-    """A page with the note on what it needs a server for."""
-    page = route.view(site, state, **arguments)
-    return replace(page, notes=[*page.notes, *filter(None, [NEEDS_SERVER.get(route.path)])])
-
-
-def _resolve_page_file(path: str) -> str:
-    """The file of a page: a folder's index, so that its address stays as it is."""
-    return posixpath.join(_clean_file_path(path).strip("/"), "index.html")
-
-
-def _clean_file_path(path: str) -> str:
-    """A path whose parts are names of files, whatever they were."""
-    # A part of dots alone would lead out of the folder.
-    parts = [part if part.strip(".") else part.replace(".", "_") for part in path.split("/")]
-    return "/".join(re.sub(r"[^\w.+,()@ -]", "_", part)[:180] for part in parts)
-
-
-def _build_relative_link(match: re.Match[bytes], home: str, paths: set[str]) -> bytes:
-    """A link of the site as one among its files, without its query; empty if no file stands for it."""
-    path, _, fragment = match[2].decode().partition("#")
-    path = path.partition("?")[0].replace("%20", " ")
-    if path in paths or path == "/":
-        target = _resolve_page_file(path)
-    elif path.rpartition(".")[0] in paths or path.startswith(("/static/", "/index.")):
-        target = _clean_file_path(path).strip("/")
-    else:
-        return b""
-    relative = os.path.relpath(target, posixpath.dirname(home) or ".")
-    return match[1] + (f"{relative}#{fragment}" if fragment else relative).encode() + match[3]
-
-
-def _write_site_file(path: Path, content: bytes) -> None:
+def _write_site_file(path: Path, content: bytes) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    return path.write_bytes(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,7 +14,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-from browsing import NANO, Reader, keys, query, values
+from browsing import NANO, Reader, keys, query, served, values
+from leaderboard.web.app import create_app
 from leaderboard.web.site import write_site
 from site_data import HOSTILE, Parsed, fill, small_settings, suites
 
@@ -126,13 +128,28 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with records and imports."""
+    folder = tmp_path_factory.mktemp("plain")
+    fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(home: Path) -> Path:
     """The written site."""
-    home = tmp_path_factory.mktemp("plain")
-    fill(home)
     with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
-        write_site(small_settings(home, static=True), home / "web" / OWN)
+        write_site(small_settings(home), home / "web" / OWN)
     return home / "web" / OWN
+
+
+@pytest.fixture(scope="module")
+def live(home: Path, files: Path) -> Iterator[str]:
+    """The address of a server of the same records."""
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        app = create_app(small_settings(home))
+    with served(app) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +199,7 @@ def test_pages_open_with_their_styles(reader: Reader) -> None:
 def test_from_a_suite_to_a_model_and_back(reader: Reader) -> None:
     page = reader.open(f"/{OWN}/")
     for model in ("acme/tiny-large", HOSTILE):
-        page.goto(f"/{OWN}/suites/nanobeir/index.html")
+        page.goto(f"/{OWN}/suites/nanobeir.html")
         page.click(f"#t-suite tbody th a:has-text('{model.rpartition('/')[2][-3:]}') >> nth=0")
         page.wait_for_url("**/models/**")
         assert page.locator("h1").inner_text() == model
@@ -191,7 +208,7 @@ def test_from_a_suite_to_a_model_and_back(reader: Reader) -> None:
 
 
 def test_a_click_on_a_heading_sorts_in_the_browser(reader: Reader) -> None:
-    page = reader.open(f"/{OWN}/suites/nanobeir/index.html")
+    page = reader.open(f"/{OWN}/suites/nanobeir.html")
     column = "task:NanoNFCorpusRetrieval"
     at = reader.columns().index(column)
     cells = f"#t-suite tbody tr > :nth-child({at + 1})"
@@ -214,19 +231,123 @@ def test_a_click_on_a_heading_sorts_in_the_browser(reader: Reader) -> None:
 
 
 def test_what_needs_a_server_is_hidden(reader: Reader) -> None:
-    for path in ("suites/glue", "models/acme--tiny-base", "tasks/NanoNFCorpusRetrieval", "papers", "compare"):
-        page = reader.open(f"/{OWN}/{path}/index.html")
-        for css in ("form", "input", ".pager a", ".columns", ".chips a", ".adds"):
+    for path in ("suites/glue.html", "models/acme--tiny-base.html", "tasks/NanoNFCorpusRetrieval.html",
+                 "papers/index.html", "compare/index.html"):  # fmt: skip
+        page = reader.open(f"/{OWN}/{path}")
+        for css in ("#pick", "[form=pick]", "[name=scope]", "[name=revisions]", "[name=each]", "[name=view]",
+                    ".pager a", ".columns", ".chips a", ".adds"):  # fmt: skip
             assert not [one for one in page.locator(css).all() if one.is_visible()], (path, css)
         dead = "one => one.checkVisibility() && one.pathname === location.pathname && !one.hash"
-        links = page.eval_on_selector_all("main :not(th) > a[href]", f"all => all.filter({dead}).length")
+        links = page.eval_on_selector_all(
+            "main :not(th) > a[href]:not(.reset)", f"all => all.filter({dead}).length"
+        )
         assert links == 0, path
     assert not page.locator(".places a:has-text('Compare')").is_visible()
     assert "needs a running site" in page.inner_text("main")
 
 
+CELLS = """table => [...table.tBodies[0].rows].map(row => [...row.cells].map(cell =>
+    [cell.textContent.trim(), [...cell.classList].sort().join(" "), cell.title, cell.dataset.label ?? ""]))"""
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("suites/nanobeir", "?tasks=all&rows=all"), ("suites/glue", "?tasks=all&rows=all"),
+        ("tasks/NanoNFCorpusRetrieval", "?rows=all"), ("models/acme--tiny-base", "?rows=all"), ("glue", ""),
+        ("papers/optibert", ""), ("backbones", ""),
+    ],
+)  # fmt: skip
+def test_tables_are_those_of_the_server(
+    reader: Reader, reading: Callable[..., Reader], live: str, path: str, query: str
+) -> None:
+    here = f"{path}.html" if "/" in path else f"{path}/index.html"
+    plain, other = reader.open(f"/{OWN}/{here}"), reading(live).open(f"/{path}{query}")
+    tables = other.locator("main table.data").all()
+    assert len(tables) == plain.locator("main table.data").count() > 0
+    for table in tables:
+        css = f"#{table.get_attribute('id')}"
+        assert plain.locator(css).evaluate(CELLS) == table.evaluate(CELLS), css
+
+
+SUITE, RANKING = "suites/nanobeir", "tasks/NanoNFCorpusRetrieval"
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        (SUITE, "q=tiny"), (SUITE, "q=acme+base"), (SUITE, "most=60"), (SUITE, "most=30&tokens=512"),
+        (SUITE, "open=1"), (SUITE, "organisation=acme"), (SUITE, "licence=permissive"), (SUITE, "zero=all"),
+        (RANKING, "dimensions=384&q=acme"), (RANKING, "size=small&q=tiny"),
+        (RANKING, "origin=imported"),
+    ],
+)  # fmt: skip
+def test_filters_answer_as_the_server(
+    reader: Reader, reading: Callable[..., Reader], live: str, path: str, query: str
+) -> None:
+    page = reader.open(f"/{OWN}/{path}.html?{query}")
+    page.locator("#filters + .count:not(:empty)").wait_for()
+    shown = page.locator("table.data").first.locator("tbody tr:visible th a").all_inner_texts()
+    other = reading(live).open(f"/{path}?rows=all&{query}")
+    assert shown == other.locator("table.data").first.locator("tbody th a").all_inner_texts()
+    assert 0 < len(shown) < page.locator("table.data").first.locator("tbody tr").count()
+
+
+def test_the_form_filters_in_the_browser(reader: Reader) -> None:
+    page = reader.open(f"/{OWN}/suites/nanobeir.html")
+    rows = page.locator("#t-suite tbody tr:visible")
+    everything = rows.count()
+    page.fill("#filters-q", "tiny")
+    page.wait_for_url("**?q=tiny")
+    assert 0 < rows.count() < everything
+    assert all("tiny" in text for text in rows.locator("th").all_inner_texts())
+    assert page.inner_text("#filters + .count").startswith(f"{rows.count()} of {everything} rows")
+    page.select_option("#filters-origin", "measured")
+    page.wait_for_url("**?q=tiny&origin=measured")
+    page.click("#filters .reset")
+    page.wait_for_url("**/nanobeir.html")
+    assert rows.count() == everything
+
+
+def test_the_search_finds_what_the_server_finds(
+    reader: Reader, reading: Callable[..., Reader], live: str
+) -> None:
+    for asked in ("tiny", "acme base", "nano", "optibert", "no such name"):
+        page = reader.open(f"/{OWN}/suites/nanobeir.html")
+        page.fill("#find", asked)
+        page.press("#find", "Enter")
+        page.wait_for_url("**/search/index.html?q=*")
+        page.locator("#filters + .count:not(:empty)").wait_for()
+        other = reading(live).open(f"/search?rows=all&q={quote(asked)}")
+        names = page.locator("#t-hits tbody tr:visible th").all_inner_texts()
+        assert names == other.locator("#t-hits tbody th").all_inner_texts(), asked
+    page.fill("#filters-q", "tiny-base")
+    page.wait_for_url("**?q=tiny-base")
+    page.click("#t-hits tbody tr:visible th a >> nth=0")
+    page.wait_for_url("**/models/**")
+
+
+def test_what_is_shown_is_saved(reader: Reader) -> None:
+    page = reader.open(f"/{OWN}/suites/nanobeir.html?q=tiny")
+    page.locator("#filters + .count:not(:empty)").wait_for()
+    with page.expect_download() as saving:
+        page.click("[data-do=csv]")
+    assert saving.value.suggested_filename.endswith(".csv")
+    lines = list(csv.reader(saving.value.path().read_text().splitlines()))
+    rows = lines[1 : lines.index([])]
+    assert [row[1] for row in rows] == page.locator("#t-suite tbody tr:visible th").all_inner_texts()
+    assert (lines[0][:2], lines[0][-1]) == (["Rank", "Model"], "notes")
+
+
+def test_a_point_of_a_chart_leads_to_its_model(reader: Reader) -> None:
+    page = reader.open(f"/{OWN}/suites/nanobeir.html")
+    page.locator(".chart a:has(.point)").first.dispatch_event("click")
+    page.wait_for_url("**/models/*.html")
+    assert page.locator("h1").count() == 1
+
+
 def test_the_theme_works_without_a_server(reader: Reader) -> None:
-    page = reader.open(f"/{OWN}/suites/nanobeir/index.html")
+    page = reader.open(f"/{OWN}/suites/nanobeir.html")
     page.click(".theme .to-dark")
     assert reader.root("data-theme") == "dark"
     page.click("#t-suite tbody th a >> nth=0")

@@ -108,7 +108,7 @@ def test_plain_files_with_their_address(tmp_path: Path) -> None:
     fill(tmp_path)
     done = serve("--results", "results", "--static", "out", "--url", "https://example.org/e/")
     assert done.exit_code == 0, done.output
-    page = (tmp_path / "out" / "models" / "acme--tiny-base" / "index.html").read_text()
+    page = (tmp_path / "out" / "models" / "acme--tiny-base.html").read_text()
     (address,) = re.findall(r"\(https://example.org/e/(badges/[^)]*)\)", page)
     assert (tmp_path / "out" / address).read_text().startswith("<svg")
     assert "SITE" not in page
