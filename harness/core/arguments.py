@@ -21,6 +21,7 @@ from harness.core.errors import UsageError, find_similar_names
 from harness.core.paths import explain_not_utf8, is_displayable
 
 Part = TypeVar("Part")
+Group = Literal["What", "Encoding", "Training", "Machine", "Output", "Rare"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,7 @@ class Option:
         envvar: The environment variable that sets it.
         unset: The value of a list with commas that nobody typed.
         alone: Whether only some commands that evaluate have it.
+        group: The group of options in which the help shows it.
     """
 
     help: str
@@ -73,6 +75,7 @@ class Option:
     envvar: str | None = None
     unset: str | None = ""
     alone: bool = False
+    group: Group = "Rare"
 
 
 def split_names(text: str) -> tuple[str, ...]:

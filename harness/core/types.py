@@ -523,15 +523,19 @@ class SuiteOptions:
     tasks: Annotated[
         Names,
         Form(read=_require_task_named),
-        Option("Only these tasks of the suites, e.g. RTE,MRPC; type:STS for all of a type.", unset=None),
+        Option(
+            "Only these tasks of the suites, e.g. RTE,MRPC; type:STS for all of a type.",
+            unset=None,
+            group="What",
+        ),
     ] = ()
     languages: Annotated[
-        Names, Option("Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu.")
+        Names, Option("Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu.", group="What")
     ] = ()
     subsets: Annotated[
-        Names, Option("Only these subsets of tasks, by the data set's own names, e.g. en-en.")
+        Names, Option("Only these subsets of tasks, by the data set's own names, e.g. en-en.", group="What")
     ] = ()
-    splits: Annotated[Names, Option("Only these splits, e.g. test.")] = ()
+    splits: Annotated[Names, Option("Only these splits, e.g. test.", group="What")] = ()
     cache: Folder | None = None
     results: Folder | None = None
 

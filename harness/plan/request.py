@@ -75,6 +75,7 @@ class Request:
             typed="--model",
             metavar="MODEL",
             alone=True,
+            group="What",
         ),
     ]
     suites: Annotated[
@@ -84,6 +85,7 @@ class Request:
             typed="--suite",
             metavar="SUITE",
             alone=True,
+            group="What",
         ),
     ]
     recipe: Annotated[
@@ -93,6 +95,7 @@ class Request:
             "How a model is trained: a name, or name:variant (`harness list recipes`). Give two: one "
             "that makes a model, and one for tasks with labels.",
             metavar="RECIPE",
+            group="Training",
         ),
     ] = ()
     recipe_settings: Annotated[
@@ -103,6 +106,7 @@ class Request:
             typed="--set",
             parameter="changes",
             metavar="SETTING=VALUE",
+            group="Training",
         ),
     ] = field(default_factory=dict)
     train_data: Annotated[
@@ -114,6 +118,7 @@ class Request:
             "(docs/training-data.md). Repeat to train on several. For recipes A+B type A=DATA and B=DATA. "
             "For a mix, NAME=DATA replaces the set of that name, or adds one.",
             metavar="DATA",
+            group="Training",
         ),
     ] = ()
     settings: Settings = field(default_factory=Settings)
@@ -124,6 +129,7 @@ class Request:
             "tables are by length (docs/backbones.md).",
             metavar="TOKENS",
             alone=True,
+            group="Encoding",
         ),
     ] = ()
     evaluation: Annotated[
@@ -134,22 +140,29 @@ class Request:
             "(recipe, the default), by another evaluation of the recipe (docs/training.md), or by the "
             "model's own settings (own).",
             metavar="NAME",
+            group="Encoding",
         ),
     ] = RECIPE
     options: SuiteOptions = field(default_factory=SuiteOptions)
     results: Annotated[
-        Folder | None, Option("Results folder (default: ./results).", envvar="HARNESS_RESULTS")
+        Folder | None,
+        Option("Results folder (default: ./results).", envvar="HARNESS_RESULTS", group="Output"),
     ] = None
     cache: Annotated[
         Folder | None,
         Option(
             "Cache of embeddings and prepared data (default: the user's cache folder).",
             envvar="HARNESS_CACHE",
+            group="Machine",
         ),
     ] = None
     data: Annotated[
         Folder | None,
-        Option("Data root in hub layout, ORG/NAME below it; used before the hub.", envvar="HARNESS_DATA"),
+        Option(
+            "Data root in hub layout, ORG/NAME below it; used before the hub.",
+            envvar="HARNESS_DATA",
+            group="Machine",
+        ),
     ] = None
     remote: Annotated[
         str | None,
@@ -159,15 +172,17 @@ class Request:
             "vectors and trained models are fetched from there and sent there (docs/cluster.md).",
             metavar="URL",
             envvar="HARNESS_REMOTE",
+            group="Machine",
         ),
     ] = None
-    offline: Annotated[bool, Option("Forbid the network; tasks without data at hand are named at once.")] = (
-        False
-    )
+    offline: Annotated[
+        bool, Option("Forbid the network; tasks without data at hand are named at once.", group="Machine")
+    ] = False
     devices: Annotated[
         Names,
         Option(
-            "Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU)."
+            "Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU).",
+            group="Machine",
         ),
     ] = ()
     executor: Annotated[
@@ -176,25 +191,33 @@ class Request:
             "Where jobs run: local (this machine), ray[:ADDRESS] or slurm[:SETTING=VALUE,...] "
             "(docs/cluster.md).",
             metavar="EXECUTOR",
+            group="Machine",
         ),
     ] = LOCAL
     threads: Annotated[
         Processes | None,
-        Option("CPU threads of each process (default: torch's own choice; of CPU workers 2 or more)."),
+        Option(
+            "CPU threads of each process (default: torch's own choice; of CPU workers 2 or more).",
+            group="Machine",
+        ),
     ] = None
     batch_tokens: Annotated[
         Tokens | None,
         Option(
             "Padded tokens that are encoded at once on each device, which bounds memory; a longer text runs "
-            "alone (default: 65536)."
+            "alone (default: 65536).",
+            group="Machine",
         ),
     ] = None
     workers: Annotated[
         Processes | None,
-        Option("Processes that train at once on each device (default: as many as memory and cores allow)."),
+        Option(
+            "Processes that train at once on each device (default: as many as memory and cores allow).",
+            group="Machine",
+        ),
     ] = None
     drop_vectors: Annotated[
-        bool, Option("Remove a model's cached vectors once it has all scores of the run.")
+        bool, Option("Remove a model's cached vectors once it has all scores of the run.", group="Machine")
     ] = False
     keep_vectors: Annotated[
         Gigabytes,
@@ -202,6 +225,7 @@ class Request:
             "Keep a corpus' vectors of tokens up to this size in gigabytes; those of a larger one go "
             "into its index as they are encoded (default: 64).",
             metavar="GIGABYTES",
+            group="Machine",
         ),
     ] = KEEP_GIGABYTES
     gate: Annotated[
@@ -229,6 +253,7 @@ class Request:
         Option(
             "How many models a recipe makes, each with its own seed; tables show their mean and deviation.",
             alone=True,
+            group="Training",
         ),
     ] = 1
     context_seeds: Annotated[
@@ -237,12 +262,15 @@ class Request:
             "Draws of the context documents of a two-stage model, one evaluation each; tables show their "
             "mean and deviation.",
             alone=True,
+            group="Encoding",
         ),
     ] = 1
     checkpoint_minutes: Annotated[
         Minutes,
         Option(
-            "Minutes between two checkpoints of a training, from which it goes on after a kill.", alone=True
+            "Minutes between two checkpoints of a training, from which it goes on after a kill.",
+            alone=True,
+            group="Training",
         ),
     ] = 10.0
     sweep: Annotated[
@@ -253,14 +281,19 @@ class Request:
             "the best by --select is the model. Repeat for all combinations of several settings.",
             metavar="SETTING=VALUES",
             alone=True,
+            group="Training",
         ),
     ] = field(default_factory=dict)
     samples: Annotated[
         Samples | None,
-        Option("Train so many combinations of a sweep, drawn at random (default: all).", alone=True),
+        Option(
+            "Train so many combinations of a sweep, drawn at random (default: all).",
+            alone=True,
+            group="Training",
+        ),
     ] = None
     sample_seed: Annotated[
-        Seed | None, Option("Seed of the drawing of --samples (default: 42).", alone=True)
+        Seed | None, Option("Seed of the drawing of --samples (default: 42).", alone=True, group="Training")
     ] = None
     select: Annotated[
         Places,
@@ -269,6 +302,7 @@ class Request:
             "they no longer test the model. Repeat for several suites.",
             metavar="SUITE:TASKS",
             alone=True,
+            group="Training",
         ),
     ] = ()
     force: Annotated[
@@ -276,9 +310,10 @@ class Request:
         Option(
             "Score again what has a record, from cached vectors and finished runs, and replace the record.",
             alone=True,
+            group="Output",
         ),
     ] = False
-    fail_fast: Annotated[bool, Option("Stop at the first failed task.", alone=True)] = False
+    fail_fast: Annotated[bool, Option("Stop at the first failed task.", alone=True, group="Output")] = False
     purpose: Annotated[
         Purpose, Option("What the scores are for; a trial never enters a table.", typed="")
     ] = "final"
