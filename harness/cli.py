@@ -204,10 +204,12 @@ def invoke(arguments: list[str]) -> int:
     except click.exceptions.Abort:
         return _report_interrupt()
     except click.ClickException as error:
-        name = error.option_name if isinstance(error, click.NoSuchOption) else ""
+        name, context = (
+            (error.option_name, error.ctx) if isinstance(error, click.NoSuchOption) else ("", None)
+        )
         if name in REMOVED_OPTIONS:
             click.echo(f"Error: {name} was removed: {REMOVED_OPTIONS[name]}", err=True)
-        elif instead := _find_hint(name, error.ctx):
+        elif instead := _find_hint(name, context):
             click.echo(f"Error: There is no {name}. Did you mean {instead}?", err=True)
         else:
             error.show()

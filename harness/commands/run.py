@@ -36,8 +36,8 @@ harness run --model sentence-transformers/all-MiniLM-L6-v2 --suite mteb --limit 
 harness run --model runs/1/last --suite beir --tasks SciFact,NFCorpus --dtype bf16
 harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue --dry-run
 """,
-    everyday="--model --suite --tasks --limit --max-length --dtype --prompt --recipe --set --devices --results "
-    "--dry-run",
+    everyday="--model --suite --tasks --limit --max-length --dtype --prompt --recipe --set --devices "
+    "--results --dry-run",
 )
 @options.make_option(Request, "models", required=False)
 @options.make_option(Request, "suites", required=False)
@@ -52,7 +52,7 @@ harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue
 @options.option(
     "What", "--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked."
 )
-@options.make_option(Request, "lengths")
+@options.add_options("limit", "lengths")
 @options.project
 @options.evaluation
 @options.add_options("seeds", "context_seeds", "checkpoint_minutes", "force", "fail_fast")

@@ -23,8 +23,8 @@ from harness.plan.request import PreparedRun, Request
 harness train --model answerdotai/ModernBERT-base --recipe simcse --dry-run
 harness train --model minilm --recipe simcse --train-data pairs.jsonl --set max_steps=500
 """,
-    everyday="--model --recipe --set --train-data --budget --sweep --select --seed --seeds --devices --results "
-    "--dry-run",
+    everyday="--model --recipe --set --train-data --budget --sweep --select --seed --seeds --devices "
+    "--results --dry-run",
 )
 @options.add_options("models")
 @options.training

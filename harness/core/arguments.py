@@ -144,6 +144,9 @@ Lengths = Annotated[
         read=_read_numbers,
     ),
 ]
+Examples = Annotated[
+    int, Interval(ge=3, le=2_000_000_000), Form(must="a whole number of examples from 3 to 2 billion")
+]
 Step = Annotated[int, Interval(ge=0, lt=2**63), Form(must="a whole number, 0 or more and below 2**63")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]
 Samples = Annotated[int, Interval(ge=2, le=1000), Form(must="a whole number from 2 to 1000")]

@@ -122,7 +122,7 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
         type=score.task.type,
         identity=score.identity,
         encoding=encoding,
-        size=score.task.size,
+        size=score.task.limited_size,
         # As if in float32: 4 bytes a parameter. Half precision halves this estimate.
         parameters=weight_bytes(subject) // 4,
         width=width,

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from harness.core import paths
 from harness.core.allowances import Allowances
 from harness.core.arguments import (
+    Examples,
     Folder,
     Form,
     Gigabytes,
@@ -132,6 +133,16 @@ class Request:
             group="Encoding",
         ),
     ] = ()
+    limit: Annotated[
+        Examples | None,
+        Option(
+            "At most so many examples of each task, for a quick look. Of a retrieval task these are queries, "
+            "and the corpus stays whole. The scores are trials: they enter no other table.",
+            metavar="N",
+            alone=True,
+            group="What",
+        ),
+    ] = None
     evaluation: Annotated[
         str,
         Form(must="the name of an evaluation"),
@@ -369,9 +380,23 @@ class Request:
         """
         return replace(
             check_fields(self, Request, "request"),
+            # Scores of a sample are never final.
+            purpose=self.purpose if self.limit is None else "trial",
             settings=check_fields(self.settings, Settings, "settings"),
             options=check_fields(self.options, SuiteOptions, "options"),
         )
+
+    def require_whole_tasks(self) -> None:
+        """Refuse a sample of the examples, whose scores are trials.
+
+        Raises:
+            UsageError: There is a limit.
+        """
+        if self.limit is not None:
+            raise UsageError(
+                "A limit is for a quick run: baselines, checks and watches need whole tasks.",
+                hint="Leave out limit.",
+            )
 
     def check_request(self) -> None:
         """Refuse a request that would fail for any model, before there is a model.
@@ -415,8 +440,9 @@ class Request:
         """
         cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
-        documents = self.settings.document_text
-        return suites if documents is None else [suite.with_documents(documents) for suite in suites]
+        if self.settings.document_text is not None:
+            suites = [suite.with_documents(self.settings.document_text) for suite in suites]
+        return suites if self.limit is None else [suite.with_limit(self.limit) for suite in suites]
 
     def open_remote(self) -> Remote | None:
         """The storage that other machines share, tried out; None without any.

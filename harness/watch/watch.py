@@ -346,6 +346,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
     if request.seeds > 1 or request.sweep:
         raise UsageError("A watch trains one model of each checkpoint.", hint="Leave out seeds and sweep.")
+    request.require_whole_tasks()
     request.check_request()
     name = options.name or choose_watch_name(source)
     results = paths.resolve_results_folder(request.results)
