@@ -77,7 +77,8 @@ _HINTS = {
     **dict.fromkeys(("--fp16", "--bf16"), "--dtype float16 or --dtype bfloat16"),
     **dict.fromkeys(("--max-samples", "--max-eval-samples", "--num-samples"), "--limit NUMBER"),
     "--max-train-samples": "--set max_steps=NUMBER",
-    "--name": "--project NAME for the project of a code:FOLDER suite, or NAME=MODEL",
+    "--name": "--project NAME for the project of a code:FOLDER suite",
+    "--limit": "--rows N",
     "--revision": "--model ORG/NAME@REVISION",
     "--overwrite": "--force",
     "--hub-model-id": "--model ORG/NAME",
@@ -247,8 +248,8 @@ def invoke(arguments: list[str]) -> int:
 def _find_hint(name: str, context: click.Context | None) -> str:
     """What to type in place of an option of another program; empty where the command has no such thing."""
     instead = _HINTS.get(name, "")
-    there = {spelling for one in context.command.params for spelling in one.opts} if context else set()
-    return instead if instead.partition(" ")[0] in there else ""
+    options = {spelling for one in context.command.params for spelling in one.opts} if context else set()
+    return instead if instead.partition(" ")[0] in options else ""
 
 
 def _report_interrupt() -> int:

@@ -45,12 +45,12 @@ harness baseline set main --model runs/2/last --suite nanobeir --replace
 @options.make_option(
     Request,
     "models",
-    help="Catalog name, org/name[@revision], or a folder. Repeat for replicates of the "
+    help="A name of the catalog, org/name[@revision] of the hub, or a folder. Repeat for replicates of the "
     "first, trained with other seeds, from which its noise is measured.",
 )
 @options.add_options("suites")
 @options.project
-@options.make_option(Request, "seeds", help="Number of random seeds of trainings, probes and samples.")
+@options.make_option(Request, "seeds", help="Number of seeds of trainings, probes and samples.")
 @options.option("Output", "--replace", "again", is_flag=True, help="Replace the baseline of this name.")
 @options.evaluation
 @options.as_json

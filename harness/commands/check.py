@@ -42,27 +42,26 @@ harness check --explain
     multiple=True,
     metavar="MODEL",
     shell_complete=options.complete_models,
-    help="Candidate model as after `harness run --model`; one at a time.",
+    help="Model to check, as after `harness run --model`. One at a time.",
 )
 @options.option(
     "What",
     "--baseline",
     default=None,
     metavar="NAME|FILE|MODEL",
-    help="Baseline to compare with: its name, its file, a file of `harness baseline export`, or a model.",
+    help="What it is compared with: the name or file of a baseline, or a model.",
 )
 @options.make_option(
     Request,
     "suites",
     required=False,
-    help="Suite, or suite:argument (default: those of the baseline). Repeat for several.",
+    help="Suite of tasks (default: those of the baseline). Repeat for several.",
 )
 @options.make_option(
     Request,
     "seeds",
     default=None,
-    help="Number of random seeds of trainings, probes and samples "
-    "(default: as many as the baseline has, else 1).",
+    help="Number of seeds of trainings, probes and samples (default: as many as the baseline has, else 1).",
 )
 @options.option(
     "What",
@@ -73,7 +72,7 @@ harness check --explain
     help="TOML file with margins, levels and what must not regress (docs/check.md).",
 )
 @options.option(
-    "Output", "--explain", is_flag=True, help="Print the policy and what it means; compare nothing."
+    "Output", "--explain", is_flag=True, help="Print the policy and what it means, and compare nothing."
 )
 @options.option("Output", "--all", "every", is_flag=True, help="List tasks that passed, too.")
 @options.option(

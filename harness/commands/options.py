@@ -91,13 +91,13 @@ class HelpCommand(click.Command):
                 if one.group == group and (every or one.opts[0] in self.everyday)
             ]
             if rows:
-                with formatter.section(_HEADINGS.get(group, group)):
+                with formatter.section(HEADINGS.get(group, group)):
                     formatter.write_dl([row for row in rows if row is not None])
         if not every:
             formatter.write(f"\nAll {len(grouped)} options: {ctx.command_path} --help-all\n")
 
 
-_HEADINGS = {"Encoding": "How it is encoded"}
+HEADINGS = {"Encoding": "How it is encoded"}
 """The headings of groups that have another one than their name."""
 
 
@@ -163,7 +163,8 @@ def complete_models(
     return [name for name in names if name.startswith(incomplete)] or [CompletionItem(incomplete, "dir")]
 
 
-def _complete_suites(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+def complete_suites(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    """The suites, and after a colon the arguments that are known."""
     entries = catalog.load_suite_entries()
     names = [name if entry.alone else f"{name}:" for name, entry in entries.items()]
     if ":" in incomplete:
@@ -193,7 +194,7 @@ def _list_texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 _COMPLETIONS = {
     "models": complete_models,
-    "suites": _complete_suites,
+    "suites": complete_suites,
     "recipe": _complete_recipes,
     "tasks": _complete_tasks,
 }
@@ -276,8 +277,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         is_eager=True,
         expose_value=False,
         callback=_keep_budget,
-        help="The floating-point operations of a training, which choose its steps, as --set budget=FLOPS "
-        "(docs/training.md).",
+        help="Floating-point operations of a training, which set its number of steps (docs/training.md).",
     ),
     "prompt_file": option(
         "Encoding",
@@ -358,14 +358,14 @@ run_file = option(
     "Output",
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML file with the settings of a run; typed options go before it (docs/command-line.md).",
+    help="TOML file with the settings of a run. Typed options go before it (docs/command-line.md).",
 )
 project = option(
     "What",
     "--project",
     default=None,
     metavar="NAME",
-    help="Name of the project of a code:FOLDER suite in its tasks (default: by its metadata).",
+    help="Name of the project of a code:FOLDER suite (default: by its metadata).",
 )
 device = click.option(
     "--devices",

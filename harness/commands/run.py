@@ -40,17 +40,26 @@ harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue
     "--results --dry-run",
 )
 @options.make_option(Request, "models", required=False)
-@options.make_option(Request, "suites", required=False)
+@options.make_option(
+    Request,
+    "suites",
+    required=False,
+    help="Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`). Repeat for several. "
+    "With --tasks alone, each task is run by itself.",
+)
 @options.option(
     "What",
     "--protocol",
     default="",
     metavar="NAME",
-    help="All that a paper's tables ask of a backbone, in place of --suite and --recipe "
-    "(`harness list protocols`, docs/protocols.md); --tasks names steps of it, or tasks.",
+    help="All runs behind a paper's tables, in place of --suite and --recipe (`harness list protocols`, "
+    "docs/protocols.md). --tasks names steps of it, or tasks.",
 )
 @options.option(
-    "What", "--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked."
+    "What",
+    "--quick",
+    is_flag=True,
+    help="With --protocol: few tasks and few steps, for a try. Its tables are marked.",
 )
 @options.add_options("limit", "lengths")
 @options.project
@@ -62,9 +71,9 @@ harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue
     "Output",
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the run with every setting, defaults as well, as a TOML file for --config.",
+    help="Write the run with every setting as a TOML file for --config. Defaults are in it as well.",
 )
-@options.option("Output", "--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
+@options.option("Output", "--dry-run", is_flag=True, help="Print the plan and its cost, and run nothing.")
 @options.as_json
 def command(
     models: tuple[str, ...],

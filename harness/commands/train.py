@@ -30,7 +30,7 @@ harness train --model minilm --recipe simcse --train-data pairs.jsonl --set max_
 @options.training
 @options.add_options("seeds", "checkpoint_minutes", "sweep", "samples", "sample_seed", "select")
 @options.option(
-    "Output", "--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing."
+    "Output", "--dry-run", is_flag=True, help="Print what would be trained and its cost, and train nothing."
 )
 @options.as_json
 def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> int:

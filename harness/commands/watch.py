@@ -51,24 +51,34 @@ harness watch --list
     "--results",
 )
 @click.argument("source", required=False)
-@options.option("What", "--suite", default=None, help="Suite, or suite:argument (`harness list suites`).")
+@options.option(
+    "What",
+    "--suite",
+    default=None,
+    metavar="SUITE",
+    shell_complete=options.complete_suites,
+    help="Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`).",
+)
 @options.make_option(WatchOptions, "name")
 @options.option(
     "What",
     "--budget-minutes",
     type=options.Amount(above=0),
     default=None,
-    help="Start no further task of a checkpoint after so many minutes; it is continued when "
-    "nothing newer waits.",
+    metavar="MINUTES",
+    help="Start no further task of a checkpoint after so many minutes. It is continued when nothing newer "
+    "waits.",
 )
 @options.make_option(WatchOptions, "every", show_default=True)
 @options.make_option(WatchOptions, "settle", show_default=True)
 @options.make_option(WatchOptions, "once")
 @options.make_option(WatchOptions, "until")
-@options.option("Output", "--task", default="", help="Draw the curve of this task (default: of the mean).")
+@options.option(
+    "Output", "--task", default="", metavar="TASK", help="Draw the curve of this task (default: of the mean)."
+)
 @options.option("Output", "--list", "listing", is_flag=True, help="List the watches of the results folder.")
 @options.option(
-    "Output", "--show", is_flag=True, help="Show the watch called SOURCE as it is; evaluate nothing."
+    "Output", "--show", is_flag=True, help="Show the watch called SOURCE as it is, and evaluate nothing."
 )
 @options.evaluation
 @options.as_json

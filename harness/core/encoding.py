@@ -103,7 +103,7 @@ class Settings:
     pooling: Annotated[
         str | None,
         Option(
-            "Pooling of token vectors, e.g. mean or cls (default: the model's own, else mean).",
+            "How token vectors become one vector, e.g. mean or cls (default: the model's own, else mean).",
             group="Encoding",
         ),
     ] = None
@@ -113,8 +113,8 @@ class Settings:
     max_length: Annotated[
         Tokens | None,
         Option(
-            "Longest input in tokens, of multi-vector (ColBERT) models the longest document (default: the "
-            "model's own).",
+            "Longest input in tokens (default: the model's own). Of multi-vector (ColBERT) models it is"
+            " the longest document.",
             group="Encoding",
         ),
     ] = None
@@ -130,15 +130,15 @@ class Settings:
     query_length: Annotated[
         Tokens | None,
         Option(
-            "Longest query in tokens, of multi-vector (ColBERT) models (default: the model's own, or that of "
-            "a BEIR task).",
+            "Longest query of a multi-vector (ColBERT) model, in tokens (default: the model's own, or "
+            "that of a BEIR task).",
             group="Encoding",
         ),
     ] = None
     dtype: Annotated[
         Dtype | None,
         Form(choices=DTYPES),
-        Option("Precision of weights and products (default: float32).", group="Encoding"),
+        Option("Precision of weights and computations (default: float32).", group="Encoding"),
     ] = None
     vectors: Annotated[
         Dtype | None,
@@ -151,7 +151,11 @@ class Settings:
     ] = None
     document_text: Annotated[
         DocumentText | None,
-        Option("Text of a document in retrieval tasks (default: as the suite has it).", group="Encoding"),
+        Option(
+            "What a document is in retrieval tasks: title and text, or text alone (default: as the "
+            "suite has it).",
+            group="Encoding",
+        ),
     ] = None
     similarity: Annotated[
         Similarity | None,
@@ -182,7 +186,8 @@ class Settings:
         Table | None,
         Form(repeated=True),
         Option(
-            "Text put before inputs; NAME is query, document, a task or a type. Repeat for several.",
+            'Text put before inputs, e.g. "query=query: ". NAME is query, document, a task or a type. '
+            "Repeat for several.",
             typed="--prompt",
             metavar="NAME=TEXT",
             group="Encoding",
@@ -191,7 +196,8 @@ class Settings:
     seed: Annotated[
         Seed,
         Option(
-            "Seed of samples, probes and trainings; further seeds are counted from it (mteb's own is 42).",
+            "Seed of samples, probes and trainings (default: 42, as in mteb). Further seeds are counted"
+            " from it.",
             group="Training",
         ),
     ] = SEED

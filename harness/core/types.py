@@ -549,7 +549,7 @@ class SuiteOptions:
         Names,
         Form(read=_require_task_named),
         Option(
-            "Only these tasks of the suites, e.g. RTE,MRPC; type:STS for all of a type.",
+            "Only these tasks, e.g. RTE,MRPC. type:STS stands for all of a type.",
             unset=None,
             group="What",
         ),

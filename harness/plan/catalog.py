@@ -118,8 +118,8 @@ def find_suites(tasks: Sequence[str]) -> tuple[str, ...]:
     entries = load_suite_entries().values()
     offers = {o.name: f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "task"}
     for name in tasks:
-        whole = (e.name for e in entries if e.alone and not e.offers() and _has_column(e, name))
-        suite = offers.get(name) or next(whole, "")
+        suite_names = (e.name for e in entries if e.alone and not e.offers() and _has_column(e, name))
+        suite = offers.get(name) or next(suite_names, "")
         if not suite:
             raise explain_unknown("task", name, offers, then="Or name its suite with --suite.")
         suites[suite] = None

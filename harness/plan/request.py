@@ -71,7 +71,7 @@ class Request:
     models: Annotated[
         NamedPlaces,
         Option(
-            "Catalog name, org/name[@revision], a folder, or a trained model of the results folder; "
+            "A name of the catalog, org/name[@revision] of the hub, a folder, or a model trained here. "
             "NAME=MODEL gives it another name. Repeat for several.",
             typed="--model",
             metavar="MODEL",
@@ -82,7 +82,7 @@ class Request:
     suites: Annotated[
         Places,
         Option(
-            "Suite, or suite:argument (`harness list suites`). Repeat for several.",
+            "Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`). Repeat for several.",
             typed="--suite",
             metavar="SUITE",
             alone=True,
@@ -93,8 +93,8 @@ class Request:
         Names,
         Form(repeated=True),
         Option(
-            "How a model is trained: a name, or name:variant (`harness list recipes`). Give two: one "
-            "that makes a model, and one for tasks with labels.",
+            "How the model is trained first, e.g. simcse or glue-quick (`harness list recipes`). Two "
+            "can be given: one that makes a model, and one for tasks with labels.",
             metavar="RECIPE",
             group="Training",
         ),
@@ -103,7 +103,7 @@ class Request:
         Mapping[str, Any],
         Form(read=parse_changes, must="a mapping of settings to values", repeated=True),
         Option(
-            "A setting of the recipe (docs/training.md, docs/glue.md). Repeat for several.",
+            "A setting of the recipe, e.g. max_steps=500 (`harness recipes show NAME`). Repeat for several.",
             typed="--set",
             parameter="changes",
             metavar="SETTING=VALUE",
@@ -126,8 +126,8 @@ class Request:
     lengths: Annotated[
         Lengths,
         Option(
-            "Evaluate with each of these maximum lengths in place of --max-length, e.g. 512,1024,4096; the "
-            "tables are by length (docs/backbones.md).",
+            "Evaluate at each of these maximum lengths, e.g. 512,1024,4096, in place of --max-length "
+            "(docs/backbones.md).",
             metavar="TOKENS",
             alone=True,
             group="Encoding",
@@ -136,8 +136,8 @@ class Request:
     limit: Annotated[
         Examples | None,
         Option(
-            "At most so many examples of each task, for a quick look. Of a retrieval task these are queries, "
-            "and the corpus stays whole. The scores are trials: they enter no other table.",
+            "At most N examples of each task, for a quick look. Of a retrieval task these are queries, "
+            "searched in the whole corpus. The scores are trials, and enter no other table.",
             metavar="N",
             alone=True,
             group="What",
@@ -147,9 +147,8 @@ class Request:
         str,
         Form(must="the name of an evaluation"),
         Option(
-            "How a model that a recipe trained is evaluated where no option says so: as the recipe has it "
-            "(recipe, the default), by another evaluation of the recipe (docs/training.md), or by the "
-            "model's own settings (own).",
+            "Settings for the evaluation of a model that a recipe trained: those of the recipe (recipe,"
+            " the default), another set of them (docs/training.md), or the model's own (own).",
             metavar="NAME",
             group="Encoding",
         ),
@@ -170,7 +169,7 @@ class Request:
     data: Annotated[
         Folder | None,
         Option(
-            "Data root in hub layout, ORG/NAME below it; used before the hub.",
+            "Folder with data in the hub's layout, ORG/NAME below it. It is used before the hub.",
             envvar="HARNESS_DATA",
             group="Machine",
         ),
@@ -187,12 +186,12 @@ class Request:
         ),
     ] = None
     offline: Annotated[
-        bool, Option("Forbid the network; tasks without data at hand are named at once.", group="Machine")
+        bool, Option("Forbid the network. Tasks whose data is not here are named at once.", group="Machine")
     ] = False
     devices: Annotated[
         Names,
         Option(
-            "Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU).",
+            "Devices, e.g. cuda:0,cuda:1, with one process each (default: every GPU, else the CPU).",
             group="Machine",
         ),
     ] = ()
@@ -215,15 +214,15 @@ class Request:
     batch_tokens: Annotated[
         Tokens | None,
         Option(
-            "Padded tokens that are encoded at once on each device, which bounds memory; a longer text runs "
-            "alone (default: 65536).",
+            "Padded tokens that are encoded at once on each device, which bounds memory (default: "
+            "65536). A longer text runs alone.",
             group="Machine",
         ),
     ] = None
     workers: Annotated[
         Processes | None,
         Option(
-            "Processes that train at once on each device (default: as many as memory and cores allow).",
+            "Trainings that run at once on each device (default: as many as memory and cores allow).",
             group="Machine",
         ),
     ] = None
@@ -233,8 +232,8 @@ class Request:
     keep_vectors: Annotated[
         Gigabytes,
         Option(
-            "Keep a corpus' vectors of tokens up to this size in gigabytes; those of a larger one go "
-            "into its index as they are encoded (default: 64).",
+            "Keep a corpus' token vectors up to this size in gigabytes (default: 64). Those of a larger"
+            " one go into its index as they are encoded.",
             metavar="GIGABYTES",
             group="Machine",
         ),
@@ -242,13 +241,13 @@ class Request:
     gate: Annotated[
         bool,
         Option(
-            "Run a model that the sanity gate refuses; its records say so.",
+            "Run a model that fails the sanity checks. Its records say so.",
             typed="--no-gate",
             parameter="no_gate",
         ),
     ] = True
     trust_remote_code: Annotated[
-        bool, Option("Run code from the model's repository; needs a pinned commit.")
+        bool, Option("Run code from the model's repository. It needs a pinned commit.")
     ] = False
     allow: Annotated[
         Allowances,
@@ -262,7 +261,8 @@ class Request:
     seeds: Annotated[
         Seeds,
         Option(
-            "How many models a recipe makes, each with its own seed; tables show their mean and deviation.",
+            "Number of models that a recipe makes, each with its own seed. Tables show their mean and "
+            "deviation.",
             alone=True,
             group="Training",
         ),
@@ -270,8 +270,8 @@ class Request:
     context_seeds: Annotated[
         Seeds,
         Option(
-            "Draws of the context documents of a two-stage model, one evaluation each; tables show their "
-            "mean and deviation.",
+            "Draws of the context documents of a two-stage model, one evaluation each. Tables show "
+            "their mean and deviation.",
             alone=True,
             group="Encoding",
         ),
@@ -288,8 +288,8 @@ class Request:
         Mapping[str, Any],
         Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
-            "Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; "
-            "the best by --select is the model. Repeat for all combinations of several settings.",
+            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. The best "
+            "by --select is the model. Repeat for all combinations of several settings.",
             metavar="SETTING=VALUES",
             alone=True,
             group="Training",
@@ -298,7 +298,7 @@ class Request:
     samples: Annotated[
         Samples | None,
         Option(
-            "Train so many combinations of a sweep, drawn at random (default: all).",
+            "Train only so many combinations of a sweep, drawn at random (default: all).",
             alone=True,
             group="Training",
         ),
@@ -309,8 +309,8 @@ class Request:
     select: Annotated[
         Places,
         Option(
-            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked, as "
-            "they no longer test the model. Repeat for several suites.",
+            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact. They are marked, as"
+            " they no longer test the model. Repeat for several suites.",
             metavar="SUITE:TASKS",
             alone=True,
             group="Training",
@@ -319,7 +319,8 @@ class Request:
     force: Annotated[
         bool,
         Option(
-            "Score again what has a record, from cached vectors and finished runs, and replace the record.",
+            "Score again what has a record, and replace the record. Cached vectors and finished runs "
+            "are used.",
             alone=True,
             group="Output",
         ),

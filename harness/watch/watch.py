@@ -283,7 +283,7 @@ class WatchOptions:
     source: Place
     request: Request
     name: Annotated[
-        str, Option("What the watch is called (default: as its folder or repository).", group="What")
+        str, Option("Name of the watch (default: that of its folder or repository).", group="What")
     ] = ""
     every: Annotated[
         Seconds,
@@ -298,8 +298,7 @@ class WatchOptions:
     until: Annotated[
         Step | None,
         Option(
-            "End when the checkpoint of this step, or else the next later one, and all earlier ones "
-            "are evaluated.",
+            "End when the checkpoint of this step, or the next one, and all before are evaluated.",
             group="What",
         ),
     ] = None

@@ -27,8 +27,8 @@ def limit_examples(task: AbsTask, limit: int) -> None:
 
     data: Any = task.dataset
     # Code that compares some queries with others would meet groups that are torn apart.
-    own = getattr(type(task), "task_specific_scores", None)
-    if own not in (None, AbsTaskRetrieval.task_specific_scores):
+    task_scores = getattr(type(task), "task_specific_scores", None)
+    if task_scores not in (None, AbsTaskRetrieval.task_specific_scores):
         raise DataError(
             f"{task.metadata.name} compares groups of queries, so --limit cannot leave some out.",
             hint="Run it without --limit.",
@@ -72,9 +72,9 @@ def _limit_queries(part: Mapping[str, Any], limit: int) -> dict[str, Any]:
     if candidates is not None:
         kept["top_ranked"] = {name: candidates[name] for name in names if name in candidates}
         # Only candidates are compared, so that no other document has to be encoded.
-        wanted = {document for documents in kept["top_ranked"].values() for document in documents}
+        compared = {document for documents in kept["top_ranked"].values() for document in documents}
         documents = part["corpus"]["id"][:]
-        kept["corpus"] = part["corpus"].select([at for at, name in enumerate(documents) if name in wanted])
+        kept["corpus"] = part["corpus"].select([at for at, name in enumerate(documents) if name in compared])
     return {**part, **kept}
 
 
