@@ -129,7 +129,8 @@ _OVERVIEW = """\
 How good is this encoder downstream, compared with the others under the same treatment?
 
 You have a checkpoint:
-  harness run --model FOLDER --suite mteb --limit 100      a quick look at every task
+  harness run --model FOLDER --tasks STS12,Banking77Classification.v2 --limit 100
+                                                           a quick look, in no table
   harness run --model FOLDER --suite mteb                  the scores, kept in ./results
   harness run --model FOLDER --suite glue --recipe glue-quick
   harness compare FOLDER OTHER                             what changed, and whether it is noise

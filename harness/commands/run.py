@@ -32,7 +32,7 @@ from harness.plan.run_file import format_run
     "run",
     cls=options.HelpCommand,
     examples="""
-harness run --model sentence-transformers/all-MiniLM-L6-v2 --suite mteb --limit 100
+harness run --model sentence-transformers/all-MiniLM-L6-v2 --tasks STS12,SciFact --limit 100
 harness run --model runs/1/last --suite beir --tasks SciFact,NFCorpus --dtype bf16
 harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue --dry-run
 """,

@@ -373,12 +373,14 @@ class Task:
 
     @property
     def limited_size(self) -> Size:
-        """The size of the texts of the scored examples; with a limit, too, queries search all documents."""
-        if self.limit is None or self.retrieves or not self.size.examples:
+        """The size of the texts to encode; of a limit about two an example, but all documents of a search."""
+        if self.limit is None or self.retrieves or not self.size.texts:
             return self.size
-        share = min(1.0, self.limit * len(self.cells) / self.size.examples)
-        parts = {name: None if n is None else round(share * n) for name, n in vars(self.size).items()}
-        return Size(**parts)
+        share = min(1.0, 2 * self.limit * len(self.cells) / self.size.texts)
+        return Size(
+            texts=round(share * self.size.texts),
+            characters=None if self.size.characters is None else round(share * self.size.characters),
+        )
 
     @property
     def retrieves(self) -> bool:

@@ -76,7 +76,7 @@ def test_examples_are_command_lines(name: str) -> None:
 def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke([]) == 0
     names = re.findall(r"^ *harness ([a-z]+)", capsys.readouterr().out, re.MULTILINE)
-    assert len(names) == 10
+    assert len(names) == 11
     assert {*names} <= {*COMMANDS}
 
 
