@@ -154,7 +154,7 @@ def measure_folder(folder: Path, cache_folder: Path) -> None:
         "dry run, empty folder": (*dry, "--results", tempfile.mkdtemp()),
         "run --dry-run": (*dry, "--results", str(folder)),
         "show": ("show", model, "--results", str(folder)),
-        "list records --limit 50": ("list", "records", "--limit", "50", "--results", str(folder)),
+        "list records --rows 50": ("list", "records", "--rows", "50", "--results", str(folder)),
         "status": ("status", "--results", str(folder)),
     }
     for name, words in commands.items():

@@ -10,13 +10,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from harness.cli import program
 from harness.commands import options
-from harness.core.arguments import collect_options
+from harness.core.arguments import Group, collect_options
 from harness.jobs.recipe import list_recipe_settings
 from harness.plan import catalog
 from harness.plan.request import Request
@@ -41,6 +41,22 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
             yield from commands(found, f"{name} {inner}")
     else:
         yield name, command
+
+
+def list_rows(options_of_command: list[click.Option]) -> list[str]:
+    """The lines of a table; options in groups stand under the names of their groups, as in the help."""
+    groups: dict[str, list[str]] = {}
+    for one in options_of_command:
+        groups.setdefault(getattr(one, "group", ""), []).append(row(one))
+    if "" in groups:
+        return [line for lines in groups.values() for line in lines]
+    return [
+        line
+        for name in get_args(Group)
+        for line in (
+            [f"| **{options.HEADINGS.get(name, name)}** | |", *groups[name]] if name in groups else ()
+        )
+    ]
 
 
 def row(option: click.Option) -> str:
@@ -87,7 +103,7 @@ def with_tables(page: str) -> str:
         if section.startswith("## `") and name in known:
             left_out = shared if SHARED in section else set()
             of_command = [one for one in known[name].params if isinstance(one, click.Option)]
-            rows = [row(one) for one in of_command if one.name not in left_out]
+            rows = list_rows([one for one in of_command if one.name not in left_out])
             table = "".join(f"{line}\n" for line in ("| option | meaning |", "| --- | --- |", *rows))
             sections[number] = _TABLE.sub(lambda _, table=table: table, section, count=1)
     return "".join([head, *sections])

@@ -57,6 +57,34 @@ REMOVED_OPTIONS = {
 }
 """What to type in place of options of earlier versions."""
 
+_MODEL, _RESULTS = "--model MODEL", "--results FOLDER"
+_SETTINGS = ("epochs", "learning-rate", "max-steps", "temperature", "warmup-ratio", "weight-decay")
+_HINTS = {
+    **dict.fromkeys(("-m", "--models", "--model-name", "--model-name-or-path", "--model-path"), _MODEL),
+    **dict.fromkeys(("-t", "--task", "--task-name", "--task-names"), "--tasks TASK,TASK"),
+    **dict.fromkeys(("-b", "--benchmark", "--benchmarks", "--suites"), "--suite SUITE"),
+    **dict.fromkeys(("-o", "--output-dir", "--output-folder", "--output-path", "--output"), _RESULTS),
+    **dict.fromkeys(
+        ("--batch-size", "--per-device-eval-batch-size"),
+        "--batch-tokens NUMBER, which counts tokens and not texts",
+    ),
+    "--per-device-train-batch-size": "--set batch_size=NUMBER",
+    "--num-train-epochs": "--set epochs=NUMBER",
+    **{f"--{name}": f"--set {name.replace('-', '_')}=VALUE" for name in _SETTINGS},
+    **dict.fromkeys(("--max-seq-length", "--max-seq-len"), "--max-length TOKENS"),
+    **dict.fromkeys(("--device", "--gpus"), "--devices DEVICE"),
+    **dict.fromkeys(("--eval-splits", "--split"), "--splits SPLIT"),
+    **dict.fromkeys(("--fp16", "--bf16"), "--dtype float16 or --dtype bfloat16"),
+    **dict.fromkeys(("--max-samples", "--max-eval-samples", "--num-samples"), "--limit NUMBER"),
+    "--max-train-samples": "--set max_steps=NUMBER",
+    "--name": "--project NAME for the project of a code:FOLDER suite",
+    "--limit": "--rows N",
+    "--revision": "--model ORG/NAME@REVISION",
+    "--overwrite": "--force",
+    "--hub-model-id": "--model ORG/NAME",
+}
+"""What to type in place of options of other programs, or of another command."""
+
 
 class _Commands(click.Group):
     """A group that imports a command only when it is called, so that --help stays fast."""
@@ -97,16 +125,53 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+_OVERVIEW = """\
+How good is this encoder downstream, compared with the others under the same treatment?
+
+You have a checkpoint:
+  harness run --model FOLDER --tasks STS12,Banking77Classification.v2 --limit 100
+                                                           a quick look, in no table
+  harness run --model FOLDER --suite mteb                  the scores, kept in ./results
+  harness run --model FOLDER --suite glue --recipe glue-quick
+  harness compare FOLDER OTHER                             what changed, and whether it is noise
+
+You gate a change in CI:
+  harness baseline set main --model FOLDER --suite nanobeir
+  harness check --candidate NEW --baseline main            ends with 0, 1 (worse) or 3 (open)
+
+You read results:
+  harness serve                                            the leaderboard in a browser
+  harness show MODEL                                       what was measured of a model
+
+harness list             models, suites, tasks, recipes
+harness doctor           what is missing on this machine
+harness --help           every command
+harness run --help       the options of one
+"""
+
+
 @click.command(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        # --max_length is --max-length.
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+    },
 )
 @click.version_option(__version__, prog_name="harness")
-def program() -> None:
+@click.pass_context
+def program(context: click.Context) -> None:
     """How good is this encoder downstream, compared with the others under the same treatment?
 
-    Exit codes: 0 all done, 1 a task failed or a candidate regressed, 2 misuse, 3 a check is inconclusive,
-    130 interrupted.
+    Exit codes: 0 all done, 1 a task failed or a candidate regressed, 2 misuse, 3 a check is
+    inconclusive, 130 interrupted.
+
+    Tab completes names: eval "$(_HARNESS_COMPLETE=bash_source harness)" (docs/command-line.md).
     """
+    if context.invoked_subcommand is None:
+        click.echo(_OVERVIEW, nl=False)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -141,9 +206,13 @@ def invoke(arguments: list[str]) -> int:
     except click.exceptions.Abort:
         return _report_interrupt()
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and error.option_name in REMOVED_OPTIONS:
-            instead = REMOVED_OPTIONS[error.option_name]
-            click.echo(f"Error: {error.option_name} was removed: {instead}", err=True)
+        name, context = (
+            (error.option_name, error.ctx) if isinstance(error, click.NoSuchOption) else ("", None)
+        )
+        if name in REMOVED_OPTIONS:
+            click.echo(f"Error: {name} was removed: {REMOVED_OPTIONS[name]}", err=True)
+        elif instead := _find_hint(name, context):
+            click.echo(f"Error: There is no {name}. Did you mean {instead}?", err=True)
         else:
             error.show()
         return 2
@@ -175,6 +244,13 @@ def invoke(arguments: list[str]) -> int:
         click.echo(f"Error: {place}{error.strerror or error}", err=True)
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _find_hint(name: str, context: click.Context | None) -> str:
+    """What to type in place of an option of another program; empty where the command has no such thing."""
+    instead = _HINTS.get(name, "")
+    options = {spelling for one in context.command.params for spelling in one.opts} if context else set()
+    return instead if instead.partition(" ")[0] in options else ""
 
 
 def _report_interrupt() -> int:

@@ -78,7 +78,10 @@ def texts(*packages: str) -> Iterator[tuple[Path, str]]:
 
 def test_no_option_is_advised_that_is_not_there() -> None:
     """In the sentences of the code; `OTHERS` are options of other programs."""
-    there = {o for _, c in EVERY for p in c.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
+    there = {o for _, c in EVERY for p in c.params for o in [*p.opts, *p.secondary_opts]} | {
+        "--help",
+        "--help-all",
+    }
     advised = {
         (option, str(path.relative_to(ROOT)))
         for path, text in texts("harness", "finetune", "suites", "leaderboard")

@@ -210,6 +210,7 @@ class CheckRequest:
         Raises:
             UsageError: A name or a setting cannot be used.
         """
+        request.require_whole_tasks()
         first = replace(request, models=(model,))
         kinds = [catalog.find_recipe_kind(name) for name in first.recipe]
         if seeds > 1 and "task" in kinds:

@@ -31,18 +31,27 @@ def command() -> None:
     """Set, list and show baselines: records that `harness check` compares candidates with."""
 
 
-@command.command("set")
+@command.command(
+    "set",
+    cls=options.HelpCommand,
+    examples="""
+harness baseline set main --model runs/1/last --suite mteb --tasks STS12,STS13
+harness baseline set main --model runs/2/last --suite nanobeir --replace
+""",
+    everyday="--model --suite --tasks --seeds --replace --max-length --dtype --prompt --recipe --devices "
+    "--results --json",
+)
 @click.argument("name")
 @options.make_option(
     Request,
     "models",
-    help="Catalog name, org/name[@revision], or a folder. Repeat for replicates of the "
+    help="A name of the catalog, org/name[@revision] of the hub, or a folder. Repeat for replicates of the "
     "first, trained with other seeds, from which its noise is measured.",
 )
 @options.add_options("suites")
 @options.project
-@options.make_option(Request, "seeds", help="Number of random seeds of trainings, probes and samples.")
-@click.option("--replace", "again", is_flag=True, help="Replace the baseline of this name.")
+@options.make_option(Request, "seeds", help="Number of seeds of trainings, probes and samples.")
+@options.option("Output", "--replace", "again", is_flag=True, help="Replace the baseline of this name.")
 @options.evaluation
 @options.as_json
 def _set_baseline(

@@ -24,62 +24,84 @@ from harness.driver.progress import run_with_progress
 from harness.plan.request import Request
 
 
-@click.command("check")
-@click.option(
+@click.command(
+    "check",
+    cls=options.HelpCommand,
+    examples="""
+harness check --candidate runs/2/last --baseline main
+harness check --candidate runs/2/last --baseline runs/1/last --suite nanobeir --markdown check.md
+harness check --explain
+""",
+    everyday="--candidate --baseline --suite --tasks --seeds --policy --devices --results --all --markdown "
+    "--junit --json",
+)
+@options.option(
+    "What",
     "--candidate",
     "candidates",
     multiple=True,
     metavar="MODEL",
-    help="Candidate model as after `harness run --model`; one at a time.",
+    shell_complete=options.complete_models,
+    help="Model to check, as after `harness run --model`. One at a time.",
 )
-@click.option(
+@options.option(
+    "What",
     "--baseline",
     default=None,
     metavar="NAME|FILE|MODEL",
-    help="Baseline to compare with: its name, its file, a file of `harness baseline export`, or a model.",
+    help="What it is compared with: the name or file of a baseline, or a model.",
 )
 @options.make_option(
     Request,
     "suites",
     required=False,
-    help="Suite, or suite:argument (default: those of the baseline). Repeat for several.",
+    help="Suite of tasks (default: those of the baseline). Repeat for several.",
 )
 @options.make_option(
     Request,
     "seeds",
     default=None,
-    help="Number of random seeds of trainings, probes and samples "
-    "(default: as many as the baseline has, else 1).",
+    help="Number of seeds of trainings, probes and samples (default: as many as the baseline has, else 1).",
 )
-@click.option(
+@options.option(
+    "What",
     "--policy",
     "policy_file",
     type=click.Path(path_type=Path),
     default=None,
     help="TOML file with margins, levels and what must not regress (docs/check.md).",
 )
-@click.option("--explain", is_flag=True, help="Print the policy and what it means; compare nothing.")
-@click.option("--all", "every", is_flag=True, help="List tasks that passed, too.")
-@click.option(
+@options.option(
+    "Output", "--explain", is_flag=True, help="Print the policy and what it means, and compare nothing."
+)
+@options.option("Output", "--all", "every", is_flag=True, help="List tasks that passed, too.")
+@options.option(
+    "Output",
     "--junit",
     type=click.Path(path_type=Path),
     default=None,
     help="Write the check as JUnit XML to this file.",
 )
-@click.option(
+@options.option(
+    "Output",
     "--markdown",
     type=click.Path(path_type=Path),
     default=None,
     help="Write the check as Markdown for a pull request to this file.",
 )
-@click.option(
+@options.option(
+    "Output",
     "--summary/--no-summary",
     default=None,
     help="Append the Markdown to the step summary of GitHub Actions (default: if GITHUB_STEP_SUMMARY is "
     "set).",
 )
-@click.option(
-    "--json-file", type=click.Path(path_type=Path), default=None, help="Write the check as JSON to this file."
+@options.option(
+    "Output",
+    "--json-file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Write the check as JSON to this file.",
 )
 @options.project
 @options.evaluation

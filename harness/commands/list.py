@@ -36,7 +36,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 @click.option(
     "--match", "part", default="", help="Only what contains this in its name, model or task, in any case."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
+@click.option("--rows", "limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
 @options.results
 @options.cache
 @options.as_json

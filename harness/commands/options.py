@@ -5,20 +5,108 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from harness.core.arguments import Argument, collect_options
+from harness.core import paths
+from harness.core.arguments import Argument, Group, collect_options
 from harness.core.errors import UsageError
+from harness.encoder import backbones
+from harness.plan import catalog
 from harness.plan.request import Request
 from harness.plan.run_file import read_run
+from harness.training.model_store import ModelStore
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class GroupedOption(click.Option):
+    """An option in one of the groups of a `HelpCommand`."""
+
+    def __init__(self, *arguments: Any, group: Group = "Rare", **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.group = group
+
+
+def option(group: Group, *spelled: str, **attributes: Any) -> Callable[[F], F]:
+    """A `click.option` in a group."""
+    return click.option(*spelled, cls=GroupedOption, group=group, **attributes)
+
+
+def _show_every_option(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.meta[_HELP_ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+_HELP_ALL = "harness.help-all"
+_HELP_OPTION = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_every_option,
+    help="Show every option.",
+)
+
+
+class HelpCommand(click.Command):
+    """A command whose help has examples, then its everyday options in groups; --help-all shows the others.
+
+    Args:
+        examples: Command lines, one a line.
+        everyday: The options on the first screen, separated by blanks.
+    """
+
+    def __init__(self, *arguments: Any, examples: str, everyday: str, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.examples, self.everyday = examples.strip().splitlines(), everyday.split()
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, with both options of help."""
+        return [*super().get_params(ctx), _HELP_OPTION]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does, and its examples."""
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Examples"):
+            formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in self.examples))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by group: all, or the first sentence on each everyday one."""
+        every = ctx.meta.get(_HELP_ALL, False)
+        grouped = [one for one in self.params if isinstance(one, GroupedOption)]
+        for group in get_args(Group):
+            rows = [
+                one.get_help_record(ctx) if every else _cut_record(one, one.get_help_record(ctx))
+                for one in grouped
+                if one.group == group and (every or one.opts[0] in self.everyday)
+            ]
+            if rows:
+                with formatter.section(HEADINGS.get(group, group)):
+                    formatter.write_dl([row for row in rows if row is not None])
+        if not every:
+            formatter.write(f"\nAll {len(grouped)} options: {ctx.command_path} --help-all\n")
+
+
+HEADINGS = {"Encoding": "How it is encoded"}
+"""The headings of groups that have another one than their name."""
+
+
+def _cut_record(one: click.Option, record: tuple[str, str] | None) -> tuple[str, str] | None:
+    """The names of an option with the first sentence of its help, and without the list of its choices."""
+    if record is None:
+        return None
+    sentence = re.split(r"(?<!e\.g)\. (?=[A-Z])|; |  \[", record[1])[0].rstrip(".")
+    return re.sub(r"\[.*\]$", str(one.name).upper(), record[0]), f"{sentence}."
 
 
 class _Number(click.ParamType[Any]):
@@ -66,6 +154,53 @@ class _Choice(click.Choice[str]):
         return checked
 
 
+def complete_models(
+    context: click.Context, _option: click.Parameter, incomplete: str
+) -> list[str | CompletionItem]:
+    """The models of the catalog and of the results folder; otherwise the shell completes a folder."""
+    models = ModelStore(paths.resolve_results_folder(context.params.get("results")))
+    names = [*backbones.list_backbones(), *(folder.name for folder in models.list_model_folders())]
+    return [name for name in names if name.startswith(incomplete)] or [CompletionItem(incomplete, "dir")]
+
+
+def complete_suites(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    """The suites, and after a colon the arguments that are known."""
+    entries = catalog.load_suite_entries()
+    names = [name if entry.alone else f"{name}:" for name, entry in entries.items()]
+    if ":" in incomplete:
+        names = [f"{entry.name}:{offer.name}" for entry in entries.values() for offer in entry.offers()]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_recipes(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    entries = catalog.load_recipe_entries().values()
+    names = [name for one in entries for name in (one.name, *(f"{one.name}:{v}" for v in one.variants))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_tasks(context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
+    """The tasks of the typed suites, or else of all, after those that are typed."""
+    typed, comma, last = incomplete.rpartition(",")
+    if suites := context.params.get("suites") or context.params.get("suite"):
+        names = [column.name for name in _list_texts(suites) for column in catalog.open_suite(name).columns]
+    else:
+        names = [offer.name for entry in catalog.load_suite_entries().values() for offer in entry.offers()]
+    return [f"{typed}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def _list_texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+_COMPLETIONS = {
+    "models": complete_models,
+    "suites": complete_suites,
+    "recipe": _complete_recipes,
+    "tasks": _complete_tasks,
+}
+"""What completes the value of an option in a shell, by the name of its field."""
+
+
 def make_option(kind: type, name: str, **changed: Any) -> Callable[[F], F]:
     """The click option of a field, spelled and explained as the field says.
 
@@ -77,6 +212,7 @@ def make_option(kind: type, name: str, **changed: Any) -> Callable[[F], F]:
     argument = collect_options(kind)[name]
     option, dashed = argument.option, name.replace("_", "-")
     attributes: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "envvar": option.envvar}
+    attributes |= {"cls": GroupedOption, "group": option.group, "shell_complete": _COMPLETIONS.get(name)}
     spelled = option.typed or f"--{dashed}"
     if argument.kind is bool and argument.optional:
         spelled, attributes["default"] = f"--{dashed}/--no-{dashed}", None
@@ -87,6 +223,8 @@ def make_option(kind: type, name: str, **changed: Any) -> Callable[[F], F]:
     else:
         attributes["default"] = option.unset if argument.default == () else argument.default
         attributes["type"] = _resolve_option_type(argument)
+        if attributes["type"] is None:
+            attributes["metavar"] = option.metavar or dashed.upper()
     return click.option(spelled, argument.parameter, **attributes | changed)
 
 
@@ -129,7 +267,8 @@ _FIELDS = {
 _OPTIONS: dict[str, Callable[[Any], Any]] = {
     **{name: make_option(Request, name) for name in _FIELDS},
     "recipe_settings": make_option(Request, "recipe_settings", callback=_add_budget),
-    "flops": click.option(
+    "flops": option(
+        "Training",
         "--budget",
         "flops",
         type=float,
@@ -138,10 +277,10 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
         is_eager=True,
         expose_value=False,
         callback=_keep_budget,
-        help="The floating-point operations of a training, which choose its steps, as --set budget=FLOPS "
-        "(docs/training.md).",
+        help="Floating-point operations of a training, which set its number of steps (docs/training.md).",
     ),
-    "prompt_file": click.option(
+    "prompt_file": option(
+        "Encoding",
         "--prompts",
         "prompt_file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -214,21 +353,26 @@ site_results = click.option(
 process_cache = make_option(Request, "cache", expose_value=False, callback=_choose_cache)
 """Of the same commands, whose pages look for the cache themselves."""
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
-run_file = click.option(
+as_json = option("Output", "--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
+run_file = option(
+    "Output",
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML file with the settings of a run; typed options go before it (docs/command-line.md).",
+    help="TOML file with the settings of a run. Typed options go before it (docs/command-line.md).",
 )
-project = click.option(
-    "--name",
-    "project",
+project = option(
+    "What",
+    "--project",
     default=None,
     metavar="NAME",
-    help="Name of the project of a code:FOLDER suite in its tasks (default: by its metadata).",
+    help="Name of the project of a code:FOLDER suite (default: by its metadata).",
 )
 device = click.option(
-    "--device", default="", metavar="DEVICE", help="Device, e.g. cuda:0 (default: a GPU, else the CPU)."
+    "--devices",
+    "device",
+    default="",
+    metavar="DEVICE",
+    help="One device, e.g. cuda:0 (default: a GPU, else the CPU).",
 )
 
 
@@ -268,15 +412,17 @@ def insert_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]
     if name is None:
         return suites
     if not name.strip():
-        raise UsageError("--name is empty.", hint="Name the project, or leave it out.")
+        raise UsageError("--project is empty.", hint="Name the project, or leave it out.")
     code_suites = [suite for suite in suites if suite.startswith("code:")]
     # A folder may have an "=" in its name; otherwise it stands behind a name: code:NAME=FOLDER.
     if any("=" in suite and not os.path.isdir(suite.removeprefix("code:")) for suite in code_suites):
-        raise UsageError(f"--name and {code_suites[0]} both name a project.", hint="Leave one of them out.")
+        raise UsageError(
+            f"--project and {code_suites[0]} both name a project.", hint="Leave one of them out."
+        )
     count = len(code_suites)
     if count != 1:
         raise UsageError(
-            f"--name is for one suite code:FOLDER; there are {count}.",
+            f"--project is for one suite code:FOLDER; there are {count}.",
             hint="Type --suite code:NAME=FOLDER for each of several.",
         )
     return tuple(

@@ -23,34 +23,57 @@ from harness.driver.report.plan import print_plan, print_trainings
 from harness.driver.report.protocol import ProtocolReport, print_protocol_plan, show_protocol
 from harness.driver.report.run import list_impossible_results, print_failures
 from harness.jobs.recipe import SourcedRecipe
-from harness.plan.catalog import find_protocol
+from harness.plan.catalog import find_protocol, find_suites
 from harness.plan.request import PreparedRun, Request
 from harness.plan.run_file import format_run
 
 
-@click.command("run")
+@click.command(
+    "run",
+    cls=options.HelpCommand,
+    examples="""
+harness run --model sentence-transformers/all-MiniLM-L6-v2 --tasks STS12,SciFact --limit 100
+harness run --model runs/1/last --suite beir --tasks SciFact,NFCorpus --dtype bf16
+harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue --dry-run
+""",
+    everyday="--model --suite --tasks --limit --max-length --dtype --prompt --recipe --set --devices "
+    "--results --dry-run",
+)
 @options.make_option(Request, "models", required=False)
-@options.make_option(Request, "suites", required=False)
-@click.option(
+@options.make_option(
+    Request,
+    "suites",
+    required=False,
+    help="Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`). Repeat for several. "
+    "With --tasks alone, each task is run by itself.",
+)
+@options.option(
+    "What",
     "--protocol",
     default="",
     metavar="NAME",
-    help="All that a paper's tables ask of a backbone, in place of --suite and --recipe "
-    "(`harness list protocols`, docs/protocols.md); --tasks names steps of it, or tasks.",
+    help="All runs behind a paper's tables, in place of --suite and --recipe (`harness list protocols`, "
+    "docs/protocols.md). --tasks names steps of it, or tasks.",
 )
-@click.option("--quick", is_flag=True, help="A protocol on few tasks with few steps: no paper's, and marked.")
-@options.make_option(Request, "lengths")
+@options.option(
+    "What",
+    "--quick",
+    is_flag=True,
+    help="With --protocol: few tasks and few steps, for a try. Its tables are marked.",
+)
+@options.add_options("limit", "lengths")
 @options.project
 @options.evaluation
 @options.add_options("seeds", "context_seeds", "checkpoint_minutes", "force", "fail_fast")
 @options.add_options("sweep", "samples", "sample_seed", "select")
 @options.run_file
-@click.option(
+@options.option(
+    "Output",
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the run with every setting, defaults as well, as a TOML file for --config.",
+    help="Write the run with every setting as a TOML file for --config. Defaults are in it as well.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
+@options.option("Output", "--dry-run", is_flag=True, help="Print the plan and its cost, and run nothing.")
 @options.as_json
 def command(
     models: tuple[str, ...],
@@ -72,6 +95,8 @@ def command(
     request = options.build_request(models, suites, given, config)
     if protocol and request.lengths:
         raise UsageError("A protocol has lengths of its own.", hint="Leave out --lengths, or --protocol.")
+    if not request.suites and request.options.tasks and not protocol:
+        request = replace(request, suites=find_suites(request.options.tasks))
     request = replace(request, suites=options.insert_project(request.suites, project))
     with request.limit_network():
         if protocol:

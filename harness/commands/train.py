@@ -16,11 +16,22 @@ from harness.driver.report.plan import print_trainings
 from harness.plan.request import PreparedRun, Request
 
 
-@click.command("train")
+@click.command(
+    "train",
+    cls=options.HelpCommand,
+    examples="""
+harness train --model answerdotai/ModernBERT-base --recipe simcse --dry-run
+harness train --model minilm --recipe simcse --train-data pairs.jsonl --set max_steps=500
+""",
+    everyday="--model --recipe --set --train-data --budget --sweep --select --seed --seeds --devices "
+    "--results --dry-run",
+)
 @options.add_options("models")
 @options.training
 @options.add_options("seeds", "checkpoint_minutes", "sweep", "samples", "sample_seed", "select")
-@click.option("--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing.")
+@options.option(
+    "Output", "--dry-run", is_flag=True, help="Print what would be trained and its cost, and train nothing."
+)
 @options.as_json
 def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> int:
     """Make models with a recipe; a model that is there is not trained again.

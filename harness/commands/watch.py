@@ -39,24 +39,47 @@ SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
 
 
-@click.command("watch")
+@click.command(
+    "watch",
+    cls=options.HelpCommand,
+    examples="""
+harness watch runs/1 --suite nanobeir --once
+harness watch runs/1 --suite mteb --tasks STS12,STS13 --budget-minutes 10
+harness watch --list
+""",
+    everyday="--suite --tasks --name --once --until --every --budget-minutes --task --show --list --devices "
+    "--results",
+)
 @click.argument("source", required=False)
-@click.option("--suite", default=None, help="Suite, or suite:argument (`harness list suites`).")
+@options.option(
+    "What",
+    "--suite",
+    default=None,
+    metavar="SUITE",
+    shell_complete=options.complete_suites,
+    help="Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`).",
+)
 @options.make_option(WatchOptions, "name")
-@click.option(
+@options.option(
+    "What",
     "--budget-minutes",
     type=options.Amount(above=0),
     default=None,
-    help="Start no further task of a checkpoint after so many minutes; it is continued when "
-    "nothing newer waits.",
+    metavar="MINUTES",
+    help="Start no further task of a checkpoint after so many minutes. It is continued when nothing newer "
+    "waits.",
 )
 @options.make_option(WatchOptions, "every", show_default=True)
 @options.make_option(WatchOptions, "settle", show_default=True)
 @options.make_option(WatchOptions, "once")
 @options.make_option(WatchOptions, "until")
-@click.option("--task", default="", help="Draw the curve of this task (default: of the mean).")
-@click.option("--list", "listing", is_flag=True, help="List the watches of the results folder.")
-@click.option("--show", is_flag=True, help="Show the watch called SOURCE as it is; evaluate nothing.")
+@options.option(
+    "Output", "--task", default="", metavar="TASK", help="Draw the curve of this task (default: of the mean)."
+)
+@options.option("Output", "--list", "listing", is_flag=True, help="List the watches of the results folder.")
+@options.option(
+    "Output", "--show", is_flag=True, help="Show the watch called SOURCE as it is, and evaluate nothing."
+)
 @options.evaluation
 @options.as_json
 def command(source: str | None, listing: bool, show: bool, as_json: bool, **given: Any) -> int:

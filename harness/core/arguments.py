@@ -21,6 +21,7 @@ from harness.core.errors import UsageError, find_similar_names
 from harness.core.paths import explain_not_utf8, is_displayable
 
 Part = TypeVar("Part")
+Group = Literal["What", "Encoding", "Training", "Machine", "Output", "Rare"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,7 @@ class Option:
         envvar: The environment variable that sets it.
         unset: The value of a list with commas that nobody typed.
         alone: Whether only some commands that evaluate have it.
+        group: The group of options in which the help shows it.
     """
 
     help: str
@@ -73,6 +75,7 @@ class Option:
     envvar: str | None = None
     unset: str | None = ""
     alone: bool = False
+    group: Group = "Rare"
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -140,6 +143,9 @@ Lengths = Annotated[
         must="a number of tokens from 1 to 2 billion, or several as a comma-separated text or a list",
         read=_read_numbers,
     ),
+]
+Examples = Annotated[
+    int, Interval(ge=3, le=2_000_000_000), Form(must="a whole number of examples from 3 to 2 billion")
 ]
 Step = Annotated[int, Interval(ge=0, lt=2**63), Form(must="a whole number, 0 or more and below 2**63")]
 Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]

@@ -102,16 +102,20 @@ class Settings:
 
     pooling: Annotated[
         str | None,
-        Option("Pooling of token vectors, e.g. mean or cls (default: the model's own, else mean)."),
+        Option(
+            "How token vectors become one vector, e.g. mean or cls (default: the model's own, else mean).",
+            group="Encoding",
+        ),
     ] = None
-    normalize: Annotated[bool | None, Option("Scale vectors to length 1 (default: as the model does).")] = (
-        None
-    )
+    normalize: Annotated[
+        bool | None, Option("Scale vectors to length 1 (default: as the model does).", group="Encoding")
+    ] = None
     max_length: Annotated[
         Tokens | None,
         Option(
-            "Longest input in tokens, of multi-vector (ColBERT) models the longest document (default: the "
-            "model's own)."
+            "Longest input in tokens (default: the model's own). Of multi-vector (ColBERT) models it is"
+            " the longest document.",
+            group="Encoding",
         ),
     ] = None
     rope_scaling: Annotated[
@@ -120,37 +124,45 @@ class Settings:
             "Scaling of rotary positions where --max-length is beyond those of the model: yarn:2, dynamic:2 "
             "or linear:2, with any factor above 1 (docs/backbones.md).",
             metavar="KIND:FACTOR",
+            group="Encoding",
         ),
     ] = None
     query_length: Annotated[
         Tokens | None,
         Option(
-            "Longest query in tokens, of multi-vector (ColBERT) models (default: the model's own, or that of "
-            "a BEIR task)."
+            "Longest query of a multi-vector (ColBERT) model, in tokens (default: the model's own, or "
+            "that of a BEIR task).",
+            group="Encoding",
         ),
     ] = None
     dtype: Annotated[
         Dtype | None,
         Form(choices=DTYPES),
-        Option("Precision of weights and products (default: float32)."),
+        Option("Precision of weights and computations (default: float32).", group="Encoding"),
     ] = None
     vectors: Annotated[
         Dtype | None,
         Form(choices=_VECTORS, read=_refuse_bfloat16),
         Option(
             "Precision in which vectors are kept and compared (default: float32, and float16 where each "
-            "token has a vector)."
+            "token has a vector).",
+            group="Encoding",
         ),
     ] = None
     document_text: Annotated[
         DocumentText | None,
-        Option("Text of a document in retrieval tasks (default: as the suite has it)."),
+        Option(
+            "What a document is in retrieval tasks: title and text, or text alone (default: as the "
+            "suite has it).",
+            group="Encoding",
+        ),
     ] = None
     similarity: Annotated[
         Similarity | None,
         Option(
             "How vectors are compared (default: the model's own, else cosine; maxsim where each token has "
-            "one)."
+            "one).",
+            group="Encoding",
         ),
     ] = None
     index: Annotated[
@@ -159,28 +171,34 @@ class Settings:
             "Search of multi-vector (ColBERT) models: auto (the default: exact, and plaid for large tasks), "
             "exact, plaid[:SETTING=VALUE,...] or pylate-script (docs/retrieval.md).",
             metavar="INDEX",
+            group="Encoding",
         ),
     ] = None
     context: Annotated[
         ContextChoice | None,
         Option(
             "Context documents of a two-stage model: drawn from the task's own texts, once each or with "
-            "replacement, or none (default: as the model was saved)."
+            "replacement, or none (default: as the model was saved).",
+            group="Encoding",
         ),
     ] = None
     prompts: Annotated[
         Table | None,
         Form(repeated=True),
         Option(
-            "Text put before inputs; NAME is query, document, a task or a type. Repeat for several.",
+            'Text put before inputs, e.g. "query=query: ". NAME is query, document, a task or a type. '
+            "Repeat for several.",
             typed="--prompt",
             metavar="NAME=TEXT",
+            group="Encoding",
         ),
     ] = None
     seed: Annotated[
         Seed,
         Option(
-            "Seed of samples, probes and trainings; further seeds are counted from it (mteb's own is 42)."
+            "Seed of samples, probes and trainings (default: 42, as in mteb). Further seeds are counted"
+            " from it.",
+            group="Training",
         ),
     ] = SEED
 

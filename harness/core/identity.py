@@ -98,6 +98,7 @@ def build_task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
         "scoring": task.source.scoring,
         # Newer than the first records: left out at the default, so that their keys stay valid.
         **({"documents": task.documents} if task.documents != DOCUMENT_TEXT else {}),
+        **({} if task.limit is None else {"limit": task.limit}),
     }
 
 

@@ -353,7 +353,8 @@ class Task:
 
     `roles` are the sides of its texts; only the prompts of these sides are part of a result's identity.
     `documents` is the text of a document, in retrieval tasks. `query_length` are the tokens of a query where
-    each token has a vector, None for the model's own.
+    each token has a vector, None for the model's own. `limit` is the number of examples of each split and
+    subset that are scored for a quick look, None for all.
     """
 
     name: str
@@ -368,6 +369,18 @@ class Task:
     size: Size = Size()
     documents: DocumentText = DOCUMENT_TEXT
     query_length: int | None = None
+    limit: int | None = None
+
+    @property
+    def limited_size(self) -> Size:
+        """The size of the texts to encode; of a limit about two an example, but all documents of a search."""
+        if self.limit is None or self.retrieves or not self.size.texts:
+            return self.size
+        share = min(1.0, 2 * self.limit * len(self.cells) / self.size.texts)
+        return Size(
+            texts=round(share * self.size.texts),
+            characters=None if self.size.characters is None else round(share * self.size.characters),
+        )
 
     @property
     def retrieves(self) -> bool:
@@ -488,15 +501,29 @@ class Suite:
 
     def with_documents(self, documents: DocumentText) -> Suite:
         """The suite whose retrieval tasks put a document's text together in this way."""
-        columns = (
-            replace(
-                column,
-                tasks=tuple(
-                    replace(task, documents=documents) if task.retrieves else task for task in column.tasks
-                ),
+        return self._change_tasks(lambda task: replace(task, documents=documents) if task.retrieves else task)
+
+    def with_limit(self, limit: int) -> Suite:
+        """The suite whose tasks have at most so many examples in each split and subset.
+
+        Raises:
+            UsageError: A recipe trains for one of its tasks.
+        """
+        labelled = [task.name for task in self.tasks if task.output == "label"]
+        if labelled:
+            raise UsageError(
+                f"--limit is for tasks that are scored from vectors, and a recipe trains for {labelled[0]}.",
+                hint="Leave it out; `--recipe glue-quick` is a short training.",
             )
-            for column in self.columns
+        note = (
+            f"TRIAL: at most {limit} examples of each split and subset. These scores are in no other table; "
+            "do not compare them with those of whole tasks."
         )
+        limited = self._change_tasks(lambda task: replace(task, limit=limit))
+        return replace(limited, title=f"{self.title} (trial)", notes=(note, *self.notes), predictor=None)
+
+    def _change_tasks(self, change: Callable[[Task], Task]) -> Suite:
+        columns = (replace(one, tasks=tuple(map(change, one.tasks))) for one in self.columns)
         return replace(self, columns=tuple(columns))
 
     @property
@@ -523,15 +550,19 @@ class SuiteOptions:
     tasks: Annotated[
         Names,
         Form(read=_require_task_named),
-        Option("Only these tasks of the suites, e.g. RTE,MRPC; type:STS for all of a type.", unset=None),
+        Option(
+            "Only these tasks, e.g. RTE,MRPC. type:STS stands for all of a type.",
+            unset=None,
+            group="What",
+        ),
     ] = ()
     languages: Annotated[
-        Names, Option("Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu.")
+        Names, Option("Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu.", group="What")
     ] = ()
     subsets: Annotated[
-        Names, Option("Only these subsets of tasks, by the data set's own names, e.g. en-en.")
+        Names, Option("Only these subsets of tasks, by the data set's own names, e.g. en-en.", group="What")
     ] = ()
-    splits: Annotated[Names, Option("Only these splits, e.g. test.")] = ()
+    splits: Annotated[Names, Option("Only these splits, e.g. test.", group="What")] = ()
     cache: Folder | None = None
     results: Folder | None = None
 

@@ -125,7 +125,7 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
         type=score.task.type,
         identity=score.identity,
         encoding=encoding,
-        size=score.task.size,
+        size=score.task.limited_size,
         parameters=count_parameters(subject),
         width=width,
     )

@@ -108,6 +108,28 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     return [_select_columns(suite, task_names) for suite in suites] if task_names else suites
 
 
+def find_suites(tasks: Sequence[str]) -> tuple[str, ...]:
+    """A suite for each task: the task alone, or else the first suite with a column of this name.
+
+    Raises:
+        UsageError: No suite has a task of this name.
+    """
+    suites: dict[str, None] = {}
+    entries = load_suite_entries().values()
+    offers = {o.name: f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "task"}
+    for name in tasks:
+        suite_names = (e.name for e in entries if e.alone and not e.offers() and _has_column(e, name))
+        suite = offers.get(name) or next(suite_names, "")
+        if not suite:
+            raise explain_unknown("task", name, offers, then="Or name its suite with --suite.")
+        suites[suite] = None
+    return tuple(suites)
+
+
+def _has_column(entry: SuiteEntry, name: str) -> bool:
+    return any(column.name == name for column in entry.open("", SuiteOptions()).columns)
+
+
 _TYPE = "type:"
 """What a user types before a type of tasks."""
 

@@ -74,7 +74,9 @@ def choose_device(name: str) -> str:
         UsageError: This machine has no such device, or several are named.
     """
     if "," in name:
-        raise UsageError(f"--device is {name!r}: this command works on one device.", hint="Name one of them.")
+        raise UsageError(
+            f"--devices is {name!r}: this command works on one device.", hint="Name one of them."
+        )
     return check_devices((name,))[0] if name else default_devices()[0]
 
 

@@ -30,7 +30,7 @@ def expand_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fal
         UsageError: The base request names what the protocol decides, or what no step has or takes.
     """
     usual = Request(models=(), suites=())
-    for option in ("suites", "recipe", "sweep", "samples", "sample_seed", "select", "context_seeds"):
+    for option in ("suites", "recipe", "sweep", "samples", "sample_seed", "select", "context_seeds", "limit"):
         if getattr(base, option) != getattr(usual, option):
             typed = "suite" if option == "suites" else option.replace("_", "-")
             raise UsageError(

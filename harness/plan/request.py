@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from harness.core import paths
 from harness.core.allowances import Allowances
 from harness.core.arguments import (
+    Examples,
     Folder,
     Form,
     Gigabytes,
@@ -70,39 +71,43 @@ class Request:
     models: Annotated[
         NamedPlaces,
         Option(
-            "Catalog name, org/name[@revision], a folder, or a trained model of the results folder; "
+            "A name of the catalog, org/name[@revision] of the hub, a folder, or a model trained here. "
             "NAME=MODEL gives it another name. Repeat for several.",
             typed="--model",
             metavar="MODEL",
             alone=True,
+            group="What",
         ),
     ]
     suites: Annotated[
         Places,
         Option(
-            "Suite, or suite:argument (`harness list suites`). Repeat for several.",
+            "Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`). Repeat for several.",
             typed="--suite",
             metavar="SUITE",
             alone=True,
+            group="What",
         ),
     ]
     recipe: Annotated[
         Names,
         Form(repeated=True),
         Option(
-            "How a model is trained: a name, or name:variant (`harness list recipes`). Give two: one "
-            "that makes a model, and one for tasks with labels.",
+            "How the model is trained first, e.g. simcse or glue-quick (`harness list recipes`). Two "
+            "can be given: one that makes a model, and one for tasks with labels.",
             metavar="RECIPE",
+            group="Training",
         ),
     ] = ()
     recipe_settings: Annotated[
         Mapping[str, Any],
         Form(read=parse_changes, must="a mapping of settings to values", repeated=True),
         Option(
-            "A setting of the recipe (docs/training.md, docs/glue.md). Repeat for several.",
+            "A setting of the recipe, e.g. max_steps=500 (`harness recipes show NAME`). Repeat for several.",
             typed="--set",
             parameter="changes",
             metavar="SETTING=VALUE",
+            group="Training",
         ),
     ] = field(default_factory=dict)
     train_data: Annotated[
@@ -114,42 +119,60 @@ class Request:
             "(docs/training-data.md). Repeat to train on several. For recipes A+B type A=DATA and B=DATA. "
             "For a mix, NAME=DATA replaces the set of that name, or adds one.",
             metavar="DATA",
+            group="Training",
         ),
     ] = ()
     settings: Settings = field(default_factory=Settings)
     lengths: Annotated[
         Lengths,
         Option(
-            "Evaluate with each of these maximum lengths in place of --max-length, e.g. 512,1024,4096; the "
-            "tables are by length (docs/backbones.md).",
+            "Evaluate at each of these maximum lengths, e.g. 512,1024,4096, in place of --max-length "
+            "(docs/backbones.md).",
             metavar="TOKENS",
             alone=True,
+            group="Encoding",
         ),
     ] = ()
+    limit: Annotated[
+        Examples | None,
+        Option(
+            "At most N examples of each task, for a quick look. Of a retrieval task these are queries, "
+            "searched in the whole corpus. The scores are trials, and enter no other table.",
+            metavar="N",
+            alone=True,
+            group="What",
+        ),
+    ] = None
     evaluation: Annotated[
         str,
         Form(must="the name of an evaluation"),
         Option(
-            "How a model that a recipe trained is evaluated where no option says so: as the recipe has it "
-            "(recipe, the default), by another evaluation of the recipe (docs/training.md), or by the "
-            "model's own settings (own).",
+            "Settings for the evaluation of a model that a recipe trained: those of the recipe (recipe,"
+            " the default), another set of them (docs/training.md), or the model's own (own).",
             metavar="NAME",
+            group="Encoding",
         ),
     ] = RECIPE
     options: SuiteOptions = field(default_factory=SuiteOptions)
     results: Annotated[
-        Folder | None, Option("Results folder (default: ./results).", envvar="HARNESS_RESULTS")
+        Folder | None,
+        Option("Results folder (default: ./results).", envvar="HARNESS_RESULTS", group="Output"),
     ] = None
     cache: Annotated[
         Folder | None,
         Option(
             "Cache of embeddings and prepared data (default: the user's cache folder).",
             envvar="HARNESS_CACHE",
+            group="Machine",
         ),
     ] = None
     data: Annotated[
         Folder | None,
-        Option("Data root in hub layout, ORG/NAME below it; used before the hub.", envvar="HARNESS_DATA"),
+        Option(
+            "Folder with data in the hub's layout, ORG/NAME below it. It is used before the hub.",
+            envvar="HARNESS_DATA",
+            group="Machine",
+        ),
     ] = None
     remote: Annotated[
         str | None,
@@ -159,15 +182,17 @@ class Request:
             "vectors and trained models are fetched from there and sent there (docs/cluster.md).",
             metavar="URL",
             envvar="HARNESS_REMOTE",
+            group="Machine",
         ),
     ] = None
-    offline: Annotated[bool, Option("Forbid the network; tasks without data at hand are named at once.")] = (
-        False
-    )
+    offline: Annotated[
+        bool, Option("Forbid the network. Tasks whose data is not here are named at once.", group="Machine")
+    ] = False
     devices: Annotated[
         Names,
         Option(
-            "Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU)."
+            "Devices, e.g. cuda:0,cuda:1, with one process each (default: every GPU, else the CPU).",
+            group="Machine",
         ),
     ] = ()
     executor: Annotated[
@@ -176,44 +201,53 @@ class Request:
             "Where jobs run: local (this machine), ray[:ADDRESS] or slurm[:SETTING=VALUE,...] "
             "(docs/cluster.md).",
             metavar="EXECUTOR",
+            group="Machine",
         ),
     ] = LOCAL
     threads: Annotated[
         Processes | None,
-        Option("CPU threads of each process (default: torch's own choice; of CPU workers 2 or more)."),
+        Option(
+            "CPU threads of each process (default: torch's own choice; of CPU workers 2 or more).",
+            group="Machine",
+        ),
     ] = None
     batch_tokens: Annotated[
         Tokens | None,
         Option(
-            "Padded tokens that are encoded at once on each device, which bounds memory; a longer text runs "
-            "alone (default: 65536)."
+            "Padded tokens that are encoded at once on each device, which bounds memory (default: "
+            "65536). A longer text runs alone.",
+            group="Machine",
         ),
     ] = None
     workers: Annotated[
         Processes | None,
-        Option("Processes that train at once on each device (default: as many as memory and cores allow)."),
+        Option(
+            "Trainings that run at once on each device (default: as many as memory and cores allow).",
+            group="Machine",
+        ),
     ] = None
     drop_vectors: Annotated[
-        bool, Option("Remove a model's cached vectors once it has all scores of the run.")
+        bool, Option("Remove a model's cached vectors once it has all scores of the run.", group="Machine")
     ] = False
     keep_vectors: Annotated[
         Gigabytes,
         Option(
-            "Keep a corpus' vectors of tokens up to this size in gigabytes; those of a larger one go "
-            "into its index as they are encoded (default: 64).",
+            "Keep a corpus' token vectors up to this size in gigabytes (default: 64). Those of a larger"
+            " one go into its index as they are encoded.",
             metavar="GIGABYTES",
+            group="Machine",
         ),
     ] = KEEP_GIGABYTES
     gate: Annotated[
         bool,
         Option(
-            "Run a model that the sanity gate refuses; its records say so.",
+            "Run a model that fails the sanity checks. Its records say so.",
             typed="--no-gate",
             parameter="no_gate",
         ),
     ] = True
     trust_remote_code: Annotated[
-        bool, Option("Run code from the model's repository; needs a pinned commit.")
+        bool, Option("Run code from the model's repository. It needs a pinned commit.")
     ] = False
     allow: Annotated[
         Allowances,
@@ -227,58 +261,71 @@ class Request:
     seeds: Annotated[
         Seeds,
         Option(
-            "How many models a recipe makes, each with its own seed; tables show their mean and deviation.",
+            "Number of models that a recipe makes, each with its own seed. Tables show their mean and "
+            "deviation.",
             alone=True,
+            group="Training",
         ),
     ] = 1
     context_seeds: Annotated[
         Seeds,
         Option(
-            "Draws of the context documents of a two-stage model, one evaluation each; tables show their "
-            "mean and deviation.",
+            "Draws of the context documents of a two-stage model, one evaluation each. Tables show "
+            "their mean and deviation.",
             alone=True,
+            group="Encoding",
         ),
     ] = 1
     checkpoint_minutes: Annotated[
         Minutes,
         Option(
-            "Minutes between two checkpoints of a training, from which it goes on after a kill.", alone=True
+            "Minutes between two checkpoints of a training, from which it goes on after a kill.",
+            alone=True,
+            group="Training",
         ),
     ] = 10.0
     sweep: Annotated[
         Mapping[str, Any],
         Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
-            "Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; "
-            "the best by --select is the model. Repeat for all combinations of several settings.",
+            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. The best "
+            "by --select is the model. Repeat for all combinations of several settings.",
             metavar="SETTING=VALUES",
             alone=True,
+            group="Training",
         ),
     ] = field(default_factory=dict)
     samples: Annotated[
         Samples | None,
-        Option("Train so many combinations of a sweep, drawn at random (default: all).", alone=True),
+        Option(
+            "Train only so many combinations of a sweep, drawn at random (default: all).",
+            alone=True,
+            group="Training",
+        ),
     ] = None
     sample_seed: Annotated[
-        Seed | None, Option("Seed of the drawing of --samples (default: 42).", alone=True)
+        Seed | None, Option("Seed of the drawing of --samples (default: 42).", alone=True, group="Training")
     ] = None
     select: Annotated[
         Places,
         Option(
-            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked, as "
-            "they no longer test the model. Repeat for several suites.",
+            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact. They are marked, as"
+            " they no longer test the model. Repeat for several suites.",
             metavar="SUITE:TASKS",
             alone=True,
+            group="Training",
         ),
     ] = ()
     force: Annotated[
         bool,
         Option(
-            "Score again what has a record, from cached vectors and finished runs, and replace the record.",
+            "Score again what has a record, and replace the record. Cached vectors and finished runs "
+            "are used.",
             alone=True,
+            group="Output",
         ),
     ] = False
-    fail_fast: Annotated[bool, Option("Stop at the first failed task.", alone=True)] = False
+    fail_fast: Annotated[bool, Option("Stop at the first failed task.", alone=True, group="Output")] = False
     purpose: Annotated[
         Purpose, Option("What the scores are for; a trial never enters a table.", typed="")
     ] = "final"
@@ -334,9 +381,23 @@ class Request:
         """
         return replace(
             check_fields(self, Request, "request"),
+            # Scores of a sample are never final.
+            purpose=self.purpose if self.limit is None else "trial",
             settings=check_fields(self.settings, Settings, "settings"),
             options=check_fields(self.options, SuiteOptions, "options"),
         )
+
+    def require_whole_tasks(self) -> None:
+        """Refuse a sample of the examples, whose scores are trials.
+
+        Raises:
+            UsageError: There is a limit.
+        """
+        if self.limit is not None:
+            raise UsageError(
+                "A limit is for a quick run: baselines, checks and watches need whole tasks.",
+                hint="Leave out limit.",
+            )
 
     def check_request(self) -> None:
         """Refuse a request that would fail for any model, before there is a model.
@@ -380,8 +441,9 @@ class Request:
         """
         cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
-        documents = self.settings.document_text
-        return suites if documents is None else [suite.with_documents(documents) for suite in suites]
+        if self.settings.document_text is not None:
+            suites = [suite.with_documents(self.settings.document_text) for suite in suites]
+        return suites if self.limit is None else [suite.with_limit(self.limit) for suite in suites]
 
     def open_remote(self) -> Remote | None:
         """The storage that other machines share, tried out; None without any.

@@ -282,20 +282,24 @@ class WatchOptions:
 
     source: Place
     request: Request
-    name: Annotated[str, Option("What the watch is called (default: as its folder or repository).")] = ""
+    name: Annotated[
+        str, Option("Name of the watch (default: that of its folder or repository).", group="What")
+    ] = ""
     every: Annotated[
         Seconds,
         Interval(ge=0.1),
         Form(must="a number of seconds, 0.1 or more"),
-        Option("Seconds between two looks."),
+        Option("Seconds between two looks.", group="What"),
     ] = 60.0
-    settle: Annotated[Seconds, Option("Seconds for which nothing in a checkpoint may have changed.")] = SETTLE
-    once: Annotated[bool, Option("End when nothing is left that can be evaluated now.")] = False
+    settle: Annotated[
+        Seconds, Option("Seconds for which nothing in a checkpoint may have changed.", group="What")
+    ] = SETTLE
+    once: Annotated[bool, Option("End when nothing is left that can be evaluated now.", group="What")] = False
     until: Annotated[
         Step | None,
         Option(
-            "End when the checkpoint of this step, or else the next later one, and all earlier ones "
-            "are evaluated."
+            "End when the checkpoint of this step, or the next one, and all before are evaluated.",
+            group="What",
         ),
     ] = None
 
@@ -341,6 +345,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
     if request.seeds > 1 or request.sweep:
         raise UsageError("A watch trains one model of each checkpoint.", hint="Leave out seeds and sweep.")
+    request.require_whole_tasks()
     request.check_request()
     name = options.name or choose_watch_name(source)
     results = paths.resolve_results_folder(request.results)

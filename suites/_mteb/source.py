@@ -23,6 +23,7 @@ from harness.data.schema import resolve_readable_folder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
+from suites._mteb.limit import limit_examples
 from suites._mteb.model import Model, collect_corpus_texts
 from suites._mteb.snapshot import TaskInfo, load_snapshot
 
@@ -107,7 +108,7 @@ def _load_fresh_task(task: Task, *, seed: int, data: Path | None) -> AbsTask:
             _require_ids(built, data)
         return built
 
-    return _copy_loaded_task((task, seed, data), make)
+    return _copy_loaded_task(task, (seed, data), make)
 
 
 @contextmanager
@@ -217,12 +218,15 @@ def _find_ambiguous_id(rows: Dataset) -> str:
     return ""
 
 
-def _copy_loaded_task(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
+def _copy_loaded_task(planned: Task, more: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """A copy of the task that `make` loads, with its random state right after loading; the last is cached."""
+    wanted = (planned, *more)
     if wanted not in _loaded:
         # One at a time: the corpus of a retrieval task can fill the memory.
         _loaded.clear()
         task = make()
+        if planned.limit is not None:
+            limit_examples(task, planned.limit)
         task.dataset = _map_containers(task.dataset, _wrap_list_columns)
         _loaded[wanted] = task
     return _copy_mteb_task(_loaded[wanted])
@@ -358,7 +362,7 @@ class BuiltSource:
             seed: The seed of the samples that mteb draws.
         """
         return _copy_loaded_task(
-            (task, seed), lambda: _build_content_task(task, self.loader.content(), seed=seed)
+            task, (seed,), lambda: _build_content_task(task, self.loader.content(), seed=seed)
         )
 
 

@@ -173,15 +173,18 @@ def test_a_projects_name_is_that_of_its_metadata(
 def test_a_name_can_be_typed(repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = ("--cache", str(tmp_path / "cache"), "--results", str(tmp_path / "results"))
     plan = ["run", "--model", "minilm", "--dry-run", "--json", "--suite", f"code:{repo}", *places]
-    assert invoke([*plan, "--name", "mine"]) == 0
+    assert invoke([*plan, "--project", "mine"]) == 0
     assert '"mine.CodeSearch"' in capsys.readouterr().out
     (tmp_path / "run.toml").write_text(f'model = "minilm"\nsuite = {json.dumps(f"code:{repo}")}')
     of_file = ["run", "--config", str(tmp_path / "run.toml"), "--dry-run", "--json", *places]
-    assert invoke([*of_file, "--name", "mine"]) == 0
+    assert invoke([*of_file, "--project", "mine"]) == 0
     assert '"mine.CodeSearch"' in capsys.readouterr().out
     for more, said in (
-        (["--name", "a b"], "'a b' cannot be the name of a project."),
-        (["--name", "mine", "--suite", f"code:{repo}"], "--name is for one suite code:FOLDER; there are 2."),
+        (["--project", "a b"], "'a b' cannot be the name of a project."),
+        (
+            ["--project", "mine", "--suite", f"code:{repo}"],
+            "--project is for one suite code:FOLDER; there are 2.",
+        ),
     ):
         assert invoke([*plan, *more]) == 2
         assert said in capsys.readouterr().err

@@ -183,7 +183,7 @@ def hash_index_settings(settings: Mapping[str, Any]) -> str:
 
 def hash_data_fields(identity: Mapping[str, Any]) -> str:
     """What is encoded for a score."""
-    names = ("task", "data", "splits", "subsets", "documents")
+    names = ("task", "data", "splits", "subsets", "documents", "limit")
     return digest({name: identity[name] for name in names if name in identity})[:16]
 
 

@@ -96,7 +96,7 @@ MADE: dict[str, Callable[[Path, str, Any], tuple[object, ...]]] = {
         "data", "check", "--suite", f"local:{shutil.copytree(measured.suite, folder / name)}",
     ),
     "project": lambda folder, name, measured: (
-        "run", "--model", measured.model("good"), "--suite", f"code:{folder}", "--name", name,
+        "run", "--model", measured.model("good"), "--suite", f"code:{folder}", "--project", name,
     ),
     "baseline": lambda _, name, measured: (
         "baseline", "set", name, "--model", measured.model("good"), "--suite", measured.local,

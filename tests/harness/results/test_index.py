@@ -361,7 +361,7 @@ def test_a_record_that_vanishes_while_it_is_looked_up_is_left_out(
 def test_a_limit_shows_the_first_rows_and_the_number_of_all(folder: Path) -> None:
     total = len(list(iter_records(Store(folder))))
     words = ["records", "--results", str(folder)]
-    shown = CliRunner().invoke(list_command, [*words, "--limit", "3"], standalone_mode=False)
+    shown = CliRunner().invoke(list_command, [*words, "--rows", "3"], standalone_mode=False)
     assert f"3 of {total} records" in shown.output
     everything = CliRunner().invoke(list_command, words, standalone_mode=False)
     assert f"{total} records" in everything.output

@@ -379,8 +379,8 @@ def test_what_cannot_be_scored_is_refused(judged: Path, dense: Path, tmp_path: P
         ({"--queries": 0}, "0 is not in the range"),
         ({"--scale": "log"}, "'log' is not one of"),
         ({"--prompt": "Fiqa=x"}, "No side is called"),
-        ({"--device": "cuda:77"}, "has no device"),
-        ({"--device": "cpu,cuda"}, "works on one device"),
+        ({"--devices": "cuda:77"}, "has no device"),
+        ({"--devices": "cpu,cuda"}, "works on one device"),
     ):
         words = [str(part) for pair in (plain | change).items() for part in pair]
         code, _, err = said(*words)

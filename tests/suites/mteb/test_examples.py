@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ from suites._content import (
 )
 from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import Examples
+from suites._mteb.limit import limit_examples
 from suites._mteb.model import Model, collect_corpus_texts
 from suites._mteb.source import BuiltSource, MtebSource
 from suites._mteb.tasks import build_mteb_suite
@@ -859,3 +861,125 @@ def test_the_mean_over_base_queries_is_that_of_mteb(tmp_path: Path) -> None:
     expected = max_over_subqueries(judged, found, [1, 3, 5, 10, 20, 100, 1000])[metric]
     assert np.isclose(np.mean([*by_base.values()]), expected, atol=1e-5)
     assert len({scored[f"a_{part}"] for part in range(3)}) == 1
+
+
+# A limit draws examples of every kind of task
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_limit_of_own_data_draws_the_same_examples_each_time(kind: str) -> None:
+    limited, model = replace(task(kind), limit=3), Listener()
+    found = limited.source.evaluate(limited, model, seed=42, data=None)  # type: ignore[union-attr]
+    assert len({line["example_id"] for line in table(found)}) == 3
+    assert {line["example_id"] for line in table(found)} < {
+        line["example_id"] for line in table(outcome(kind))
+    }
+    if kind == "Retrieval":
+        assert len(model.texts["document"]) == 16, "the corpus stays whole"
+    again = limited.source.evaluate(limited, Bags(), seed=42, data=None)  # type: ignore[union-attr]
+    assert again == found
+
+
+PLAIN = {"text": texts(40), "label": [i % 4 for i in range(40)]}
+TRAINED = DatasetDict({"train": Dataset.from_dict(PLAIN), "test": Dataset.from_dict(PLAIN)})
+SETS = [{"sentences": texts(24, n), "labels": [f"t{i % 4}" for i in range(24)]} for n in (0, 50)]
+LISTS = {"sentence1": [texts(20)], "sentence2": [texts(20, 5)], "labels": [[i % 2 for i in range(20)]]}
+SUMMARIES = [
+    {
+        "text": f"text {i}",
+        "human_summaries": texts(2, i),
+        "machine_summaries": texts(5, 3 * i),
+        "relevance": [float((j * 3 + i) % 5) for j in range(5)],
+    }
+    for i in range(9)
+]
+LABELS = {"text": texts(60), "label": [[i % 4, i % 3 + 4] for i in range(60)]}
+PARTS = {c: texts(9) for c in "abc"}
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "classes": (abstasks.AbsTaskClassification, TRAINED, {"metric": "accuracy"}),
+    "values": (abstasks.AbsTaskRegression, TRAINED.rename_column("label", "value"), {"metric": "kendalltau"}),
+    "label sets": (
+        abstasks.AbsTaskMultilabelClassification,
+        DatasetDict({name: Dataset.from_dict(LABELS) for name in ("train", "test")}),
+        {"metric": "accuracy"},
+    ),
+    "pairs in a row": (
+        abstasks.AbsTaskPairClassification,
+        DatasetDict({"test": Dataset.from_dict(LISTS)}),
+        {"metric": "max_ap"},
+    ),
+    "sets": (
+        AbsTaskClusteringLegacy,
+        DatasetDict({"test": Dataset.from_list(SETS)}),
+        {"metric": "v_measure"},
+    ),
+    "a part of the texts": (
+        abstasks.AbsTaskClustering,
+        DatasetDict(
+            {"test": Dataset.from_dict({"sentences": texts(60), "labels": PLAIN["label"] + [0] * 20})}
+        ),
+        {"metric": "v_measure", "max_fraction_of_documents_to_embed": 0.5},
+    ),
+    "translations": (
+        abstasks.AbsTaskBitextMining,
+        DatasetDict({"test": Dataset.from_dict(PARTS)}),
+        {"metric": "f1", "subsets": ("a-b", "c-a"), "parallel_subsets": True},
+    ),
+    "subsets": (
+        abstasks.AbsTaskSTS,
+        {
+            name: DatasetDict(
+                {
+                    "test": Dataset.from_dict(
+                        {"sentence1": texts(12), "sentence2": texts(12, 2), "score": [*range(12)]}
+                    )
+                }
+            )
+            for name in ("en-de", "en-fr")
+        },
+        {"metric": "cosine_spearman", "subsets": ("en-de", "en-fr"), "min_score": 0, "max_score": 12},
+    ),
+    "summaries": (
+        abstasks.AbsTaskSummarization,
+        DatasetDict({"test": Dataset.from_list(SUMMARIES)}),
+        {"metric": "cosine_spearman", "min_score": 0, "max_score": 5},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_of_mtebs_kinds(kind: str) -> None:
+    base, data, more = KINDS[kind]
+    task = made(base, copy.deepcopy(data), **more)
+    limit_examples(task, 5)
+    found = score(task, Bags())
+    lines = table(found)
+    for subset in more.get("subsets", ("default",)):
+        names = {line["example_id"].partition("/")[0] for line in lines if line["subset"] == subset}
+        assert len(names) == 5, names
+    assert found.notes == ()
+
+
+def test_a_limit_of_reranking_keeps_the_candidates_and_groups_of_queries_are_refused() -> None:
+    part = {
+        "corpus": Dataset.from_dict({"id": [f"d{i}" for i in range(30)], "text": texts(30)}),
+        "queries": Dataset.from_dict({"id": [f"q{i}" for i in range(10)], "text": texts(10)}),
+        "relevant_docs": {f"q{i}": {f"d{i}": 1} for i in range(8)},
+        "top_ranked": {f"q{i}": [f"d{i}", f"d{i + 10}"] for i in range(10)},
+    }
+    task = made(abstasks.AbsTaskRetrieval, {"default": {"test": part}}, metric="map_at_10", type="Reranking")
+    limit_examples(task, 4)
+    drawn = task.dataset["default"]["test"]  # type: ignore[index]
+    queries = drawn["queries"]["id"][:]
+    assert len(queries) == 4
+    assert {*queries} == {*drawn["relevant_docs"]} == {*drawn["top_ranked"]}
+    assert {*queries} <= {f"q{i}" for i in range(8)}, "a query without judgements counts for nothing"
+    assert len(drawn["corpus"]) == 8
+    assert len(table(score(task, Bags()))) == 4
+
+    class Grouped(abstasks.AbsTaskRetrieval):  # type: ignore[misc]
+        def task_specific_scores(self, *_: Any, **__: Any) -> dict[str, float]:
+            return {}
+
+    with pytest.raises(DataError, match="compares groups of queries"):
+        limit_examples(made(Grouped, {"default": {"test": part}}, metric="map_at_10", type="Retrieval"), 4)
