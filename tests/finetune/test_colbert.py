@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -389,6 +390,16 @@ def test_rows_with_too_few_documents_are_named(make: Callable[..., TrainingSpec]
     with pytest.raises(HarnessError, match="row 1 has 3 documents, and 4") as caught:
         run(make(settings={"documents": 4}))
     assert caught.value.hint == "Type --set documents=3."
+
+
+def test_without_pylate_the_plan_says_what_to_install(
+    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pylate", None)
+    spec = make()
+    with pytest.raises(UsageError, match="--recipe colbert needs pylate") as caught:
+        recipe_of(spec).plan(spec.backbone, spec.data, seed=7)
+    assert caught.value.hint == "Type pip install 'encoder-harness[colbert]'."
 
 
 def test_a_start_with_other_vectors_is_refused(make: Callable[..., TrainingSpec], pylate: Path) -> None:
