@@ -6,7 +6,7 @@ PYTHON ?= python3.13 python3.12 python3.11 python3
 LOCK_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-all lint types docker-lint check lock snapshot reference clean
+.PHONY: help setup setup-dev demo test test-all test-newest lint types docker-lint check lock snapshot reference clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,18 @@ test: $(VENV)/.dev ## run the tests but the slow ones
 
 test-all: $(VENV)/.dev ## run all tests, kill loops, simulations and the browser among them
 	$(PYTEST) $(ARGS)
+
+# In an environment of its own, without PyLate.
+NEWEST := build/newest
+NEWEST_TESTS := tests/harness/encoder tests/suites tests/finetune
+
+test-newest: $(NEWEST)/.installed ## run the tests of encoder, suites and trainings with the newest libraries
+	PYTHONDONTWRITEBYTECODE= $(NEWEST)/bin/pytest -q -n auto --dist worksteal -m "not slow" $(NEWEST_TESTS) $(ARGS)
+
+$(NEWEST)/.installed: requirements/newest.txt pyproject.toml | $(VENV)/.python
+	@$(BIN)/python -m venv --clear $(NEWEST)
+	@$(NEWEST)/bin/python requirements/install.py requirements/newest.txt
+	@touch $@
 
 lint: $(VENV)/.dev docker-lint ## check style, format and layers
 	$(BIN)/ruff check .
@@ -54,9 +66,10 @@ lock: ## make requirements/*.txt from pyproject.toml (needs uv)
 	    --generate-hashes --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) "$$@" \
 	    --output-file $$out; \
 	}; \
-	lock demo pyproject.toml --extra demo && \
-	lock cluster pyproject.toml --extra demo --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
-	lock dev pyproject.toml --extra demo --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/cluster.txt && \
+	lock demo pyproject.toml --extra demo --extra colbert && \
+	lock cluster pyproject.toml --extra demo --extra colbert --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
+	lock dev pyproject.toml --extra demo --extra colbert --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/cluster.txt && \
+	lock newest pyproject.toml --extra demo --extra dev && \
 	lock site --group site --constraints requirements/demo.txt
 
 snapshot: $(VENV)/.demo ## make the snapshot of mteb's task metadata

@@ -40,6 +40,7 @@ OTHERS = {
     *("--local-dir", "--repo-type"),  # hf
     *("--address", "--head"),  # ray
     *("--check", "--unshallow"),
+    "--index-url",  # pip
 }
 SETTINGS = (
     "HARNESS_RESULTS",

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
-from sentence_transformers.data_collator import SentenceTransformerDataCollator
 from torch import Tensor, nn
 
 from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make_clusters
@@ -37,6 +36,7 @@ from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import describe
+from harness.encoder.library import build_collator
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage
 from harness.jobs.context import Event, JobContext, WorkerLimits
@@ -527,7 +527,7 @@ class TwoStageSetup(ContextualSetup):
     def build_collator(self, model: Any) -> Any:
         """The library's, with the context documents of the rows as well."""
         assert self._rows is not None
-        inner = SentenceTransformerDataCollator(tokenize_fn=model.tokenize)
+        inner = build_collator(model)
         return _ContextCollator(inner, self._rows.column_names[1], model[0].tokenize_context)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:

@@ -19,6 +19,7 @@ from harness.core.errors import HarnessError
 from harness.core.types import Role
 from harness.data.training.loading import load_scored
 from harness.encoder.folder.description import describe
+from harness.encoder.library import get_dimension
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.token_encoder import (
     TokenProjection,
@@ -80,7 +81,7 @@ class ColBERTSetup(Setup):
         else:
             transformer = open_backbone(spec)
             _add_tokens(transformer, (self._late.query_prefix, self._late.document_prefix))
-            width = transformer.get_word_embedding_dimension()
+            width = get_dimension(transformer)
             projection = TokenProjection(
                 width, self._settings.dimension, bias=False, activation_function=nn.Identity()
             )

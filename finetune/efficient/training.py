@@ -17,6 +17,7 @@ from finetune.embedding.setups import EmbeddingSetup, batch_order
 from finetune.embedding.trainer import run_trainer
 from finetune.flops import ParameterCount
 from harness.core.errors import HarnessError
+from harness.encoder.library import tokenize_batch
 from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096
@@ -112,5 +113,5 @@ class _EfficientSetup(EmbeddingSetup):
             columns = data[numbers.tolist()]
             rows += len(numbers)
             for texts in columns.values():
-                token_count += int(self._model.tokenize(list(texts))["attention_mask"].sum())
+                token_count += int(tokenize_batch(self._model, texts)["attention_mask"].sum())
         return token_count / rows

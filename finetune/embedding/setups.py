@@ -12,7 +12,6 @@ import torch
 from datasets import Dataset, concatenate_datasets
 from sentence_transformers import SentenceTransformer as LibrarySentenceTransformer
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
-from sentence_transformers.models import Pooling
 from torch import nn
 
 from finetune.embedding.batches import (
@@ -27,6 +26,7 @@ from harness.core.types import Artifact
 from harness.data.training.loading import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
+from harness.encoder.library import build_pooling, get_dimension
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import TrainingSpec
 
@@ -115,11 +115,11 @@ class EmbeddingSetup(Setup):
     def build_model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The backbone with a new pooling and its prompts; texts are cut at the training's length."""
         settings, transformer = self._settings, open_backbone(spec)
-        width = transformer.get_word_embedding_dimension()
+        width = get_dimension(transformer)
         pooling: nn.Module = (
             AttentivePooling(width, heads=settings.heads)
             if settings.pooling == ATTENTION
-            else Pooling(width, settings.pooling)
+            else build_pooling(width, [settings.pooling])
         )
         model = SentenceTransformer(
             modules=[transformer, pooling],

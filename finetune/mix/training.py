@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers.models import Pooling
 from torch import Tensor, nn
 
 from finetune.embedding.batches import DrawnSet, MixOrder, Rows, hash_table_texts
@@ -24,6 +23,7 @@ from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows
 from harness.data.training.text_rows import TextRow, TextRows, join_rows
+from harness.encoder.library import build_pooling, get_pooled_dimension, tokenize_batch
 from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000
@@ -152,7 +152,7 @@ class MixSetup(EmbeddingSetup):
             model.prompts, model.default_prompt_name = dict(self._prompts), None
         if not self._mix.pool_instruction:
             # include_prompt=False leaves out the first `prompt_length` tokens, which the collator counts.
-            model[1] = Pooling(model[1].word_embedding_dimension, "mean", include_prompt=False)
+            model[1] = build_pooling(get_pooled_dimension(model[1]), ["mean"], include_prompt=False)
         if self._mix.dropout is not None:
             set_dropout(model, self._mix.dropout)
         return model
@@ -236,7 +236,7 @@ class _MixCollator:
         return features
 
     def _tokenize_column(self, prompt: str, texts: Sequence[str]) -> dict[str, Tensor]:
-        features: dict[str, Tensor] = self._model.tokenize([prompt + text for text in texts])
+        features: dict[str, Tensor] = tokenize_batch(self._model, [prompt + text for text in texts])
         if self._lengths and prompt:
             length = self._model._get_prompt_length(prompt)
             features["prompt_length"] = torch.full((len(texts),), length, dtype=torch.int)
@@ -246,7 +246,7 @@ class _MixCollator:
 def _require_length(model: Any, prompt: str) -> None:
     """Refuse a prompt whose length the library counts wrongly; it is left out of vectors by that length."""
     # The tokens up to the first that differs between two texts are those of the prompt.
-    ids = [model.tokenize([prompt + text])["input_ids"][0].tolist() for text in ("one", "other")]
+    ids = [tokenize_batch(model, [prompt + text])["input_ids"][0].tolist() for text in ("one", "other")]
     same = next((at for at, pair in enumerate(zip(*ids, strict=False)) if pair[0] != pair[1]), None)
     counted = model._get_prompt_length(prompt)
     if same != counted:

@@ -12,7 +12,7 @@ from finetune.embedding.settings import SuggestedRows
 from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO, SWEEP
 from harness.core.encoding import EvaluationSettings, LateInteraction
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, require_package
 from harness.core.types import Artifact, Output
 from harness.data.scored_tables import IDS, SCORES, TEXTS
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -56,6 +56,7 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
         return max(len(part.data.columns) for part in data)
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
+        require_package("pylate", extra="colbert", purpose=f"--recipe {self.name}")
         super()._check_backbone_fit(backbone, description)
         # A trained projection is kept, and so are the tokens of its prefixes.
         before, settings = description.late_interaction, self.settings

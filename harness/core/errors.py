@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 
 
 class HarnessError(Exception):
@@ -75,6 +76,24 @@ class DivergenceError(TrainingError):
 
 class StoreError(HarnessError):
     """The results folder or the cache cannot be written."""
+
+
+def require_package(name: str, *, extra: str, purpose: str) -> None:
+    """Refuse what needs a package of an extra where it is not installed.
+
+    Args:
+        name: The package, as it is imported.
+        extra: The extra of this distribution that brings it.
+        purpose: What needs it, the beginning of the message.
+
+    Raises:
+        UsageError: The package is not installed.
+    """
+    if find_spec(name) is None:
+        raise UsageError(
+            f"{purpose} needs {name}, which is not installed.",
+            hint=f"Type pip install 'encoder-harness[{extra}]'.",
+        )
 
 
 def find_similar_names(name: str, known: Iterable[str]) -> list[str]:

@@ -231,15 +231,14 @@ def _explain_http_status(code: int, need: Need) -> DataError:
 
 
 def _explain_network_error(error: Exception, need: Need) -> DataError | None:
-    import httpx
-    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     if isinstance(error, OfflineModeIsEnabled):
         return Unavailable(
             f"The hub may not be asked for {need.path}: offline mode is on.",
             hint="Unset HF_HUB_OFFLINE (or leave out --offline) and run the same command again.",
         )
-    if isinstance(error, httpx.HTTPError | ConnectionError | TimeoutError | LocalEntryNotFoundError):
+    if isinstance(error, HTTPError | ConnectionError | TimeoutError | LocalEntryNotFoundError):
         return Unavailable(
             f"No connection to the hub for {need.path}: {_extract_first_line(error)}.",
             hint="Run the same command on a connected machine; what was fetched so far is kept.",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, require_package
 from harness.core.identity import digest
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
@@ -124,6 +124,8 @@ def prepare(
         stages=resolved_request.stages,
     )
     _require_runnable_dtype(prepared)
+    if any(cell.is_indexed for cell in plan.open):
+        require_package("fast_plaid", extra="colbert", purpose="--index plaid")
     return replace(prepared, plan=add_expected_seconds(prepared))
 
 

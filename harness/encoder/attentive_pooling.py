@@ -60,6 +60,8 @@ class AttentivePooling(Module):
         """The size of a vector, by the library's name for it."""
         return self.word_embedding_dimension
 
+    get_embedding_dimension = get_sentence_embedding_dimension
+
     def save(self, output_path: str, *_args: Any, safe_serialization: bool = True, **_kwargs: Any) -> None:
         """Write config.json and the weights to a folder."""
         self.save_config(output_path)

@@ -41,6 +41,7 @@ from harness.encoder.inputs import (
     move_features,
     run_spans,
 )
+from harness.encoder.library import count_prompt_tokens, get_max_length, tokenize_batch
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""
@@ -144,13 +145,13 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
     prompted = [prompt + text for text in texts]
     way = route(model, role)
     # As `encode` of sentence-transformers does: a pooling may leave the tokens of the prompt out.
-    length = model._get_prompt_length(prompt, **way) if prompt else None
-    extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
     first = _select_first_module(model, way)
+    length = count_prompt_tokens(model, first, prompt, **way) if prompt else None
+    extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
     if is_plain(first):
         return TokenizedTexts(first, prompted, extra)
     guess = _guess_lengths(model, prompted)
-    return UntokenizedTexts(lambda batch: model.tokenize(batch, **way), prompted, guess, extra)
+    return UntokenizedTexts(lambda batch: tokenize_batch(model, batch, **way), prompted, guess, extra)
 
 
 def _select_first_module(model: SentenceTransformer, way: dict[str, str]) -> nn.Module:
@@ -169,7 +170,7 @@ def _guess_lengths(model: SentenceTransformer, texts: Sequence[str], before: str
     """The number of tokens of each text by its characters, cut to the model's length."""
     guess = [1 + (len(before) + len(text)) // CHARACTERS_A_TOKEN for text in texts]
     modules = collect_input_modules(model)
-    cut = max(getattr(module, "max_seq_length", None) or max(guess) for module in modules)
+    cut = max(get_max_length(module) or max(guess) for module in modules)
     return np.array([min(tokens, cut) for tokens in guess], dtype=np.int64)
 
 

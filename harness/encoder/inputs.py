@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from harness.core.errors import ModelError
+from harness.encoder.library import get_max_length
 from harness.encoder.library_load import require_padding
 from harness.encoder.network.layers import Packing
 
@@ -95,7 +96,9 @@ def is_plain(module: Any) -> bool:
 
 def takes_packing(module: Any) -> bool:
     """Whether a module of the library runs our network, which takes the packing of a batch."""
-    return "packing" in getattr(module, "model_forward_params", ())
+    # Since 5.4 the first set is missing where the network takes any argument.
+    sets = ("model_forward_params", "_declared_forward_params")
+    return any("packing" in (getattr(module, name, None) or ()) for name in sets)
 
 
 def tokenize_texts(module: Any, texts: Sequence[str], max_length: int | None) -> Tokens:
@@ -186,7 +189,7 @@ class TokenizedTexts:
         self._before = before
         self._packs = takes_packing(module)
         require_padding(self._tokenizer)
-        self._tokens = tokenize_texts(module, texts, module.max_seq_length)
+        self._tokens = tokenize_texts(module, texts, get_max_length(module))
         self.order = self._tokens.order
         self.lengths = self._tokens.lengths + before
 

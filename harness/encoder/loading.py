@@ -32,6 +32,13 @@ from harness.encoder.engine import (
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION, counts_places
 from harness.encoder.folder.trust import check_family, check_trust
+from harness.encoder.library import (
+    build_pooling,
+    get_max_length,
+    get_pooled_dimension,
+    name_modes,
+    tokenize_batch,
+)
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
@@ -166,7 +173,7 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
     towers = list(zip(collect_input_modules(model), description.lengths, strict=True))
     if encoding.max_length == description.max_length:
         for module, length in towers:
-            current_length: Any = getattr(module, "max_seq_length", None)
+            current_length = get_max_length(module)
             # -1 and 32.0 are lengths in files that the library takes as they are.
             unusable = not isinstance(current_length, int) or current_length < 1
             if unusable or (length.table is not None and current_length > length.table):
@@ -200,10 +207,10 @@ def _cut(module: nn.Module, length: int) -> bool:
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     for place, module in enumerate(model):
-        current_mode = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
+        current_mode = name_modes(module) if isinstance(module, Pooling) else ATTENTION
         if isinstance(module, Pooling | AttentivePooling) and current_mode != mode:
-            model[place] = Pooling(
-                module.word_embedding_dimension, mode, include_prompt=module.include_prompt
+            model[place] = build_pooling(
+                get_pooled_dimension(module), [mode], include_prompt=module.include_prompt
             )
 
 
@@ -287,7 +294,7 @@ def _find_unused_tensors(
     features: dict[str, Any]
     if late is None:
         way = route(model, role)
-        features = {**model.tokenize(list(PROBE), **way), **way}
+        features = {**tokenize_batch(model, PROBE, **way), **way}
     else:
         features = dict(build_side_features(model, list(PROBE), late, role))
     features = {

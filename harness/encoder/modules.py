@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from harness.encoder.folder.configs import TEXT, TOKENS, read_module_config
 from harness.encoder.folder.files import read_object
+from harness.encoder.library import build_pooling
 from harness.encoder.network.model import read_raw_tensors
 from harness.encoder.tensors import require_shapes
 
@@ -90,16 +91,12 @@ class OrderedPooling(models.Pooling):
         self, word_embedding_dimension: int, pooling_mode: list[str], include_prompt: bool = True
     ) -> None:
         super().__init__(word_embedding_dimension, include_prompt=include_prompt)
-        self.pooling_mode = pooling_mode
+        self.pooling_mode, self.word_embedding_dimension = pooling_mode, word_embedding_dimension
         self.pooling_output_dimension = word_embedding_dimension * len(pooling_mode)
         self._parts = [
-            models.Pooling(word_embedding_dimension, mode, include_prompt=include_prompt)
+            build_pooling(word_embedding_dimension, [mode], include_prompt=include_prompt)
             for mode in pooling_mode
         ]
-
-    def get_pooling_mode_str(self) -> str:
-        """The modes in their order."""
-        return ",".join(self.pooling_mode)
 
     def forward(self, features: Features, **_unused: Any) -> Features:
         """The features with the vectors of the texts."""
@@ -144,6 +141,10 @@ class Model2Vec(models.StaticEmbedding):
         starts = np.cumsum([0, *map(len, rows)])[:-1]
         tokens = [token for row in rows for token in row]
         return {"input_ids": torch.tensor(tokens, dtype=torch.long), "offsets": torch.from_numpy(starts)}
+
+    def preprocess(self, inputs: list[str], prompt: str | None = None, **_unused: Any) -> dict[str, Tensor]:
+        """The same by the library's name since 5.4."""
+        return self.tokenize([(prompt or "") + text for text in inputs])
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **_unused: Any) -> Self:  # type: ignore[override]

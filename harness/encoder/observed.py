@@ -29,6 +29,7 @@ from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_input_modules
 from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
 from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"
@@ -75,7 +76,7 @@ def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.f
     places = [sub for _, sub in list_input_modules(folder)] or [""]
     observations = []
     for module, place, limits in zip(modules, places, read_token_limits(folder), strict=True):
-        length = getattr(module, "max_seq_length", None)
+        length = get_max_length(module)
         own = [Observation(name="max_length", declared=limits.named, observed=length)]
         if isinstance(module, Transformer) and isinstance(module.tokenizer, PreTrainedTokenizerBase):
             own += _observe_transformer(module, folder / place, encoder.encoding)
@@ -119,7 +120,7 @@ def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Obser
 
 def _explain_hidden(module: Any, count: int) -> tuple[str, str] | None:
     """What tokens of a text alone its attention mask hides, and the cure; None if it hides none."""
-    seen = int(module.tokenize([TEXT])["attention_mask"].sum())
+    seen = int(tokenize_batch(module, [TEXT])["attention_mask"].sum())
     if seen >= min(count, module.max_seq_length or count):
         return None
     return (
@@ -132,7 +133,7 @@ def _observe_padding(module: Any, files: SpecialTokens, encoding: Encoding) -> O
     arguments = read_module_config(files.folder, "Transformer").get("tokenizer_args") or {}
     # Poolings that count places are padded on the right whatever the files say; no vector depends on it.
     declared = None if counts_places(encoding.pooling) else {**files.config, **arguments}.get("padding_side")
-    mask = module.tokenize([TEXT, f"{TEXT} {TEXT}"])["attention_mask"][0]
+    mask = tokenize_batch(module, [TEXT, f"{TEXT} {TEXT}"])["attention_mask"][0]
     observed = None if mask.all() else "right" if mask[0] else "left"
     wrong = None not in (declared, observed) and declared != observed
     other = (files.tokenizer.get("padding") or {}).get("direction", "").lower() or None
@@ -170,7 +171,9 @@ def _observe_case(module: Any, files: SpecialTokens) -> Observation:
     if _ignores_case(module.tokenizer):
         of_tokenizer = None
     declared = True if module.do_lower_case else of_tokenizer
-    ids, lower = (module.tokenize([text])["input_ids"][0].tolist() for text in (TEXT.upper(), TEXT.lower()))
+    ids, lower = (
+        tokenize_batch(module, [text])["input_ids"][0].tolist() for text in (TEXT.upper(), TEXT.lower())
+    )
     # Two unknown tokens are equal whatever the case of their letters.
     observed = None if ids == lower and module.tokenizer.unk_token_id in ids else ids == lower
     wrong = None not in (declared, observed) and declared != observed
@@ -271,7 +274,7 @@ def _find_direction(module: Any) -> str | None:
     """Whether the first token sees a late one; None where no late token can be changed."""
     features = {
         name: value.to(next(module.auto_model.parameters()).device) if isinstance(value, Tensor) else value
-        for name, value in module.tokenize([TEXT]).items()
+        for name, value in tokenize_batch(module, [TEXT]).items()
     }
     ids = features["input_ids"]
     late = ids.shape[1] - 2
@@ -311,7 +314,7 @@ def _observe_vectors(
     )
     size = library.get("truncate_dim")
     late = encoding.late_interaction
-    own = encoder.model.get_sentence_embedding_dimension() if late is None else late.dimension
+    own = get_dimension(encoder.model) if late is None else late.dimension
     declared, observed = size or own, encoder.dimension if late else vectors.shape[1]
     yield Observation(
         name="dimension",

@@ -25,7 +25,8 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_config
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import ATTENTIVE, find_library_class, is_model2vec, read_modules
-from harness.encoder.folder.pooling import POOLING_FLAGS, name_pooling, split_pooling
+from harness.encoder.folder.pooling import name_pooling, split_pooling
+from harness.encoder.library import RENAMED, build_pooling, get_dimension, rename_loading_arguments
 from harness.encoder.library_load import let_end_pad, scale_library_rotary
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
 from harness.encoder.network.model import load_network, resolve_network_config
@@ -56,19 +57,19 @@ class Transformer(LibraryTransformer):
     _ours = False
 
     def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
-        super().__init__(model_name_or_path, *args, **kwargs)
+        super().__init__(model_name_or_path, *args, **rename_loading_arguments(kwargs))
         let_end_pad(self.tokenizer)
         self.__class__ = LibraryTransformer  # type: ignore[assignment]
 
     @classmethod
     def load_config(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
-        """The module's config, of any version of the library, in the words of the installed one."""
+        """The module's config, of any version of the library, in the words of 5.3."""
         config = super().load_config(model_name_or_path, subfolder, **kwargs)
         return adapt_config("Transformer", config, Path(model_name_or_path, subfolder, cls.config_file_name))
 
-    def _load_config(
-        self, model_name_or_path: str, cache_dir: str | None, backend: str, config_args: dict[str, Any]
-    ) -> Any:
+    def _load_config(self, model_name_or_path: str, *args: Any) -> Any:
+        # Up to 5.3 a folder for downloads stands before them.
+        backend, config_args = args[-2:]
         folder = Path(model_name_or_path, config_args.get("subfolder", ""))
         if backend == "torch" and has_network(folder, own_code=bool(config_args.get("trust_remote_code"))):
             changes = {name: value for name, value in config_args.items() if name not in LOADING}
@@ -76,30 +77,23 @@ class Transformer(LibraryTransformer):
             if self._ours:
                 # The second value says whether the folder holds an adapter.
                 return resolve_network_config(folder, read_family(folder), changes)[0], False
-        return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
+        return super()._load_config(model_name_or_path, *args)
 
-    def _load_model(
-        self,
-        model_name_or_path: str,
-        config: Any,
-        cache_dir: str,
-        backend: str,
-        is_peft_model: bool,
-        **model_args: Any,
-    ) -> None:
+    def _load_model(self, model_name_or_path: str, *args: Any, **model_args: Any) -> Any:
+        # Since 5.4 a task stands first, and the model is returned; up to 5.3 it is set, as the library does.
+        config, (backend, is_peft_model) = args[1 if RENAMED else 0], args[-2:]
         folder = Path(model_name_or_path, model_args.get("subfolder", ""))
         own_code = bool(model_args.get("trust_remote_code"))
         allow_extra, scaling = model_args.pop("allow_extra", ()), model_args.pop("scaling", None)
         adapter = folder if is_peft_model else None
         if is_peft_model:
-            # The config is the adapter's here, and names the folder of its base model.
-            folder = Path(str(config.base_model_name_or_path))
+            folder = Path(str(read_object(folder / "adapter_config.json").get("base_model_name_or_path")))
         ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
         if backend != "torch" or not ours:
-            super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
+            model = super()._load_model(model_name_or_path, *args, **model_args) or self.auto_model
             if scaling is not None:
-                scale_library_rotary(self.auto_model, **scaling)
-            return
+                scale_library_rotary(model, **scaling)
+            return model
         _require_taken(model_args)
         family, base_config = read_family(folder), None if is_peft_model else config
         dtype = find_dtype(model_args, folder)
@@ -111,7 +105,9 @@ class Transformer(LibraryTransformer):
         network.attention_asked = LIBRARY_NAMES.get(attention, "sdpa" if attention == "eager" else attention)
         if adapter is not None:
             network.load_adapter(adapter)
-        self.auto_model = cast(Any, network)
+        if not RENAMED:
+            self.auto_model = cast(Any, network)
+        return network
 
 
 class _TowerTransformer(Transformer):
@@ -196,8 +192,22 @@ def _build_pooling(config: dict[str, Any], place: Path) -> Pooling:
     modes, prompt = split_pooling(name), config.get("include_prompt", True)
     if "," in name:
         return OrderedPooling(width, modes, prompt)
-    flags: dict[str, Any] = {flag: mode in modes for flag, mode in POOLING_FLAGS.items()}
-    return Pooling(width, include_prompt=prompt, **flags)
+    return build_pooling(width, modes, include_prompt=prompt)
+
+
+def _fill_prompts(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a model without prompts that are null."""
+    named = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
+    return {**settings, **({"prompts": named} if "prompts" in settings else {})}
+
+
+def _hold_dtypes(modules: Any) -> None:
+    """Let modules ignore a dtype while a model is built of them.
+
+    Since 5.4 the library converts each module behind the first on its own.
+    """
+    for module in modules.values() if isinstance(modules, dict) else modules:
+        module.to = lambda _: None
 
 
 _THEIRS = LibraryTransformer.__module__
@@ -221,8 +231,22 @@ class SentenceTransformer(_SentenceTransformer):
 
     @_model_config.setter
     def _model_config(self, settings: dict[str, Any]) -> None:
-        named = {name: text or "" for name, text in (settings.get("prompts") or {}).items()}
-        self.__dict__["_settings"] = {**settings, **({"prompts": named} if "prompts" in settings else {})}
+        self.__dict__["_settings"] = _fill_prompts(settings)
+
+    def _parse_model_config(self, model_config: dict[str, Any]) -> None:
+        # The same since 5.4.
+        cast(Any, super())._parse_model_config(_fill_prompts(model_config))
+
+    def _load_modules(self, *args: Any, **kwargs: Any) -> Any:
+        modules, options = cast(Any, super())._load_modules(*args, **kwargs)
+        _hold_dtypes(modules)
+        return modules, options
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _hold_dtypes(kwargs.get("modules") or ())
+        super().__init__(*args, **kwargs)
+        for module in self:
+            vars(module).pop("to", None)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move to a device; a bare dtype is ignored."""
@@ -251,18 +275,16 @@ class SentenceTransformer(_SentenceTransformer):
             return SimpleNamespace(load=partial(_load_module, class_ref))
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
-    def _load_auto_model(
+    def _load_auto_model(  # type: ignore[override]
         self,
         model_name_or_path: str,
-        token: bool | str | None,
-        cache_folder: str | None,
-        revision: str | None = None,
+        *,
         trust_remote_code: bool = False,
         local_files_only: bool = False,
         model_kwargs: dict[str, Any] | None = None,
         tokenizer_kwargs: dict[str, Any] | None = None,
         config_kwargs: dict[str, Any] | None = None,
-        has_modules: bool = False,
+        **_unused: Any,
     ) -> list[nn.Module]:
         """The modules of a bare backbone, which are it and mean pooling, or of a model of model2vec."""
         if own := read_modules(Path(model_name_or_path)):
@@ -270,9 +292,14 @@ class SentenceTransformer(_SentenceTransformer):
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
         transformer = Transformer(
             model_name_or_path,
-            cache_dir=cache_folder,
             model_args={**shared, **(model_kwargs or {})},
             tokenizer_args={**shared, **(tokenizer_kwargs or {})},
             config_args={**shared, **(config_kwargs or {})},
         )
-        return [transformer, Pooling(transformer.get_word_embedding_dimension(), "mean")]
+        return [transformer, build_pooling(get_dimension(transformer), ["mean"])]
+
+    def _load_default_modules(
+        self, model_name_or_path: str, *, processor_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> tuple[list[nn.Module], dict[str, Any]]:
+        """The same by the library's name since 5.4."""
+        return self._load_auto_model(model_name_or_path, tokenizer_kwargs=processor_kwargs, **kwargs), {}

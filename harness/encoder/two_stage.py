@@ -24,6 +24,7 @@ from harness.core.types import Role
 from harness.encoder.engine import Encoder, Progress, VectorSink, embed_features
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.inputs import Inputs, TokenizedTexts
+from harness.encoder.library import tokenize_batch
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.tensors import require_shapes
@@ -98,13 +99,19 @@ class TwoStage(InputModule):
         """The size of a vector, by the library's name for it."""
         return int(self.null.shape[0])
 
+    get_embedding_dimension = get_sentence_embedding_dimension
+
     def tokenize(self, texts: list[str], **kwargs: Any) -> Features:
         """The features of texts in one batch."""
-        return cast(Features, self.text_stage.tokenize(texts, **kwargs))
+        return tokenize_batch(self.text_stage, texts, **kwargs)
+
+    def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> Features:
+        """The same by the library's name since 5.4."""
+        return self.tokenize([(prompt or "") + text for text in inputs], **kwargs)
 
     def tokenize_context(self, texts: list[str]) -> Features:
         """The features of context documents in one batch."""
-        return cast(Features, self.context_stage.tokenize(texts))
+        return tokenize_batch(self.context_stage, texts)
 
     def forward(self, features: Features, **_unused: Any) -> Features:
         """Add the vectors of texts as `sentence_embedding`: (texts, dimension).

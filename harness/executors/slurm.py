@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core import files
-from harness.core.errors import HarnessError, StoreError, UsageError
+from harness.core.errors import HarnessError, StoreError, UsageError, require_package
 from harness.core.identity import digest
 from harness.core.types import build_artifact_slug
 from harness.executors.executor import SLURM as NAME
@@ -167,7 +167,7 @@ class SlurmExecutor:
         cluster: Literal["slurm", "debug"] = "slurm",
         times: SlurmTimes | None = None,
     ) -> None:
-        _require_submitit()
+        require_package("submitit", extra="slurm", purpose=f"--executor {NAME}")
         if cluster == NAME:
             _require_slurm()
         self._settings, self._worker, self._kind, self._cluster = settings, worker, kind, cluster
@@ -645,16 +645,6 @@ def _read_array_limit() -> int:
 
 
 # Slurm and submitit
-
-
-def _require_submitit() -> None:
-    try:
-        import submitit  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"--executor {NAME} needs submitit, which is not installed.",
-            hint="`pip install 'encoder-harness[slurm]'` installs it.",
-        ) from error
 
 
 def _require_slurm() -> None:

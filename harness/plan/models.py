@@ -259,11 +259,11 @@ def _fetch_hub_artifact(text: str, *, name: str, options: ModelOptions) -> Artif
 
 def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
     """The snapshot of a hub model in the local hub cache, fetched if need be."""
-    import httpx
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
+        HTTPError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -295,7 +295,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
             f"{shown} is not in the local hub cache, and the network is not used or not there.",
             hint="Run once on a connected machine, or give a local folder.",
         ) from error
-    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
+    except (HfHubHTTPError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(
             f"{shown} cannot be fetched from the hub: {reason}.",

@@ -110,7 +110,7 @@ def require_library(devices: Sequence[str]) -> None:
     except (ImportError, OSError) as error:
         raise UsageError(
             f"--index {NAME} needs fast-plaid, which cannot be imported: {error}.",
-            hint="`pip install fast-plaid` installs the build for this torch; or type --index exact.",
+            hint="Type pip install --force-reinstall 'encoder-harness[colbert]', or --index exact.",
         ) from error
 
 

@@ -205,9 +205,13 @@ class _Hub:
 
 def _fetch_refs(repository: str) -> list[tuple[str, str]]:
     """The names and commits of a repository's branches, then of its tags."""
-    import httpx
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HTTPError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
 
     try:
         refs = HfApi().list_repo_refs(repository)
@@ -221,7 +225,7 @@ def _fetch_refs(repository: str) -> list[tuple[str, str]]:
             f"{repository} is a hub repository (no folder lies there), and HF_HUB_OFFLINE is set.",
             hint="Unset it, or give a folder.",
         ) from error
-    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
+    except (HfHubHTTPError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _HubSilent(
             f"No folder is at {repository}, and the hub does not tell its revisions: {reason}.",

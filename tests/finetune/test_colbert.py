@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -112,6 +113,7 @@ def gradients(module: Any) -> dict[str, torch.Tensor]:
 
 def their_step(folder: Path, rows: list[dict[str, Any]], loss: str, **settings: Any) -> tuple[Any, Any]:
     """The loss and the gradients of a batch by PyLate's model, collator and loss."""
+    pytest.importorskip("pylate")
     from pylate import losses, models, utils
 
     model = models.ColBERT(str(folder), device="cpu", **settings)
@@ -193,6 +195,7 @@ def test_loss_and_gradients_by_contrast_are_those_of_pylate(
 
 
 def test_a_trained_model_is_opened_by_pylate_with_equal_vectors(make: Callable[..., TrainingSpec]) -> None:
+    pytest.importorskip("pylate")
     from pylate import models
 
     spec = make()
@@ -387,6 +390,16 @@ def test_rows_with_too_few_documents_are_named(make: Callable[..., TrainingSpec]
     with pytest.raises(HarnessError, match="row 1 has 3 documents, and 4") as caught:
         run(make(settings={"documents": 4}))
     assert caught.value.hint == "Type --set documents=3."
+
+
+def test_without_pylate_the_plan_says_what_to_install(
+    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pylate", None)
+    spec = make()
+    with pytest.raises(UsageError, match="--recipe colbert needs pylate") as caught:
+        recipe_of(spec).plan(spec.backbone, spec.data, seed=7)
+    assert caught.value.hint == "Type pip install 'encoder-harness[colbert]'."
 
 
 def test_a_start_with_other_vectors_is_refused(make: Callable[..., TrainingSpec], pylate: Path) -> None:

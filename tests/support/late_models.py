@@ -7,6 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tiny
 
 BODIES = ("bert", "roberta", "modernbert")
@@ -33,6 +35,7 @@ def library(folder: Path) -> Any:
 
 
 def _colbert(*args: Any, **settings: Any) -> Any:
+    pytest.importorskip("pylate")
     from pylate import models
 
     return models.ColBERT(*args, device="cpu", **settings)

@@ -58,10 +58,16 @@ def save(target: Path, body: str = "bert", **settings: Any) -> Path:
 # By hand: one text, one token row at a time, from the tensors alone
 
 
+def _name_stage(state: Mapping[str, Tensor], stage: str) -> str:
+    """The beginning of the names of a stage's network, which follows sentence-transformers' version."""
+    return next(name for name in state if name.startswith(f"{stage}.")).partition("embeddings.")[0]
+
+
 def context_vector(state: Mapping[str, Tensor], shape: Any, ids: Sequence[int]) -> Tensor:
     """The context vector of a document with these token ids."""
-    rows = state["context_stage.auto_model.embeddings.tokens.weight"][list(ids)]
-    hidden = _encoder(state, "context_stage.auto_model.", shape, rows, range(len(ids)))
+    stage = _name_stage(state, "context_stage")
+    rows = state[f"{stage}embeddings.tokens.weight"][list(ids)]
+    hidden = _encoder(state, stage, shape, rows, range(len(ids)))
     return _mlp(state, "context_head", hidden.mean(dim=0), lambda x: _gelu(x))
 
 
@@ -71,14 +77,15 @@ def text_vector(
     """The vector of a text with these token ids behind context vectors, (size, width)."""
     width, size, prompts = shape.hidden_size, settings.size, settings.prompts
     soft = _mlp(state, "prompt_head", torch.ones(width, dtype=torch.float64), lambda x: x.clamp(min=0))
-    rows = state["text_stage.auto_model.embeddings.tokens.weight"][list(ids)]
+    stage = _name_stage(state, "text_stage")
+    rows = state[f"{stage}embeddings.tokens.weight"][list(ids)]
     sequence = torch.cat([context, soft.view(prompts, width), rows])
     places = list(range(len(sequence)))
     if shape.positions == "rotary" and settings.rotary_from == "text":
         places = [0] * (size + prompts) + list(range(len(ids)))
     elif shape.positions == "rotary":
         places = [0] * size + list(range(prompts + len(ids)))
-    hidden = _encoder(state, "text_stage.auto_model.", shape, sequence, places)
+    hidden = _encoder(state, stage, shape, sequence, places)
     x = (hidden if settings.pooling == "all" else hidden[size + prompts :]).mean(dim=0)
     return x + _mlp(state, "output_head", x, lambda y: y.clamp(min=0))
 

@@ -30,7 +30,7 @@ ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.
 """The modules from which a config may import its activation function."""
 
 TOKENIZER = re.compile(
-    r"sentence_transformers\.models\.tokenizer(\.\w+)?"
+    r"sentence_transformers\.(models|sentence_transformer\.modules)\.tokenizer(\.\w+)?"
     r"\.(WhitespaceTokenizer|PhraseTokenizer|TransformersTokenizerWrapper)"
 )
 """The tokenizers of a WordEmbeddings module."""
@@ -88,11 +88,11 @@ def read_library_types() -> frozenset[str]:
     except ImportError:
         return frozenset()
     roots = () if spec is None else spec.submodule_search_locations or ()
-    for path in (Path(root) / "models/auto/configuration_auto.py" for root in roots):
-        if path.is_file():
-            text = path.read_text(encoding="utf-8").partition("CONFIG_MAPPING_NAMES =")[2]
-            return frozenset(re.findall(r'\("([^"]+)", "', text.partition("\n)")[0]))
-    return frozenset()
+    # The second file is of transformers 5.4 and later.
+    names = ("configuration_auto.py", "auto_mappings.py")
+    paths = [Path(root, "models/auto", name) for root in roots for name in names]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.is_file()]
+    return frozenset(re.findall(r'"([^"]+)"(?:,|:) "\w+Config"', "".join(texts)))
 
 
 def _require_no_other(artifact: Artifact, remote: RemoteClass, family: Family | None) -> None:

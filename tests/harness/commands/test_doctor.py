@@ -94,6 +94,51 @@ def test_another_version_than_tested_is_a_warning(machine, demo, installed):
     assert check["fix"] == "pip install 'torch==2.11.*'"
 
 
+@pytest.mark.parametrize("installed", ["2.11.0", "2.13.0+cpu", "2.14.1"])
+def test_a_version_within_what_is_tested_is_well(machine, demo, installed):
+    machine["torch"] = installed
+    assert examine()["torch"]["state"] == "ok"
+
+
+def test_another_distributions_package_of_the_same_name_is_named(machine, demo, monkeypatch):
+    owners = {"finetune": ["encoder-harness", "finetune"], "harness": ["encoder-harness"]}
+    monkeypatch.setattr(doctor, "packages_distributions", lambda: owners)
+    checks = examine()
+    assert [name for name in checks if name.startswith("package")] == ["package finetune"]
+    check = checks["package finetune"]
+    assert check["state"] == "warning"
+    assert check["detail"] == "finetune has a package finetune, too: one replaces files of the other"
+    assert check["fix"].startswith("pip uninstall finetune; pip install --force-reinstall")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        # As torch says it (c10/cuda/CUDAFunctions.cpp).
+        (
+            RuntimeError("The NVIDIA driver on your system is too old (found version 11040). Please update"),
+            "this driver is too old",
+        ),
+        (AssertionError("Torch not compiled with CUDA enabled"), "Torch not compiled with CUDA enabled"),
+        (None, "no GPU is visible"),
+    ],
+)
+def test_a_driver_that_torch_cannot_use_is_told(machine, demo, monkeypatch, error, reason):
+    import torch
+
+    def begin():
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", begin)
+    monkeypatch.setattr(doctor, "read_nvidia_driver", lambda: "470.1")
+    check = examine()["GPU"]
+    assert check["state"] == "warning"
+    assert check["detail"].startswith("driver 470.1, torch ")
+    assert check["detail"].endswith(f": {reason}: the run would go to the CPU")
+
+
 def test_the_demo_model_is_checked_by_its_weights(machine, demo):
     assert examine()["demo model"]["state"] == "ok"
     demo.write_bytes(b"other")

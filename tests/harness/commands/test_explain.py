@@ -56,6 +56,7 @@ def explained(said: Said, folder: Path, *words: object) -> dict[str, Any]:
 
 
 def test_the_total_is_pylates_score_and_the_sum_of_the_matches(colbert: Path, said: Said) -> None:
+    pytest.importorskip("pylate")
     from pylate.scores import colbert_scores
 
     found = explained(said, colbert, QUERY, DOCUMENT, "--matrix", "--vectors", "float32")

@@ -89,7 +89,10 @@ def build(bare: Path, tmp_path: Path) -> Build:
         library: dict[str, Any] | None = None,
         backbone: Path = bare,
     ) -> Path:
-        from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+        from sentence_transformers.models import Dense, Normalize, Transformer
+
+        from harness.encoder.folder.pooling import POOLING_FLAGS
+        from harness.encoder.library import build_pooling
 
         folder = tmp_path / name
         shutil.copytree(backbone, folder)
@@ -97,9 +100,9 @@ def build(bare: Path, tmp_path: Path) -> Build:
             folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": lower}
         )
         width = json.loads((folder / "config.json").read_text())["hidden_size"]
-        parts = [Pooling(width, **_flags(pooling), include_prompt=include_prompt)]
+        parts = [build_pooling(width, pooling.split("+"), include_prompt=include_prompt)]
         if dense:
-            parts.append(Dense(parts[0].get_sentence_embedding_dimension(), 8))
+            parts.append(Dense(parts[0].pooling_output_dimension, 8))
         if normalize:
             parts.append(Normalize())
         modules = [_module(0, Transformer, "")]
@@ -107,6 +110,11 @@ def build(bare: Path, tmp_path: Path) -> Build:
             path = f"{number}_{type(part).__name__}"
             (folder / path).mkdir()
             part.save(str(folder / path))
+            # As the library up to 5.3 writes it.
+            if number == 1:
+                flags = {flag: mode in pooling.split("+") for flag, mode in POOLING_FLAGS.items()}
+                content = {"word_embedding_dimension": width, **flags, "include_prompt": include_prompt}
+                _write(folder / path / "config.json", content)
             modules.append(_module(number, type(part), path))
         _write(folder / "modules.json", modules)
         if library is not None:
@@ -202,13 +210,6 @@ def _tokenizer() -> Any:
         model_max_length=48,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
-
-
-def _flags(pooling: str) -> dict[str, bool]:
-    from harness.encoder.folder.pooling import POOLING_FLAGS
-
-    modes = pooling.split("+")
-    return {flag: mode in modes for flag, mode in POOLING_FLAGS.items()}
 
 
 def _module(number: int, kind: type, path: str) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def save(tmp_path: Path) -> Save:
 
     def save(family: str = "bert", *further: Any, heads: int = 2, **fields: Any) -> Path:
         backbone = Transformer(str(tiny.folder(FAMILIES[family], tmp_path / "backbone" / family)))
-        width = backbone.get_word_embedding_dimension()
+        width = backbone.auto_model.config.hidden_size
         pool = fields.get("pool") or pooling(width, heads, spread=3.0)
         model = SentenceTransformer(modules=[backbone, pool, *further], device="cpu")
         model.save(str(tmp_path / family))

@@ -110,6 +110,7 @@ def test_saved_models_load_in_a_fresh_process(tmp_path: Path) -> None:
 
 
 def test_pylate_trains_and_its_queries_have_vectors_for_expansion(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pylate")
     from pylate import losses, models, utils
 
     model = models.ColBERT(
@@ -136,6 +137,8 @@ def test_pylate_trains_and_its_queries_have_vectors_for_expansion(folder: Path, 
 @pytest.mark.parametrize("native", sorted(name for name, family in FAMILIES.items() if family.native))
 def test_pylate_queries_and_documents_are_those_of_padded_transformers(native: str, tmp_path: Path) -> None:
     import sentence_transformers
+
+    pytest.importorskip("pylate")
     from pylate import models
 
     folder = str(tiny.folder(FAMILIES[native], tmp_path / "published"))

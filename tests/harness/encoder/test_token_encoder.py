@@ -244,6 +244,7 @@ def test_vectors_in_chunks_are_those_of_one_batch(
 
 
 def test_a_residual_projection_and_no_prefixes_are_as_in_pylate(tmp_path: Path) -> None:
+    pytest.importorskip("pylate")
     from pylate.models import Dense
 
     where = late_models.save(tmp_path / "model", query_prefix="", document_prefix="", skiplist_words=["the"])

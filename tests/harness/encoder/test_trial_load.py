@@ -318,13 +318,15 @@ def test_a_text_of_unknown_words_is_as_beside_others(
     from sentence_transformers.models import CNN, LSTM, Pooling, WordEmbeddings
     from sentence_transformers.models.tokenizer import WhitespaceTokenizer
 
+    from harness.encoder.library import get_dimension
+
     torch.manual_seed(1)
     words = ["PADDING_TOKEN", *sorted({word for text in TEXTS for word in text.split()})]
     table = np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32)
     table[0] = 0
     layer: Any = LSTM(16, 12) if kind == "LSTM" else CNN(16, 8)
     embeddings = WordEmbeddings(WhitespaceTokenizer(words, stop_words=[]), table)
-    modules = [embeddings, layer, Pooling(layer.get_word_embedding_dimension())]
+    modules = [embeddings, layer, Pooling(get_dimension(layer))]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
     reference = library(tmp_path / "model")
     for texts in (TEXTS, [*TEXTS, "xyz uvw"]):

@@ -758,7 +758,7 @@ def test_without_fast_plaid_a_run_says_what_to_install(
     asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--index", "plaid")
     code, _, err = command(*asked)
     assert code == 2
-    assert "pip install fast-plaid" in " ".join(err.split())
-    assert command(*asked, "--dry-run")[0] == 0
+    assert "pip install 'encoder-harness[colbert]'" in " ".join(err.split())
+    assert command(*asked, "--dry-run")[0] == 2
     with pytest.raises(UsageError, match="on a CPU or on CUDA, not on mps"):
         plaid.require_library(["mps"])

@@ -161,6 +161,7 @@ def test_blocks_change_nothing(
 
 
 def test_the_variant_of_pylate_is_its_ranking() -> None:
+    pytest.importorskip("pylate")
     from pylate import rank
     from pylate.scores import colbert_scores
 

@@ -140,6 +140,7 @@ def test_candidates_are_those_of_bm25_and_scores_those_of_the_teacher(
 
 
 def test_scores_of_token_vectors_are_pylates(judged: Path, colbert: Path, tmp_path: Path, said: Said) -> None:
+    pytest.importorskip("pylate")
     from pylate.scores import colbert_scores
 
     asked = ("--teacher", colbert, "--train-data", judged, "--documents", 6, "--output", tmp_path / "out")
@@ -179,6 +180,8 @@ def test_the_datasets_library_and_pylate_read_the_folder(
     judged: Path, dense: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import datasets
+
+    pytest.importorskip("pylate")
     from pylate.utils import KDProcessing
 
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "prepared")

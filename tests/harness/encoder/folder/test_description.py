@@ -54,9 +54,13 @@ def test_a_sentence_transformers_folder_says_how_it_pools(build: Callable[..., P
 def test_pooling_has_the_librarys_name(build: Callable[..., Path], pooling: str) -> None:
     from sentence_transformers.models import Pooling
 
+    from harness.encoder.library import build_pooling, name_modes
+
     folder = build(pooling=pooling)
-    library = Pooling(**json.loads((folder / "1_Pooling" / "config.json").read_text()))
-    assert describe(folder).pooling == library.get_pooling_mode_str() == pooling
+    library: Any = Pooling.load(str(folder), "1_Pooling")
+    assert (
+        describe(folder).pooling == name_modes(library) == name_modes(build_pooling(8, [pooling])) == pooling
+    )
 
 
 def test_an_old_pooling_config_without_flags_is_the_mean(build: Callable[..., Path]) -> None:
