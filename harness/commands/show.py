@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from harness.results.results import (
     collect_notes,
     describe_former_weights,
     describe_record,
+    drop_reference_records,
     extract_condition,
     open_stores,
     serialize_condition,
@@ -141,7 +142,7 @@ def command(
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
     seeds = _load_seed_suites(model, results, cache)
     if not reference:
-        seeds = _drop_reference_records(model, seeds, paths.resolve_results_folder(results))
+        seeds = drop_reference_records(model, seeds, results)
     if metrics and len(seeds) > 1:
         raise UsageError("--metric is for one model, not for several seeds.", hint="Name one by its key.")
     measured = seeds[0]
@@ -185,21 +186,6 @@ def _load_seed_suites(model: str, results: Path | None, cache: Path | None) -> t
                     hint=f"Type: harness run --model {stored_model.folder} --suite SUITE",
                 ) from None
         raise
-
-
-def _drop_reference_records(
-    model: str, seeds: Sequence[MeasuredSuite], results: Path
-) -> tuple[MeasuredSuite, ...]:
-    """The models without the scores that came with the project, which no table shows unasked."""
-    kept = [[record for record in one.records if record.key not in one.reference] for one in seeds]
-    left = [replace(one, records=tuple(some)) for one, some in zip(seeds, kept, strict=True) if some]
-    if not left:
-        raise UsageError(
-            f"Nothing is recorded of {model} in {results}.",
-            hint=f"Type: harness run --model {model} --suite SUITE. "
-            "--reference shows the scores that came with the project.",
-        )
-    return tuple(left)
 
 
 def _print_former(measured: MeasuredSuite) -> None:
