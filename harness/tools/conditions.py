@@ -9,7 +9,14 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.types import SEED, Suite
-from harness.results.results import Condition, build_suite_views, choose_settings, extract_condition
+from harness.results.results import (
+    Condition,
+    RecipeCondition,
+    build_suite_views,
+    choose_settings,
+    extract_condition,
+    format_setting,
+)
 from harness.search.plaid import EXACT, format_index_option
 from harness.storage.record import Record
 from harness.training.model_store import ModelStore
@@ -88,9 +95,68 @@ def format_model_argument(record: Record, typed: str, results: Path | None) -> s
     return typed if paths.resolve_home_path(typed).is_dir() else "FOLDER"
 
 
-def format_run_options(record: Record, *, hub: bool) -> list[str]:
+def build_repeat_commands(records: Sequence[Record], model: str, suites: Sequence[Suite]) -> list[str]:
+    """The commands that measure records of one condition again; tasks with the same options share one.
+
+    Args:
+        records: The records, each of another task.
+        model: The model as `harness run` takes it.
+        suites: The suites to name the tasks by, where they have them.
+    """
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        options = format_run_options(record, hub=bool(record.identity["data"].get("path")), prompts=False)
+        groups.setdefault((_find_suite_name(record, suites), *options), []).append(record)
+    return [_format_repeat_command(mine, model, suites, name) for (name, *_), mine in groups.items()]
+
+
+def _find_suite_name(record: Record, suites: Sequence[Suite]) -> str:
+    """The suite that has a record's task; empty for a task of mteb that none of them has."""
+    names = (suite.name for suite in suites for task in suite.tasks if task.name == record.task.name)
+    is_single = record.identity.get("scoring", "").startswith("mteb ") and record.identity["data"].get("path")
+    return next(names, "" if is_single else "SUITE")
+
+
+def _format_repeat_command(records: Sequence[Record], model: str, suites: Sequence[Suite], suite: str) -> str:
+    names = [record.task.name for record in records]
+    words = [word for name in names for word in ("--suite", f"mteb:{name}")]
+    if suite:
+        whole = [[task.name for task in one.tasks] for one in suites if one.name == suite]
+        words = [
+            "--suite",
+            suite,
+            *([] if sorted(names) in map(sorted, whole) else ["--tasks", ",".join(names)]),
+        ]
+    hub = bool(records[0].identity["data"].get("path"))
+    prompts = [word for record in records for word in _list_prompt_options(record)]
+    options = format_run_options(records[0], hub=hub, prompts=False)
+    return shlex.join(["harness", "run", "--model", model, *words, *options, *prompts])
+
+
+def _list_prompt_options(record: Record) -> list[str]:
+    prompts = [(role, text) for role, text in record.identity.get("prompts", {}).items() if text]
+    names = [f"{record.task.name}-{role}" if role else record.task.name for role, _ in prompts]
+    return [
+        word
+        for name, (_, text) in zip(names, prompts, strict=True)
+        for word in ("--prompt", f"{name}={text}")
+    ]
+
+
+def _list_recipe_options(condition: RecipeCondition) -> list[str]:
+    changed = {
+        **condition.modified,
+        **({"fresh_seeds": len(condition.fresh_seeds)} if condition.fresh_seeds else {}),
+    }
+    settings = [word for name, value in changed.items() for word in ("--set", format_setting(name, value))]
+    return ["--recipe", condition.recipe, *settings]
+
+
+def format_run_options(record: Record, *, hub: bool, prompts: bool = True) -> list[str]:
     """The settings of a record as options of `harness run`."""
-    identity = record.identity
+    condition, identity = extract_condition(record), record.identity
+    if isinstance(condition, RecipeCondition):
+        return _list_recipe_options(condition)
     encoding = identity["encoding"]
     options = []
     late = encoding.get("late_interaction")
@@ -114,9 +180,7 @@ def format_run_options(record: Record, *, hub: bool) -> list[str]:
     if draw := encoding.get("context"):
         options += ["--context", draw["documents"]]
         options += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []
-    for role, text in identity["prompts"].items():
-        name = f"{record.task.name}-{role}" if role else record.task.name
-        options += ["--prompt", f"{name}={text}"] if text else []
+    options += _list_prompt_options(record) if prompts else []
     options += ["--document-text", identity["documents"]] if "documents" in identity else []
     options += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
     if hub:
