@@ -75,7 +75,7 @@ def build_rerun_command(record: Record, model: str, suites: Sequence[Suite], res
         "harness",
         "run",
         "--model",
-        format_model_argument(record, model, results),
+        _format_model_argument(record, model, results),
         "--suite",
         suite,
         *narrow,
@@ -83,7 +83,7 @@ def build_rerun_command(record: Record, model: str, suites: Sequence[Suite], res
     return shlex.join([*words, *format_run_options(record, hub=bool(hub)), "--force"])
 
 
-def format_model_argument(record: Record, typed: str, results: Path | None) -> str:
+def _format_model_argument(record: Record, typed: str, results: Path | None) -> str:
     """The model of a record as `harness run` takes it."""
     about = record.model
     if record.lineage:
@@ -121,11 +121,11 @@ def _format_repeat_command(records: Sequence[Record], model: str, suites: Sequen
     names = [record.task.name for record in records]
     words = [word for name in names for word in ("--suite", f"mteb:{name}")]
     if suite:
-        whole = [[task.name for task in one.tasks] for one in suites if one.name == suite]
+        complete = [[task.name for task in one.tasks] for one in suites if one.name == suite]
         words = [
             "--suite",
             suite,
-            *([] if sorted(names) in map(sorted, whole) else ["--tasks", ",".join(names)]),
+            *([] if sorted(names) in map(sorted, complete) else ["--tasks", ",".join(names)]),
         ]
     hub = bool(records[0].identity["data"].get("path"))
     prompts = [word for record in records for word in _list_prompt_options(record)]

@@ -45,7 +45,7 @@ README = "README.md"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardSource:
+class _CardSource:
     """Everything that a card says of a model.
 
     Attributes:
@@ -79,7 +79,7 @@ def collect_card_source(
     suites: Sequence[str] = (),
     settings: str = "",
     results: Path | None = None,
-) -> CardSource:
+) -> _CardSource:
     """What is known of a model, with the scores of one condition: that of the most tasks by default.
 
     Args:
@@ -105,19 +105,19 @@ def collect_card_source(
     names = [task.name for suite in opened for task in suite.tasks] or [one.task.name for one in records]
     conditions = collect_conditions(records, opened, names)
     chosen = choose_condition(conditions, settings) if conditions else None
-    made = next((one.lineage for one in records if one.lineage), None)
+    recorded_lineage = next((one.lineage for one in records if one.lineage), None)
     recorded = records[0].model.name if records else model
-    return CardSource(
+    return _CardSource(
         name=name or recorded,
         folder=folder,
-        lineage=lineage or made,
+        lineage=lineage or recorded_lineage,
         measured=chosen,
         others=tuple(one.condition.text for one in conditions if one is not chosen),
         suites=tuple(opened),
     )
 
 
-def build_model_card(source: CardSource) -> ModelCard:
+def build_model_card(source: _CardSource) -> ModelCard:
     """The card: YAML with a `model-index` of every split and subset, and a text."""
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -170,7 +170,7 @@ def _list_eval_results(records: Sequence[Record]) -> list[EvalResult]:
     ]
 
 
-def build_eval_files(source: CardSource) -> dict[str, bytes]:
+def build_eval_files(source: _CardSource) -> dict[str, bytes]:
     """The file of `.eval_results/`, with entries as mteb writes them.
 
     None without a known revision of data, or with a huggingface_hub that does not know them.
@@ -251,7 +251,7 @@ def _describe_size(records: Sequence[Record]) -> str:
     return ", ".join(f"{value:,} {name}" for name, value in facts.items() if value)
 
 
-def _list_score_lines(source: CardSource) -> list[str]:
+def _list_score_lines(source: _CardSource) -> list[str]:
     """The section of the scores: conventions, a table and the means of suites."""
     if source.measured is None:
         return []
@@ -278,7 +278,7 @@ def _list_score_lines(source: CardSource) -> list[str]:
     ]
 
 
-def _list_mean_lines(source: CardSource, suite: Suite) -> list[str]:
+def _list_mean_lines(source: _CardSource, suite: Suite) -> list[str]:
     views = build_suite_views(source.records, suite)
     scores = dict(views[0].scores) if views else {}
     return format_mean_lines(suite, Aggregates.aggregate_scores(suite, scores))
@@ -304,7 +304,7 @@ def _list_lineage_lines(lineage: Lineage | None) -> list[str]:
     return ["## How it was made", "\n".join(facts), *(["## Assumptions", assumed] if assumed else [])]
 
 
-def _list_command_lines(source: CardSource) -> list[str]:
+def _list_command_lines(source: _CardSource) -> list[str]:
     """The section with the commands that train and measure the model again."""
     commands = []
     if source.lineage is not None:

@@ -89,8 +89,8 @@ def export_mteb(
         if task_name not in names:
             then = f"`harness show {model}` lists what was measured."
             raise explain_unknown("measured task", task_name, names, then=then)
-    wanted = [one for one in names if not tasks or one in split_names(tasks)]
-    conditions = collect_conditions(records, opened, wanted)
+    selected = [one for one in names if not tasks or one in split_names(tasks)]
+    conditions = collect_conditions(records, opened, selected)
     if not conditions:
         raise UsageError(
             f"None of these tasks was measured with {model}.",
@@ -99,7 +99,7 @@ def export_mteb(
     chosen = choose_condition(conditions, settings)
     left_out: dict[str, str] = {}
     complete: dict[_ResultWriter, list[Record]] = {}
-    for task_name in wanted:
+    for task_name in selected:
         record, task = chosen.records.get(task_name), uses.get(task_name) or _find_task(task_name)
         if reason := _find_obstacle(record, task, resolve_revision):
             left_out[task_name] = reason

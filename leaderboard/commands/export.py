@@ -51,7 +51,7 @@ FORMATS = ("json", "csv", "md", "tex", "parquet")
     "--mteb",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write a model's scores to this folder as mteb stores its results (docs/trec.md#results-for-mteb).",
+    help="Write a model's scores to this folder as mteb stores its results (docs/trec.md).",
 )
 @click.option(
     "--as",
