@@ -1,10 +1,10 @@
 """The downstream evaluation harness for text encoders.
 
 `run` evaluates a model, `train` makes one, `check` compares a candidate with a baseline, and `follow`
-evaluates the checkpoints of a training as they come, as the command line `harness` does; `register` lets
-transformers load models of the harness's own model type. What authors of backbones, recipes and suites need
-is in `harness.plugins`. Both keep their names whatever moves inside. Heavy libraries are imported only when
-needed.
+evaluates the checkpoints of a training as they come, as the command line `harness` does; `records`, `scores`
+and `compare` read what was measured; `register` lets transformers load models of the harness's own model
+type. What authors of backbones, recipes and suites need is in `harness.plugins`. Both keep their names
+whatever moves inside. Heavy libraries are imported only when needed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from harness.driver.execute import Listeners
     from harness.driver.report.run import Report
     from harness.plan.request import Request
+    from harness.tools.comparison import compare_models as compare
+    from harness.tools.measured import list_records as records
+    from harness.tools.measured import list_scores as scores
     from harness.watch.watch import WatchOptions, follow, scan_source
 
 _HOMES = {
@@ -36,10 +39,13 @@ _HOMES = {
     "Request": "harness.plan.request",
     "TrainedModel": "harness.driver.evaluation",
     "WatchOptions": "harness.watch.watch",
+    "compare": "harness.tools.comparison:compare_models",
     "follow": "harness.watch.watch",
+    "records": "harness.tools.measured:list_records",
     "scan_source": "harness.watch.watch",
+    "scores": "harness.tools.measured:list_scores",
 }
-"""The modules of names that are imported when they are first used."""
+"""The modules of names that are imported when they are first used, with the name there if it is another."""
 
 __all__ = [
     "Check",
@@ -55,10 +61,13 @@ __all__ = [
     "WatchOptions",
     "__version__",
     "check",
+    "compare",
     "follow",
+    "records",
     "register",
     "run",
     "scan_source",
+    "scores",
     "train",
 ]
 
@@ -67,7 +76,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute or name)
 
 
 def run(

@@ -11,14 +11,13 @@ import click
 from rich.table import Table
 
 from harness.commands import options
-from harness.core import paths
 from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
-from harness.results.index import RecordIndex, distinguish_models
 from harness.results.scores import score_text
 from harness.search import bm25
+from harness.tools.measured import list_index_rows
 
 KINDS = ("models", "backbones", "recipes", "protocols", "suites", "benchmarks", "tasks", "records")
 
@@ -46,7 +45,7 @@ def command(
     """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, or records."""
     match what:
         case "records":
-            rows = _list_record_rows(results, cache)
+            rows = list_index_rows(results, cache)
         case "models":
             rows = _list_model_rows()
         case "backbones":
@@ -124,22 +123,6 @@ def _list_offer_rows(kind: str) -> list[dict[str, Any]]:
         (e.name, o) for e in catalog.load_suite_entries().values() for o in e.offers() if o.kind == kind
     ]
     return [{"name": offer.name, "suite": f"{suite}:{offer.name}", **offer.facts} for suite, offer in offers]
-
-
-def _list_record_rows(results: Path | None, cache: Path | None) -> list[dict[str, Any]]:
-    index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
-    labels = distinguish_models(index.list_models())
-    return [
-        {
-            "model": labels[row.model],
-            "artifact": row.model.artifact,
-            "task": row.task,
-            "metric": row.metric,
-            "main_score": row.main_score,
-            "key": row.key,
-        }
-        for row in index.list_rows()
-    ]
 
 
 def _print_rows(what: str, rows: list[dict[str, Any]], total: int) -> None:

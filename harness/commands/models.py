@@ -1,4 +1,4 @@
-"""`harness models`: list, show, remove, export and average trained models."""
+"""`harness models`: list, show, remove, export, average and publish trained models."""
 
 from __future__ import annotations
 
@@ -25,13 +25,28 @@ from harness.data.offline import forbid_network
 from harness.data.training.loading import add_text_hashes, read_text_hashes
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.content import VOLATILE, WHOLE, compute_content_key, list_content_files
+from harness.encoder.folder.content import (
+    VOLATILE,
+    WHOLE,
+    compute_content_key,
+    compute_folder_identity,
+    list_content_files,
+)
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
 from harness.encoder.weights import StoredTensor, read_safetensors
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.cost.duration import format_duration
 from harness.search.bm25 import is_bm25
+from harness.tools.model_card import (
+    README,
+    build_eval_files,
+    build_model_card,
+    collect_card_source,
+    describe_lineage,
+    format_fact_pairs,
+)
+from harness.tools.publishing import list_published_files, push_files, require_repository_name
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 
@@ -45,7 +60,7 @@ _KEY = re.compile("[0-9a-f]{6,64}")
 
 @click.group("models")
 def command() -> None:
-    """List, show, remove, export and average trained models; the catalog's are in `harness list models`."""
+    """List, show, export, average and publish trained models; the catalog's are in `harness list models`."""
 
 
 @command.command("list")
@@ -119,15 +134,7 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
 
     FOLDER is new or empty. sentence-transformers can load the copy, of a classifier transformers.
     """
-    stored_model = _find_stored_model(model, ModelStore(paths.resolve_results_folder(results)), cache)
-    if isinstance(stored_model, UnfinishedModel):
-        raise UsageError(
-            f"The training of {stored_model.name} has not finished.", hint="Type its command again."
-        )
-    if stored_model.problem:
-        raise UsageError(
-            f"{stored_model.folder} is damaged: {stored_model.problem}.", hint="Train the model again."
-        )
+    stored_model = _find_whole_model(model, results, cache)
     _require_new_folder(folder)
     _copy(stored_model.folder, folder)
     click.echo(
@@ -200,6 +207,150 @@ def _average(
         f"{format_size(_count_model_bytes(output))}. {_describe_loading(output)}"
     )
     return 0
+
+
+_card_suites = click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    help="Only the scores of this suite, with its means. Repeat for several.",
+)
+_card_settings = click.option(
+    "--settings",
+    default="",
+    metavar="TEXT",
+    help="The settings whose scores are shown, where there are several: a part of their text in "
+    "`harness show`, e.g. '128 tokens'.",
+)
+
+
+@command.command("card")
+@click.argument("model")
+@_card_suites
+@_card_settings
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file to write (default: standard output).",
+)
+@options.results
+@options.cache
+def _write_card(
+    model: str,
+    suites: tuple[str, ...],
+    settings: str,
+    output: Path | None,
+    results: Path | None,
+    cache: Path | None,
+) -> int:
+    """Write a model card of MODEL: a trained model, a folder, or any model with scores.
+
+    It has the scores as `model-index`, how the model was made, what was assumed, and the commands to
+    repeat it.
+    """
+    folder, lineage, text = _locate_model(model, results, cache)
+    source = collect_card_source(
+        text, folder=folder, lineage=lineage, suites=suites, settings=settings, results=results
+    )
+    content = str(build_model_card(source))
+    if output is None:
+        click.echo(content, nl=False)
+    else:
+        files.replace(output, content.encode())
+    return 0
+
+
+@command.command("push")
+@click.argument("model")
+@click.argument("repository", metavar="ORG/NAME")
+@click.option("--dry-run", is_flag=True, help="List the files and their sizes; send nothing.")
+@click.option("--private", is_flag=True, help="Make a new repository private.")
+@click.option(
+    "--card",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A card that you have edited (default: that of `harness models card`).",
+)
+@_card_suites
+@_card_settings
+@options.results
+@options.cache
+def _push(
+    model: str,
+    repository: str,
+    dry_run: bool,
+    private: bool,
+    card: Path | None,
+    suites: tuple[str, ...],
+    settings: str,
+    results: Path | None,
+    cache: Path | None,
+) -> int:
+    """Send MODEL, a trained model or a folder, with its card to the hub as ORG/NAME.
+
+    Only the model's own files are sent: no logs, checkpoints or training data. The token is that of
+    `hf auth login` or HF_TOKEN.
+    """
+    require_repository_name(repository)
+    folder, lineage, text = _locate_model(model, results, cache)
+    if folder is None:
+        raise UsageError(
+            f"{model} is no model of the results folder and no folder.", hint="Name one of these."
+        )
+    source = collect_card_source(
+        text,
+        name=repository,
+        folder=folder,
+        lineage=lineage,
+        suites=suites,
+        settings=settings,
+        results=results,
+    )
+    content = card.read_bytes() if card else str(build_model_card(source)).encode()
+    own_files = {**list_published_files(folder), README: content, **build_eval_files(source)}
+    for name, part in own_files.items():
+        click.echo(f"{name}\t{format_size(len(part) if isinstance(part, bytes) else part.stat().st_size)}")
+    if dry_run:
+        click.echo(f"{len(own_files)} files for {repository}; nothing was sent.")
+    else:
+        click.echo(push_files(repository, own_files, private=private))
+    return 0
+
+
+def _locate_model(
+    model: str, results: Path | None, cache: Path | None
+) -> tuple[Path | None, Lineage | None, str]:
+    """The folder and the lineage of a model, if they are here, and the text that finds its records."""
+    folder = paths.resolve_home_path(model)
+    if "/" in model:
+        if not folder.is_dir():
+            return None, None, model
+        document = compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document
+        return folder, None if document is None else document.lineage, str(folder.resolve())
+    store = ModelStore(paths.resolve_results_folder(results))
+    if not any(
+        model in (one.name, one.folder.name) or one.key.startswith(model)
+        for one in _list_stored_models(store, cache)
+    ):
+        return None, None, model
+    stored_model = _find_whole_model(model, results, cache)
+    assert stored_model.document is not None
+    return stored_model.folder, stored_model.document.lineage, stored_model.key
+
+
+def _find_whole_model(text: str, results: Path | None, cache: Path | None) -> StoredModel:
+    """The finished model with a name or key (`_find_stored_model`) that can be copied."""
+    stored_model = _find_stored_model(text, ModelStore(paths.resolve_results_folder(results)), cache)
+    if isinstance(stored_model, UnfinishedModel):
+        raise UsageError(
+            f"The training of {stored_model.name} has not finished.", hint="Type its command again."
+        )
+    if stored_model.problem:
+        raise UsageError(
+            f"{stored_model.folder} is damaged: {stored_model.problem}.", hint="Train the model again."
+        )
+    return stored_model
 
 
 def _list_stored_models(store: ModelStore, cache: Path | None) -> list[_Model]:
@@ -313,15 +464,7 @@ def _describe_model(model: _Model) -> list[str]:
             else lines
         )
     lineage = model.document.lineage
-    facts = {
-        "recipe": f"{lineage.text}, seed {lineage.seed}",
-        "source": lineage.source,
-        "settings": _format_fact_pairs(lineage.settings),
-        "made of": ", ".join(f"{one.text} ({one.artifact[:12]})" for one in lineage.parents),
-        "data": "; ".join(map(_format_fact_pairs, lineage.data)),
-        "selected on": ", ".join(lineage.all_selected_on),
-        "training": _format_training(model.document.training),
-    }
+    facts = {**describe_lineage(lineage), "training": _format_training(model.document.training)}
     assumed = [f"  assumed: {sentence}" for sentence in lineage.assumed]
     swept = [f"  {line}" for line in format_lineage_lines(lineage)] if lineage.sweep else []
     return [*lines, *(f"  {name}: {text}" for name, text in facts.items() if text), *swept, *assumed]
@@ -341,23 +484,13 @@ def _format_training(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _format_fact_pairs(content: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_format_fact_value(value)}" for name, value in content.items())
-
-
-def _format_fact_value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"({', '.join(map(str, value))})"
-    return "none" if value in (None, "") else str(value)
-
-
 def _describe_loss_curve(log: Sequence[dict[str, Any]]) -> list[str]:
     """The loss at both ends of a log, and its last lines."""
     losses = [(line["step"], line["loss"]) for line in log if isinstance(line.get("loss"), int | float)]
     if not losses:
         return []
     (first, begin), (last, end) = losses[0], losses[-1]
-    lines = [f"  {_format_fact_pairs(line)}" for line in map(_round_log_line, log[-_SHOWN:])]
+    lines = [f"  {format_fact_pairs(line)}" for line in map(_round_log_line, log[-_SHOWN:])]
     return [
         f"Loss: {begin:.4f} at step {first}, {end:.4f} at step {last}. The last lines of its log:",
         *lines,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,40 +30,43 @@ from harness.driver.report.suite import (
     is_approximate,
     is_selection_score,
     mean_text,
-    serialize_aggregates,
     serialize_choice_columns,
     serialize_held_out_mean,
     serialize_seed_means,
-    serialize_selection,
 )
-from harness.driver.report.trained import print_trained_result, serialize_trained_result
+from harness.driver.report.trained import print_trained_result
 from harness.plan import catalog
 from harness.plan.request import Request
 from harness.results.results import (
     APPROXIMATE,
     MeasuredSuite,
     NotMeasuredError,
-    RecipeCondition,
     build_suite_views,
     collect_notes,
     describe_former_weights,
     describe_record,
+    drop_reference_records,
     extract_condition,
-    open_stores,
     serialize_condition,
 )
 from harness.results.scores import (
-    Aggregates,
     Spread,
-    TrainedResult,
-    compute_metric_scores,
     compute_seed_spread,
     format_spread,
     is_selection_column,
     score_text,
 )
-from harness.results.spreads import measure_spreads
 from harness.storage.record import Record
+from harness.tools.measured import (
+    collect_view_scores,
+    compute_metric_means,
+    compute_view_means,
+    list_record_rows,
+    list_suite_results,
+    measure_view_spreads,
+    serialize_model,
+    serialize_suite_result,
+)
 from harness.training.model_store import ModelStore
 
 
@@ -141,7 +143,7 @@ def command(
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
     seeds = _load_seed_suites(model, results, cache)
     if not reference:
-        seeds = _drop_reference_records(model, seeds, paths.resolve_results_folder(results))
+        seeds = drop_reference_records(model, seeds, results)
     if metrics and len(seeds) > 1:
         raise UsageError("--metric is for one model, not for several seeds.", hint="Name one by its key.")
     measured = seeds[0]
@@ -187,21 +189,6 @@ def _load_seed_suites(model: str, results: Path | None, cache: Path | None) -> t
         raise
 
 
-def _drop_reference_records(
-    model: str, seeds: Sequence[MeasuredSuite], results: Path
-) -> tuple[MeasuredSuite, ...]:
-    """The models without the scores that came with the project, which no table shows unasked."""
-    kept = [[record for record in one.records if record.key not in one.reference] for one in seeds]
-    left = [replace(one, records=tuple(some)) for one, some in zip(seeds, kept, strict=True) if some]
-    if not left:
-        raise UsageError(
-            f"Nothing is recorded of {model} in {results}.",
-            hint=f"Type: harness run --model {model} --suite SUITE. "
-            "--reference shows the scores that came with the project.",
-        )
-    return tuple(left)
-
-
 def _print_former(measured: MeasuredSuite) -> None:
     """Say that a model was trained again and has other weights now, if records of the former ones exist."""
     former = dict.fromkeys(record.task.name for record in measured.former)
@@ -216,21 +203,8 @@ def _print_former(measured: MeasuredSuite) -> None:
 def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
     records, about = measured.records, measured.records[0].model
     if as_json:
-        rows = [
-            {
-                "task": r.task.name,
-                "main_score": r.main_score,
-                "key": r.key,
-                "settings": describe_record(r),
-                "data": r.identity["data"],
-                "reference": r.key in measured.reference,
-                "former": measured.is_former(r),
-                "selected": is_selection_score(r, measured.lineage),
-                "approximate": is_approximate(r),
-            }
-            for r in records
-        ]
-        click.echo(json.dumps({"schema": 1, "model": _serialize_model(measured), "records": rows}, indent=1))
+        rows = list_record_rows(measured)
+        click.echo(json.dumps({"schema": 1, "model": serialize_model(measured), "records": rows}, indent=1))
         return
     common = find_most_common(
         # The first of equally frequent settings counts: sorted, it does not depend on the records' order.
@@ -337,16 +311,16 @@ def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_js
                 "settings": next(serialize_condition(view.treatment) for view in views if view)
                 if text
                 else None,
-                **serialize_seed_means([_compute_view_means(suite, view) for view in views]),
+                **serialize_seed_means([compute_view_means(suite, view) for view in views]),
                 **serialize_choice_columns(suite, seeds[0].lineage),
-                **serialize_held_out_mean(suite, seeds[0].lineage, list(map(_collect_view_scores, views))),
+                **serialize_held_out_mean(suite, seeds[0].lineage, list(map(collect_view_scores, views))),
             }
             for suite, text, views in seed_views
         ]
         click.echo(json.dumps({"schema": 1, **_serialize_seeds(seeds), "suites": rows}, indent=1))
         return
     for suite, text, views in seed_views:
-        means = [_compute_view_means(suite, view) for view in views]
+        means = [compute_view_means(suite, view) for view in views]
         table = Table(
             title=f"{_format_seeds_title(seeds)} on {suite.heading}, scores × 100" + f"\n{text}".rstrip()
         )
@@ -359,7 +333,7 @@ def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_js
                 score = format_spread([m.columns[column.name] for m in means])
                 table.add_row(column.name, column.type, score, _mark(column, seeds[0].lineage))
         print_table(table, create_console())
-        untouched = format_held_out_mean(suite, seeds[0].lineage, list(map(_collect_view_scores, views)))
+        untouched = format_held_out_mean(suite, seeds[0].lineage, list(map(collect_view_scores, views)))
         for line in (*format_seed_means(suite, means), *untouched):
             create_console().print(line, highlight=False, soft_wrap=True)
     _print_seeds(seeds)
@@ -374,33 +348,13 @@ def _collect_seed_views(seeds: Sequence[MeasuredSuite], suite: Suite) -> list[tu
     return list(views.items()) or [("", [None] * len(seeds))]
 
 
-def _compute_view_means(suite: Suite, view: Any, spreads: Mapping[str, Spread] | None = None) -> Aggregates:
-    return Aggregates.aggregate_scores(suite, _collect_view_scores(view), spreads or {})
-
-
-def _measure_view_spreads(
-    suite: Suite, view: Any, results: Path | None, cache: Path | None
-) -> dict[str, Spread]:
-    """The intervals of the small columns of a suite, by column."""
-    records = view.records if view else {}
-    return measure_spreads(suite, records, open_stores(results), paths.resolve_cache_folder(cache))
-
-
-def _collect_view_scores(view: Any) -> dict[str, float]:
-    return dict(view.scores) if view else {}
-
-
 def _format_seeds_title(seeds: Sequence[MeasuredSuite]) -> str:
     return f"{seeds[0].records[0].model.name} ({len(seeds)} seeds)"
 
 
 def _serialize_seeds(seeds: Sequence[MeasuredSuite]) -> dict[str, Any]:
-    models = [(one.lineage.seed if one.lineage else None, _serialize_model(one)) for one in seeds]
+    models = [(one.lineage.seed if one.lineage else None, serialize_model(one)) for one in seeds]
     return {"models": [{"seed": seed, **model} for seed, model in models]}
-
-
-def _serialize_model(measured: MeasuredSuite) -> dict[str, Any]:
-    return {**measured.records[0].model.model_dump(), **serialize_selection(measured.lineage)}
 
 
 def _mark(column: Column, lineage: Lineage | None) -> str:
@@ -431,41 +385,16 @@ def _show_suites(
     records, lineage = measured.records, measured.lineage
     about = records[0].model
     _require_metrics(metrics, suites, records)
-    nothing: list[Any] = [None]
-    suite_rows = [
-        (suite, seen, _build_trained_result(suite, seen, view, places[0]))
-        for suite in suites
-        for seen in build_suite_views(records, suite) or nothing
-    ]
+    suite_rows = list_suite_results(measured, suites, view, places[0])
     if as_json:
-        rows = [
-            {
-                "suite": suite.name,
-                "settings": serialize_condition(seen.treatment) if seen else None,
-                "former_weights": seen.former or None if seen else None,
-                "unproven_data": list(seen.unproven) if seen else [],
-                **serialize_aggregates(
-                    suite,
-                    Aggregates.aggregate_scores(
-                        suite,
-                        _collect_suite_scores(seen, stands),
-                        _measure_view_spreads(suite, seen, *places),
-                    ),
-                ),
-                **serialize_choice_columns(suite, lineage),
-                **serialize_held_out_mean(suite, lineage, [_collect_suite_scores(seen, stands)]),
-                **({"standing": serialize_trained_result(stands)} if stands else {}),
-                **({"metrics": _serialize_metric_means(suite, seen, metrics)} if metrics else {}),
-            }
-            for suite, seen, stands in suite_rows
-        ]
-        click.echo(json.dumps({"schema": 1, "model": _serialize_model(measured), "suites": rows}, indent=1))
+        rows = [serialize_suite_result(measured, *row, metrics, places) for row in suite_rows]
+        click.echo(json.dumps({"schema": 1, "model": serialize_model(measured), "suites": rows}, indent=1))
         return
     for suite, seen, stands in suite_rows:
-        title, spreads = f"{about.name} on {suite.heading}", _measure_view_spreads(suite, seen, *places)
+        title, spreads = f"{about.name} on {suite.heading}", measure_view_spreads(suite, seen, *places)
         _print_suite(title, suite, seen, stands, spreads, metrics, lineage)
         for line in (
-            [] if stands is not None else format_held_out_mean(suite, lineage, [_collect_view_scores(seen)])
+            [] if stands is not None else format_held_out_mean(suite, lineage, [collect_view_scores(seen)])
         ):
             create_console().print(line, highlight=False, soft_wrap=True)
 
@@ -489,54 +418,6 @@ def _require_metrics(metrics: Sequence[str], suites: Sequence[Suite], records: S
             )
 
 
-def _compute_metric_means(suite: Suite, seen: Any, metrics: Sequence[str]) -> dict[str, Aggregates]:
-    """The columns and means of a suite by each of these raw metrics."""
-    records = seen.records if seen else {}
-    return {
-        name: Aggregates.aggregate_scores(suite, compute_metric_scores(suite, records, name))
-        for name in metrics
-    }
-
-
-def _serialize_metric_means(suite: Suite, seen: Any, metrics: Sequence[str]) -> dict[str, Any]:
-    return {
-        name: {"columns": dict(found.columns), "mean_over_tasks": asdict(found.over_tasks)}
-        for name, found in _compute_metric_means(suite, seen, metrics).items()
-    }
-
-
-def _collect_suite_scores(seen: Any, stands: Any) -> dict[str, float]:
-    """The task scores that enter a suite's mean."""
-    if stands is None:
-        return _collect_view_scores(seen)
-    return {row.task: row.number for row in stands.rows if row.number is not None}
-
-
-def _build_trained_result(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
-    """The TrainedResult of a suite that models are trained for, by a paper's convention; else None."""
-    if view and view not in suite.conventions:
-        if not suite.conventions:
-            raise UsageError(
-                f"{suite.name} has no views: no paper has a table of it.", hint="Leave out --view."
-            )
-        then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
-        raise explain_unknown(f"view of {suite.name}", view, suite.conventions, then=then)
-    part = TrainedResult.select_label_columns(suite)
-    if part is None or seen is None or not isinstance(seen.treatment, RecipeCondition):
-        return None
-    # All records of one condition come from one recipe: the first has its view.
-    default_view = next(iter(seen.records.values())).training.get("view", "")
-    stores = open_stores(results)
-
-    def find_examples_file(record: Any) -> Path | None:
-        places = (store.find_part_file(record, f"model-{record.model.artifact[:12]}") for store in stores)
-        return next((place for place in places if place is not None and place.exists()), None)
-
-    return TrainedResult.build_trained_result(
-        part, seen.records, suite.conventions.get(view or default_view), find_examples_file
-    )
-
-
 def _print_suite(
     title: str,
     suite: Any,
@@ -551,8 +432,8 @@ def _print_suite(
         for line in (*suite.notes, *_describe_unproven_data(view), *collect_notes(view.records.values())):
             create_console().print(line, highlight=False, soft_wrap=True)
         return
-    means = _compute_view_means(suite, view, spreads)
-    further = _compute_metric_means(suite, view, metrics)
+    means = compute_view_means(suite, view, spreads)
+    further = compute_metric_means(suite, view, metrics)
     under = f"\n{view.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}")
     table.add_column("task")

@@ -309,6 +309,12 @@ class MeasuredSuite:
         return suites[0]
 
     @staticmethod
+    def load_own_records(model: str, results: Path | None, cache: Path | None = None) -> MeasuredSuite:
+        """The newest records of a model (see `load_records`), without those that came with the project."""
+        measured = MeasuredSuite.load_records(model, results, cache)
+        return drop_reference_records(model, [measured], results)[0].newest
+
+    @staticmethod
     def load_seeds(model: str, results: Path | None, cache: Path | None = None) -> tuple[MeasuredSuite, ...]:
         """The records of a model, or of several that differ only in the seed of their training, by seed.
 
@@ -377,6 +383,21 @@ class MeasuredSuite:
         if not mine:
             raise _explain_missing_records(named, revision, labels)
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
+
+
+def drop_reference_records(
+    model: str, seeds: Sequence[MeasuredSuite], results: Path | None
+) -> tuple[MeasuredSuite, ...]:
+    """The models without the scores that came with the project, which no table shows unasked."""
+    kept = [[record for record in one.records if record.key not in one.reference] for one in seeds]
+    left = [replace(one, records=tuple(some)) for one, some in zip(seeds, kept, strict=True) if some]
+    if not left:
+        raise UsageError(
+            f"Nothing is recorded of {model} in {paths.resolve_results_folder(results)}.",
+            hint=f"Type: harness run --model {model} --suite SUITE. "
+            "--reference shows the scores that came with the project.",
+        )
+    return tuple(left)
 
 
 def _read_artifacts(

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.core import files, paths
 from harness.core.arguments import split_names
 from harness.core.errors import DataError, UsageError, explain_unknown
-from harness.core.types import SEED, Suite, SuiteOptions, build_artifact_slug
+from harness.core.types import Suite, SuiteOptions, build_artifact_slug
 from harness.plan import catalog
-from harness.results.results import (
-    Condition,
-    MeasuredSuite,
-    build_suite_views,
-    choose_settings,
-    extract_condition,
-    open_stores,
-)
-from harness.search.plaid import EXACT, format_index_option
+from harness.results.results import MeasuredSuite, open_stores
 from harness.storage.record import Record
-from harness.training.model_store import ModelStore
+from harness.tools.conditions import build_rerun_command, choose_condition, collect_conditions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +33,6 @@ class _TrecExport:
     settings: str
     missing: tuple[str, ...]
     others: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Measured:
-    """The records of one condition by their tasks."""
-
-    condition: Condition
-    records: dict[str, Record] = field(default_factory=dict)
 
 
 def export_trec(
@@ -88,15 +71,15 @@ def export_trec(
             then = f"`harness show {model}` lists what was measured."
             raise explain_unknown(f"retrieval task of {of}", task, names, then=then)
     task_names = [name for name in names if not tasks or name in split_names(tasks)]
-    measured = _collect_conditions(records, opened, task_names)
+    measured = collect_conditions(records, opened, task_names)
     if not measured:
         raise UsageError(
             f"No retrieval task of {of} was measured with {model}.",
             hint=f"`harness show {model}` lists what was.",
         )
-    chosen = _choose_condition(measured, settings)
+    chosen = choose_condition(measured, settings)
     again = {
-        name: _build_rerun_command(record, model, opened, results) for name, record in chosen.records.items()
+        name: build_rerun_command(record, model, opened, results) for name, record in chosen.records.items()
     }
     kept = [name for name, record in chosen.records.items() if record.run]
     # Where only some records have a run, the others can be left out instead.
@@ -129,108 +112,6 @@ def _list_retrieval_tasks(records: Sequence[Record], suites: Sequence[Suite]) ->
     else:
         names = [record.task.name for record in records if record.retrieves]
     return list(dict.fromkeys(names))
-
-
-def _collect_conditions(
-    records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]
-) -> list[_Measured]:
-    """The conditions of the wanted tasks: that of the most tasks first, equals in the order of `show`."""
-    if suites:
-        views = [view for suite in suites for view in build_suite_views(records, suite)]
-        pairs = [(view.treatment, record) for view in views for record in view.records.values()]
-    else:
-        done = [record for record in records if record.main_score is not None]
-        pairs = [(extract_condition(record), record) for record in sorted(done, key=_build_breadth_key)]
-    groups: list[_Measured] = []
-    for condition, record in pairs:
-        if record.task.name in wanted:
-            mine = next((one for one in groups if one.condition == condition), None)
-            if mine is None:
-                groups.append(mine := _Measured(condition=condition))
-            mine.records[record.task.name] = record
-    return sorted(groups, key=lambda one: (-len(one.records), one.condition.rank))
-
-
-def _build_breadth_key(record: Record) -> tuple[int, str]:
-    """The sort key of records of one task: the scored splits and subsets, then the time."""
-    cells = sum(map(len, record.scores.values()))
-    return cells, str(record.provenance.get("written", ""))
-
-
-def _choose_condition(measured: Sequence[_Measured], settings: str) -> _Measured:
-    """The first of several conditions, or the only one whose text has `settings` in it."""
-    if not settings:
-        return measured[0]
-    text = choose_settings([one.condition.text for one in measured], settings)
-    return next(one for one in measured if one.condition.text == text)
-
-
-def _build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
-    """The command that makes the files of a record again."""
-    task = record.task.name
-    of = next((suite.name for suite in suites for suite_task in suite.tasks if suite_task.name == task), "")
-    hub = record.identity["data"].get("path")
-    suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
-    narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
-    words = [
-        "harness",
-        "run",
-        "--model",
-        _format_model_argument(record, model, results),
-        "--suite",
-        suite,
-        *narrow,
-    ]
-    return shlex.join([*words, *_format_run_options(record, hub=bool(hub)), "--force"])
-
-
-def _format_model_argument(record: Record, typed: str, results: Path | None) -> str:
-    """The model of a record as `harness run` takes it."""
-    about = record.model
-    if record.lineage:
-        matches = ModelStore(paths.resolve_results_folder(results)).find(about.artifact)
-        return str(matches[0]) if matches else typed
-    if about.source != "local":
-        pinned = f"@{about.revision}" if about.revision and "/" in about.source else ""
-        return about.source if "@" in about.source else f"{about.source}{pinned}"
-    return typed if paths.resolve_home_path(typed).is_dir() else "FOLDER"
-
-
-def _format_run_options(record: Record, *, hub: bool) -> list[str]:
-    """The settings of a record as options of `harness run`."""
-    identity = record.identity
-    encoding = identity["encoding"]
-    options = []
-    late = encoding.get("late_interaction")
-    if late:
-        fixed_length = not late.get("by_task", True)
-        options += ["--query-length", str(late["query_length"])] if fixed_length else []
-        options += ["--max-length", str(late["document_length"])]
-        options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
-        options += ["--vectors", encoding.get("vectors", "float32")]
-        index = encoding.get("index") or identity.get("index")
-        options += ["--index", format_index_option(index) if index else EXACT]
-    elif encoding["output"] != "ranking":
-        options += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
-        options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
-        # With a rule by type of tasks the recipe's evaluation has the rule, which an option would replace.
-        if "normalized_types" not in encoding:
-            options += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
-        options += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
-    if scaling := encoding.get("rope_scaling"):
-        options += ["--rope-scaling", scaling]
-    if draw := encoding.get("context"):
-        options += ["--context", draw["documents"]]
-        options += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []
-    for role, text in identity["prompts"].items():
-        name = f"{record.task.name}-{role}" if role else record.task.name
-        options += ["--prompt", f"{name}={text}"] if text else []
-    options += ["--document-text", identity["documents"]] if "documents" in identity else []
-    options += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
-    if hub:
-        options += ["--splits", ",".join(identity["splits"])]
-        options += ["--subsets", ",".join(identity["subsets"])] if identity["subsets"] != ["default"] else []
-    return options
 
 
 def _read_run_tables(record: Record, again: str, results: Path | None) -> tuple[Any, Any]:

@@ -1,9 +1,11 @@
-"""`harness export`: a page of the leaderboard as data, without a server, or a model's runs for trec_eval."""
+"""`harness export`: a page of the leaderboard as data, or a model's runs for trec_eval or scores for mteb."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import click
@@ -11,8 +13,10 @@ from click.core import ParameterSource
 
 from harness.commands.options import process_cache, site_results
 from harness.core.errors import UsageError, shorten_names
+from harness.tools.mteb_results import export_mteb
 from harness.tools.trec import export_trec
 from leaderboard.data.settings import read_site_settings
+from leaderboard.data.suites import resolve_data_revision
 
 FORMATS = ("json", "csv", "md", "tex", "parquet")
 
@@ -34,8 +38,8 @@ FORMATS = ("json", "csv", "md", "tex", "parquet")
     "suites",
     multiple=True,
     metavar="SUITE",
-    help="A suite of your own to open as well, e.g. code:FOLDER or local:FOLDER; with --trec the suite whose "
-    "tasks are written. Repeat for several.",
+    help="A suite of your own to open as well, e.g. code:FOLDER or local:FOLDER; with --trec or --mteb the "
+    "suite whose tasks are written. Repeat for several.",
 )
 @click.option(
     "--trec",
@@ -43,13 +47,26 @@ FORMATS = ("json", "csv", "md", "tex", "parquet")
     metavar="DIR",
     help="Write the runs and judgements of a model's retrieval tasks to this folder (docs/trec.md).",
 )
-@click.option("--tasks", default="", help="With --trec, only these tasks, e.g. SciFact,NFCorpus.")
+@click.option(
+    "--mteb",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write a model's scores to this folder as mteb stores its results (docs/trec.md).",
+)
+@click.option(
+    "--as",
+    "published",
+    default="",
+    metavar="ORG/NAME@REVISION",
+    help="With --mteb, the model's name and revision on the hub (default: those of a hub model).",
+)
+@click.option("--tasks", default="", help="With --trec or --mteb, only these tasks, e.g. SciFact,NFCorpus.")
 @click.option(
     "--settings",
     default="",
     metavar="TEXT",
-    help="With --trec, the settings whose scores are written, where there are several: a part of their text "
-    "in `harness show`, e.g. '128 tokens'.",
+    help="With --trec or --mteb, the settings whose scores are written, where there are several: a part of "
+    "their text in `harness show`, e.g. '128 tokens'.",
 )
 @click.option(
     "--keep",
@@ -67,6 +84,8 @@ def command(
     results: tuple[Path, ...],
     suites: tuple[str, ...],
     trec: Path | None,
+    mteb: Path | None,
+    published: str,
     tasks: str,
     settings: str,
     keep: bool,
@@ -75,20 +94,27 @@ def command(
     """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'.
 
     All rows are written, unless the address names `rows` or `page`. An address that ends in a format, as
-    /index.csv does, is written in it. With --trec, PAGE is a model, and its runs are written.
+    /index.csv does, is written in it. With --trec or --mteb, PAGE is a model, whose runs or scores are
+    written.
     """
     source = click.get_current_context().get_parameter_source("form")
-    if trec is not None:
-        if out is not None or keep or len(results) > 1 or source is not ParameterSource.DEFAULT:
+    if trec is not None or mteb is not None:
+        option = "--mteb" if trec is None else "--trec"
+        others = (out, keep, len(results) > 1, source is not ParameterSource.DEFAULT)
+        if any(others) or (trec is not None and (mteb is not None or published)):
             raise UsageError(
-                "--trec takes one results folder, no --out, no --keep and no --format.",
+                f"{option} takes one results folder, no --out, no --keep and no --format, and --as is for "
+                "--mteb alone.",
                 hint="Leave the others out.",
             )
-        return _export_runs(page, trec, suites, tasks, settings, next(iter(results), None))
-    if tasks or settings:
-        raise UsageError(
-            f"{'--tasks' if tasks else '--settings'} is for --trec.", hint="Name a folder: --trec DIR."
-        )
+        place: dict[str, Any] = {"suites": suites, "tasks": tasks, "settings": settings}
+        place["results"] = next(iter(results), None)
+        if trec is not None:
+            return _export_runs(page, trec, place)
+        return _export_mteb(page, mteb or Path(), published, place)
+    for name, value in {"--tasks": tasks, "--settings": settings, "--as": published}.items():
+        if value:
+            raise UsageError(f"{name} is for --trec or --mteb.", hint="Name a folder: --mteb DIR.")
     # Not at the top: the site loads FastAPI and DuckDB, which the help and --trec do without.
     from leaderboard.web.site import open_site
 
@@ -113,18 +139,29 @@ def command(
     return 0
 
 
-def _export_runs(
-    model: str, folder: Path, suites: tuple[str, ...], tasks: str, settings: str, results: Path | None
-) -> int:
-
-    done = export_trec(model, folder, suites=suites, tasks=tasks, settings=settings, results=results)
+def _export_runs(model: str, folder: Path, options: Mapping[str, Any]) -> int:
+    done = export_trec(model, folder, **options)
     for path in done.files:
         click.echo(f"{path}\t{done.settings}")
     if done.missing:
         click.echo(f"Not measured with these settings: {shorten_names(done.missing)}", err=True)
-    for text in done.others:
-        click.echo(f"Measured with other settings, too: {text} (--settings chooses)", err=True)
+    _report_other_settings(done.others)
     return 0
+
+
+def _export_mteb(model: str, folder: Path, published: str, options: Mapping[str, Any]) -> int:
+    done = export_mteb(model, folder, published=published, resolve_revision=resolve_data_revision, **options)
+    for path in done.files:
+        click.echo(f"{path}\t{done.settings}")
+    for task, reason in done.left_out.items():
+        click.echo(f"Left out: {task}: {reason}", err=True)
+    _report_other_settings(done.others)
+    return 0 if done.files else 1
+
+
+def _report_other_settings(texts: Sequence[str]) -> None:
+    for text in texts:
+        click.echo(f"Measured with other settings, too: {text} (--settings chooses)", err=True)
 
 
 def _split_address(page: str) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,11 +20,13 @@ from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.provenance import find_package_version
 from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
 from harness.data.schema import resolve_readable_folder
+from harness.storage.record import Record
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
 from suites._mteb.limit import limit_examples
 from suites._mteb.model import Model, collect_corpus_texts
+from suites._mteb.results import write_results
 from suites._mteb.snapshot import TaskInfo, load_snapshot
 
 if TYPE_CHECKING:
@@ -69,6 +71,14 @@ class MtebSource:
         _require_hub(snapshot.load_snapshot().find_task_info(task.name), data)
         with _hide_mteb_output():
             return collect_corpus_texts(_load_fresh_task(task, seed=seed, data=data), task.documents)
+
+    def write_results(
+        self, records: Sequence[Record], *, name: str, revision: str, folder: Path
+    ) -> tuple[Path, ...]:
+        """Write records as files of mteb's results (see suites._mteb.results)."""
+        _require()
+        with _hide_mteb_output():
+            return write_results(records, name=name, revision=revision, folder=folder)
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:

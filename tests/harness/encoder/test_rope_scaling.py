@@ -30,7 +30,7 @@ from harness.encoder.network.layers import _compute_frequencies
 from harness.encoder.network.model import load_network
 from harness.results.results import EncodingCondition
 from harness.storage.vectors import EmbeddingCache
-from harness.tools.trec import _format_run_options
+from harness.tools.conditions import format_run_options
 
 KINDS = ("yarn", "dynamic", "linear")
 TRAINED, LENGTH, FACTOR = 64, 200, 4.0
@@ -324,4 +324,4 @@ def test_a_record_names_its_scaling_in_words_and_in_its_command(tmp_path: Path) 
     )
     record = fakes.record(fakes.task(), 0.5, how=encoding)
     assert "rope_scaling yarn:4" in EncodingCondition.describe_encoding(record.identity["encoding"])
-    assert "--rope-scaling yarn:4" in " ".join(_format_run_options(record, hub=False))
+    assert "--rope-scaling yarn:4" in " ".join(format_run_options(record, hub=False))

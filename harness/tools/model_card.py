@@ -1,0 +1,346 @@
+"""A model's card for the hub: its scores, what it was made of, and the commands that repeat both."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core import paths
+from harness.core.errors import UsageError
+from harness.core.lineage import Lineage, ParentPart
+from harness.core.types import Suite, SuiteOptions
+from harness.driver.report.suite import (
+    CHOSE,
+    format_lineage_lines,
+    format_mean_lines,
+    is_approximate,
+    is_selection_score,
+)
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import find_backbone_folder, list_modules
+from harness.plan import catalog
+from harness.results.results import (
+    APPROXIMATE,
+    MeasuredSuite,
+    NotMeasuredError,
+    build_suite_views,
+    format_setting,
+)
+from harness.results.scores import MAIN_SCORE, Aggregates, score_text
+from harness.storage.record import Record
+from harness.tools.conditions import (
+    MeasuredCondition,
+    build_repeat_commands,
+    choose_condition,
+    collect_conditions,
+)
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult, ModelCard
+
+README = "README.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CardSource:
+    """Everything that a card says of a model.
+
+    Attributes:
+        name: The model's name in the card, `org/name` where it is published.
+        folder: Its folder; None where only its records are here.
+        lineage: What it was made of; None unless a recipe made it.
+        measured: Its scores under one condition; None without any.
+        others: Other settings with which it was measured.
+        suites: The suites whose means are shown.
+    """
+
+    name: str
+    folder: Path | None
+    lineage: Lineage | None
+    measured: MeasuredCondition | None
+    others: tuple[str, ...]
+    suites: tuple[Suite, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of the card's scores."""
+        return [*self.measured.records.values()] if self.measured else []
+
+
+def collect_card_source(
+    model: str,
+    *,
+    name: str = "",
+    folder: Path | None = None,
+    lineage: Lineage | None = None,
+    suites: Sequence[str] = (),
+    settings: str = "",
+    results: Path | None = None,
+) -> _CardSource:
+    """What is known of a model, with the scores of one condition: that of the most tasks by default.
+
+    Args:
+        model: A name, six or more digits of an artifact key, or a folder.
+        name: The name in the card; empty for the recorded one.
+        folder: The model's folder, if it is here.
+        lineage: Its lineage, if it was trained.
+        suites: Only scores of these suites, with their means.
+        settings: A part of the text of the condition to show, where there are several.
+        results: The results folder, None for the default.
+
+    Raises:
+        UsageError: Nothing is known of the model, or no condition has this text.
+    """
+    try:
+        records = MeasuredSuite.load_own_records(model, results).records
+    except NotMeasuredError:
+        if folder is None or suites or settings:
+            raise
+        records = ()
+    options = SuiteOptions(cache=paths.resolve_cache_folder(), results=results)
+    opened = catalog.open_suites(suites, options)
+    names = [task.name for suite in opened for task in suite.tasks] or [one.task.name for one in records]
+    conditions = collect_conditions(records, opened, names)
+    chosen = choose_condition(conditions, settings) if conditions else None
+    recorded_lineage = next((one.lineage for one in records if one.lineage), None)
+    recorded = records[0].model.name if records else model
+    return _CardSource(
+        name=name or recorded,
+        folder=folder,
+        lineage=lineage or recorded_lineage,
+        measured=chosen,
+        others=tuple(one.condition.text for one in conditions if one is not chosen),
+        suites=tuple(opened),
+    )
+
+
+def build_model_card(source: _CardSource) -> ModelCard:
+    """The card: YAML with a `model-index` of every split and subset, and a text."""
+    from huggingface_hub import ModelCard, ModelCardData
+
+    results, lineage = _list_eval_results(source.records), source.lineage
+    stated = _read_stated(source.folder)
+    parents = list(filter(None, map(_format_parent, lineage.parents))) if lineage else []
+    data = lineage.data if lineage else ()
+    datasets = [path for one in data if "/" in (path := str(one.get("path", "")))]
+    kind = _describe_kind(source.folder)
+    yaml = ModelCardData(
+        base_model=[parent.partition("@")[0] for parent in parents] or stated.get("base_model"),
+        datasets=list(dict.fromkeys(datasets)) or None,
+        license=stated.get("license"),
+        language=stated.get("language"),
+        tags=[*kind.get("tags", ()), "encoder-harness", *([lineage.recipe] if lineage else [])],
+        library_name=kind.get("library_name"),
+        pipeline_tag=kind.get("pipeline_tag"),
+        # Without results the name would be a field of its own, which the hub does not know.
+        model_name=source.name if results else None,
+        eval_results=results or None,
+    )
+    sections = [f"# {source.name}", _describe_size(source.records), *_list_score_lines(source)]
+    sections += [*_list_lineage_lines(lineage), *_list_command_lines(source)]
+    text = "\n\n".join(filter(None, sections))
+    return ModelCard(f"---\n{yaml.to_yaml()}\n---\n\n{text}\n")
+
+
+def _list_eval_results(records: Sequence[Record]) -> list[EvalResult]:
+    """A result for each split and subset, as the record has it: shares, not times 100."""
+    from huggingface_hub import EvalResult
+
+    # Tasks on the same rows are one entry of a model-index, whose name is then that of all.
+    names: dict[tuple[str, ...], dict[str, None]] = {}
+    for record in records:
+        names.setdefault(_build_data_key(record), {})[record.task.name] = None
+    return [
+        EvalResult(
+            task_type=record.task.type,
+            dataset_type=record.identity["data"].get("path") or record.task.name,
+            dataset_name=" and ".join(names[_build_data_key(record)]),
+            dataset_config=subset,
+            dataset_split=split,
+            dataset_revision=record.identity["data"].get("revision"),
+            metric_type=record.task.metric,
+            metric_name=f"{record.task.name}: {record.task.metric}",
+            metric_value=value,
+        )
+        for record in records
+        for split, subset, value in _iter_main_scores(record)
+    ]
+
+
+def build_eval_files(source: _CardSource) -> dict[str, bytes]:
+    """The file of `.eval_results/`, with entries as mteb writes them.
+
+    None without a known revision of data, or with a huggingface_hub that does not know them.
+    """
+    import huggingface_hub
+    import yaml
+
+    if source.measured is None or not hasattr(huggingface_hub, "EvalResultEntry"):
+        return {}
+    entries = [
+        huggingface_hub.EvalResultEntry(
+            dataset_id=record.identity["data"]["path"],
+            task_id=f"{record.task.name}_{subset}_{split}",
+            value=round(value * 100, 5),
+            dataset_revision=record.identity["data"]["revision"],
+            date=record.provenance.get("written"),
+            notes=f"{record.identity['scoring']}, {source.measured.condition.text}",
+        )
+        for record in source.records
+        if record.identity.get("scoring", "").startswith("mteb ") and record.identity["data"].get("revision")
+        for split, subset, value in _iter_main_scores(record)
+    ]
+    content = yaml.safe_dump(huggingface_hub.eval_result_entries_to_yaml(entries), sort_keys=False).encode()
+    return {".eval_results/encoder-harness.yaml": content} if entries else {}
+
+
+def _build_data_key(record: Record) -> tuple[str, ...]:
+    data = record.identity["data"]
+    return record.task.type, data.get("path") or record.task.name, str(data.get("revision"))
+
+
+def _iter_main_scores(record: Record) -> list[tuple[str, str, float]]:
+    """Split, subset and main score; of a single one the record's score, which a paper's rule may define."""
+    cells = [(split, subset) for split, subsets in record.scores.items() for subset in subsets]
+    if len(cells) == 1 and record.main_score is not None:
+        return [(*cells[0], record.main_score)]
+    metrics = [(cell, record.scores[cell[0]][cell[1]]) for cell in cells]
+    values = [(cell, each.get(MAIN_SCORE, each.get(record.task.metric))) for cell, each in metrics]
+    return [(*cell, float(value)) for cell, value in values if value is not None]
+
+
+def _read_stated(folder: Path | None) -> dict[str, Any]:
+    """What the model's own README states."""
+    from huggingface_hub import ModelCard
+
+    path = (folder or Path()) / README
+    if folder is None or not path.is_file():
+        return {}
+    try:
+        stated: dict[str, Any] = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", hint="Mend or remove it.") from error
+    return stated
+
+
+def _describe_kind(folder: Path | None) -> dict[str, Any]:
+    """The library, the task and the tags of a model folder, in the hub's words."""
+    if folder is None:
+        return {}
+    kinds = [str(kind) for kind, _ in list_modules(folder)]
+    if any(kind.startswith("pylate.") for kind in kinds):
+        return {
+            "library_name": "PyLate",
+            "tags": ["ColBERT", "PyLate"],
+            "pipeline_tag": "sentence-similarity",
+        }
+    if kinds:
+        tags = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
+        return {"library_name": tags[0], "tags": tags, "pipeline_tag": tags[1]}
+    named = str(read_object(find_backbone_folder(folder) / "config.json").get("architectures"))
+    task = "text-classification" if "ForSequenceClassification" in named else "feature-extraction"
+    return {"library_name": "transformers", "pipeline_tag": task}
+
+
+def _describe_size(records: Sequence[Record]) -> str:
+    about = records[0].model if records else None
+    facts = {"parameters": about.parameters, "dimensions": about.dimension} if about else {}
+    return ", ".join(f"{value:,} {name}" for name, value in facts.items() if value)
+
+
+def _list_score_lines(source: _CardSource) -> list[str]:
+    """The section of the scores: conventions, a table and the means of suites."""
+    if source.measured is None:
+        return []
+    rows = ["| task | type | metric | score | |", "| --- | --- | --- | ---: | --- |"]
+    for record in source.records:
+        marks = [CHOSE] if is_selection_score(record, source.lineage) else []
+        marks += [APPROXIMATE] if is_approximate(record) else []
+        cells = (record.task.name, record.task.type, record.task.metric, score_text(record.main_score))
+        rows.append(f"| {' | '.join([*cells, ', '.join(marks)])} |")
+    scoring = ", ".join(dict.fromkeys(str(one.identity.get("scoring")) for one in source.records))
+    means = [
+        f"- {suite.title}: {line}" for suite in source.suites for line in _list_mean_lines(source, suite)
+    ]
+    others = [f"Measured with other settings as well: {'; '.join(source.others)}."] if source.others else []
+    return [
+        "## Scores",
+        f"Settings: {source.measured.condition.text}. Scored by {scoring}.",
+        "Scores are the main metric × 100; that of a task is the mean over its splits and subsets, which "
+        "`model-index` has one by one, as shares."
+        + ("" if means else " No mean over tasks is stated: these tasks are no whole suite."),
+        "\n".join(rows),
+        "\n".join([*means, *(f"- {line}" for line in format_lineage_lines(source.lineage))]),
+        *others,
+    ]
+
+
+def _list_mean_lines(source: _CardSource, suite: Suite) -> list[str]:
+    views = build_suite_views(source.records, suite)
+    scores = dict(views[0].scores) if views else {}
+    return format_mean_lines(suite, Aggregates.aggregate_scores(suite, scores))
+
+
+def describe_lineage(lineage: Lineage) -> dict[str, str]:
+    """What a model was made of, in words; what is not known is empty."""
+    return {
+        "recipe": f"{lineage.text}, seed {lineage.seed}",
+        "source": lineage.source,
+        "settings": format_fact_pairs(lineage.settings),
+        "made of": ", ".join(f"{one.text} ({one.artifact[:12]})" for one in lineage.parents),
+        "data": "; ".join(map(format_fact_pairs, lineage.data)),
+        "selected on": ", ".join(lineage.all_selected_on),
+    }
+
+
+def _list_lineage_lines(lineage: Lineage | None) -> list[str]:
+    if lineage is None:
+        return []
+    facts = [f"- {name}: {text}" for name, text in describe_lineage(lineage).items() if text]
+    assumed = "\n".join(f"- {sentence}" for sentence in lineage.assumed)
+    return ["## How it was made", "\n".join(facts), *(["## Assumptions", assumed] if assumed else [])]
+
+
+def _list_command_lines(source: _CardSource) -> list[str]:
+    """The section with the commands that train and measure the model again."""
+    commands = []
+    if source.lineage is not None:
+        commands.append(_format_training_command(source.lineage))
+    if source.records:
+        about = source.records[0].model
+        hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
+        commands += build_repeat_commands(source.records, hub_id, source.suites)
+    return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```"] if commands else []
+
+
+def _format_training_command(lineage: Lineage) -> str:
+    names = [_format_parent(one) or one.name for one in lineage.parents]
+    if lineage.recipe == "average":
+        return shlex.join(["harness", "models", "average", *names, "--output", "DIR"])
+    words = ["harness", "train", "--model", names[0], "--recipe", lineage.name, "--seed", str(lineage.seed)]
+    words += [word for pair in lineage.changed.items() for word in ("--set", format_setting(*pair))]
+    words += ["--train-data", lineage.own_data] if lineage.own_data else []
+    if sweep := lineage.sweep:
+        words += [word for pair in sweep.grid.items() for word in ("--sweep", format_setting(*pair))]
+        words += ["--select", ",".join(sweep.tasks)]
+    return shlex.join(words)
+
+
+def _format_parent(parent: ParentPart) -> str:
+    """A parent's name on the hub with its revision; empty for a model that is elsewhere."""
+    pinned = f"@{parent.revision}" if parent.revision else ""
+    return f"{parent.name.partition('@')[0]}{pinned}" if "/" in parent.name else ""
+
+
+def format_fact_pairs(content: Mapping[str, Any]) -> str:
+    """Names with their values in a line."""
+    return ", ".join(f"{name} {_format_fact_value(value)}" for name, value in content.items())
+
+
+def _format_fact_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"({', '.join(map(str, value))})"
+    return "none" if value in (None, "") else str(value)
