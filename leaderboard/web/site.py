@@ -129,6 +129,9 @@ class Site:
         Raises:
             NotFound: No snapshot with this id is kept.
         """
+        # Without the lock: readers of an open one do not wait while another is opened.
+        if site := self._kept_sites.get(id):
+            return site
         with self._opening:
             site = self._kept_sites.get(id)
             if site is None:
