@@ -57,7 +57,7 @@ KINDS: dict[str, str] = {
     "rank-pinned": f"/rank?suite=nanobeir&beside={MINILM}&language=eng",
     "reproductions": "/reproductions",
     "protocol": "/protocols/optibert",
-    "cite": f"/cite?of={NANO}",
+    "cite": "/cite?of=/tasks/NanoClimateFEVERRetrieval",
     "kept-suite": f"kept {NANO}",
     "kept-cite": "kept /cite?of=/suites",
     "kept-model": "kept /models/acme--tiny-large",

@@ -261,6 +261,18 @@ def test_work_for_kept_snapshots_and_badges_is_counted(tmp_path: Path) -> None:
     assert client.get("/badges/nanobeir/nobody.svg").status_code == 429
 
 
+@pytest.mark.parametrize("path", ["/models/tiny-LARGE", f"/tasks/{NANO[0].lower()}"])
+def test_a_page_is_cited_by_any_of_its_names(tmp_path: Path, path: str) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    moved = client.get(path, follow_redirects=False).headers["location"]
+    assert app.state.site.export(path, {}, "json") == app.state.site.export(moved, {}, "json")
+    address = cite(client, path)
+    assert address.startswith("/s/")
+    for page in (address, f"/cite?of={path}"):
+        assert client.get(page, follow_redirects=False).status_code == 200
+
+
 def test_a_snapshot_that_is_open_does_not_wait_for_others(tmp_path: Path) -> None:
     fill(tmp_path)
     app, _ = opened(tmp_path)
