@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,6 @@ class QuestionState(TableState):
         None, ge=1, le=100_000, description="Rank at least so many models, over the tasks that these share; "
         "without it over the tasks with which the ranking rests on the most scores.",
     )  # fmt: skip
-    rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
 
 
 @dataclass(frozen=True, kw_only=True)
