@@ -8,7 +8,7 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
@@ -48,6 +48,9 @@ log = logging.getLogger(__name__)
 
 HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
+
+MANY = 50
+"""Entries of which not all scores are read at once: those of a thousand take 18 MB."""
 
 CATALOG: Mapping[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 """The models of harness' catalog, with the repositories that have the same weights."""
@@ -152,8 +155,8 @@ class Queries:
         weakref.finalize(self, connection.close)
         for name, columns in TABLES.items():
             if self.snapshot:
-                # In memory, as pages ask for these two most often; the others are read from their files.
-                kind = "TABLE" if name in ("entries", "scores") else "VIEW"
+                # In memory, as every page asks for it; the others are read from their files.
+                kind = "TABLE" if name == "entries" else "VIEW"
                 files = self.snapshot.list_table_files(name)
                 connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:
@@ -408,7 +411,7 @@ class Queries:
                 stored = {name: join([stored[name], answers[name]]) for name in stored}
         else:
             stored = self._load_entry_columns(
-                {one.id for entry in entries for one in (entry, *self.list_members(entry))}
+                {one.id for entry in entries for one in (entry, *self.list_members(entry))}, scopes
             )
         ids = None if entries is None else [entry.id for entry in entries]
         listed = self.suites.get(site_suite.slug, site_suite)
@@ -490,12 +493,16 @@ class Queries:
         ).fetchnumpy()
         return columns
 
-    def _load_entry_columns(self, entries: set[int]) -> dict[str, Any]:
-        """Every score of some entries, cached: a page asks for them suite by suite."""
+    def _load_entry_columns(self, entries: set[int], scopes: Sequence[int]) -> dict[str, Any]:
+        """Every score of a few entries, cached, as a page asks suite by suite; of many those in `scopes`."""
         ids = tuple(sorted(entries))
-        columns = self._stored_of.get(ids)
+        columns, wanted = self._stored_of.get(ids), f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
+        if len(ids) > MANY:
+            return self._fetch_score_columns(
+                f"{wanted} AND scope IN ({', '.join(map(str, scopes)) or 'NULL'})"
+            )
         if columns is None:
-            columns = self._fetch_score_columns(f"entry IN ({', '.join(map(str, ids)) or 'NULL'})")
+            columns = self._fetch_score_columns(wanted)
             with self._lock:
                 self._stored_of[ids] = columns
                 # A page asks for a few sets of entries at most; the next page may ask for the same ones.
@@ -522,14 +529,21 @@ class Queries:
         return [ScopeScore._make(row) for row in self._fetch_rows(sql, *values)]
 
     def find_close_scores(
-        self, scopes: Sequence[int], entries: Sequence[int], always: Sequence[int], random: int, room: float
+        self,
+        scopes: Sequence[int],
+        models: Mapping[int, str],
+        always: Sequence[int],
+        printed: Collection[tuple[str, int]],
+        random: int,
+        room: float,
     ) -> list[tuple[int, int, float, str, int, float]]:
-        """Scores of some entries, those on the scopes `always`, and those that are at chance level.
+        """Scores of which a model has several, those on the scopes `always`, and those at chance level.
 
         Args:
             scopes: The scopes that are asked for.
-            entries: The entries.
+            models: The model of each entry that is compared.
             always: More scopes.
+            printed: The models and scopes of which papers print a score.
             random: The entry whose scores are those of chance; where it has none, chance is 0.
             room: How far above chance a score is still at its level.
 
@@ -538,13 +552,19 @@ class Queries:
         """
         counted = [REASONS.index(""), REASONS.index("other")]
         return self._fetch_rows(
-            """SELECT s.scope, s.entry, s.value, s.data, s.result, coalesce(c.value, 0) AS chance
+            """WITH compared AS (SELECT unnest(?::BIGINT[]) AS entry, unnest(?::VARCHAR[]) AS model),
+                 always AS (SELECT unnest(?::INTEGER[]) AS scope),
+                 printed AS (SELECT unnest(?::VARCHAR[]) AS model, unnest(?::INTEGER[]) AS scope)
+               SELECT s.scope, s.entry, s.value, s.data, s.result, coalesce(c.value, 0) AS chance
                FROM scores s LEFT JOIN (SELECT scope, value FROM scores WHERE entry = ?) c USING (scope)
+                 LEFT JOIN compared m USING (entry)
                WHERE s.reason IN (SELECT unnest(?::INTEGER[])) AND s.value IS NOT NULL
                  AND s.scope IN (SELECT unnest(?::INTEGER[]))
-                 AND (s.entry IN (SELECT unnest(?::BIGINT[])) OR s.scope IN (SELECT unnest(?::INTEGER[]))
-                      OR s.value <= coalesce(c.value, 0) + ?) ORDER BY s.entry, s.scope""",
-            random, counted, [*scopes, *always], list(entries), list(always), room,
+               QUALIFY s.scope IN (FROM always) OR s.value <= chance + ? OR m.model IS NOT NULL AND (
+                 count(*) OVER (PARTITION BY m.model, s.scope) > 1 OR (m.model, s.scope) IN (FROM printed))
+               ORDER BY s.entry, s.scope""",
+            list(models), list(models.values()), list(always), [model for model, _ in printed],
+            [scope for _, scope in printed], random, counted, [*scopes, *always], room,
         )  # fmt: skip
 
     def find_mteb_versions(self, entries: Sequence[int]) -> dict[tuple[int, str], str]:

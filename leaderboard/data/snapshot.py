@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 from filelock import FileLock, Timeout
-from pyarrow.parquet import ParquetWriter
 from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
@@ -260,6 +260,8 @@ class SiteIndex:
         texts: Path,
     ) -> tuple[int, dict[str, str]]:
         """Put everything but imports into tables: how many units were read, and the stamps of all there."""
+        from pyarrow.parquet import ParquetWriter
+
         kept = [name for name in units if name in former.units and name not in fresh]
         if former.version:
             tables.keep(former.folder / OWN, kept)
@@ -462,7 +464,7 @@ def _format_texts_name(batch: int | str) -> str:
     return f"texts-{batch}.parquet"
 
 
-def _take_texts(tables: Tables, former: Snapshot, version: int, writer: ParquetWriter) -> None:
+def _take_texts(tables: Tables, former: Snapshot, version: int, writer: Any) -> None:
     """Take over the texts of a former snapshot that results name; of many files all but the largest."""
     sql = "SELECT batch, count(*) AS n FROM results WHERE batch < ? GROUP BY batch ORDER BY n DESC"
     batches = {row["batch"]: former.locate_texts(row["batch"]) for row in tables.fetch_rows(sql, version)}

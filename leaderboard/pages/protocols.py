@@ -40,7 +40,8 @@ def _show_protocol(site: Site, state: State, name: str) -> Page:
     return Page(
         title=f"Protocol {name}",
         template="protocol.html",
-        lead=f"{protocol.summary}. Type harness run --model BACKBONE --protocol {name}.",
+        lead=f"{protocol.summary}.",
+        context={"command": f"harness run --model BACKBONE --protocol {name}"},
         crumbs=[Crumb(label="Papers", href="/papers")],
         tables=[
             _build_protocol_table(site.queries, protocol, table, site.papers[table.paper])
@@ -68,7 +69,7 @@ def _build_protocol_table(
     keys = {name: format_anchor(name).lower() for name in names}
     heads = {"model": "Model", "setting": "Setting", "origin": "Numbers", **{keys[n]: n for n in names}}
     rules = {keys[column.name]: f"{column.name}: {column.rule}." for column in table.columns if column.rule}
-    return values_table(
+    rows = values_table(
         f"table-{format_anchor(table.table)}",
         f"{paper.name}, {format_table_title(table.table)}: {printed_table.caption}",
         heads,
@@ -79,6 +80,9 @@ def _build_protocol_table(
         says=rules,
         notes=[*list_print_warnings(printed_table), *_list_conventions_used(table)],
     )
+    first, *others = rows.columns
+    # A phone has no room for numbers beside the settings.
+    return replace(rows, columns=[first, *(replace(one, card=one.label) for one in others)], cards=True)
 
 
 def _list_conventions_used(table: ProtocolTable) -> list[str]:

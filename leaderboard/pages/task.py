@@ -40,6 +40,7 @@ from leaderboard.web.filters import (
     EACH,
     REVISIONS,
     SIZE_NAMES,
+    Control,
     EntryState,
     FilterForm,
     Options,
@@ -57,6 +58,9 @@ from leaderboard.web.tables import EMPTY, Cell, build_values_row, link, values_t
 
 TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
 """How the revision of a model is known, in short."""
+
+MANY = 300
+"""Subsets above which one is typed, not chosen from a list: all pairs of 204 languages take 2.5 MB."""
 
 OWN_CHIPS = {"subset": "subset {}", "revisions": "pinned data only"}
 """The filters of a task's page beside those over entries, as texts."""
@@ -368,13 +372,18 @@ def _list_task_suites(questions: Sequence[Question]) -> list[tuple[str, str, str
 def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
     names = asked.question.scope.subsets
     label = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
+    is_choice = 1 < len(asked.subsets) <= MANY
     offered: Options = {
         "scope": ("As asked by", [(one.name, one.label) for one in asked.questions]),
-        "subset": ("Subset", [("", label), *((n, n) for n in asked.subsets)] if asked.subsets[1:] else ()),
+        "subset": ("Subset", [("", label), *((n, n) for n in asked.subsets)] if is_choice else ()),
         "revisions": ("Scores", REVISIONS),
         "each": ("A row for", EACH),
     }
     choices = offer(state, offered, values={"scope": asked.question.name}, more=("each",))
+    if len(asked.subsets) > MANY:
+        label, example = f"Subset, one of {len(asked.subsets):,}", asked.subsets[0]
+        typed = Control(kind="line", name="subset", label=label, value=state.subset, placeholder=example)
+        choices.append(typed)
     entries = [one.entry for one in asked.rows]
     return build_form(
         state,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,6 @@ class QuestionState(TableState):
         None, ge=1, le=100_000, description="Rank at least so many models, over the tasks that these share; "
         "without it over the tasks with which the ranking rests on the most scores.",
     )  # fmt: skip
-    rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +153,7 @@ class Answer:
             f"and {are} ranked over {'it' if single else 'these'}.",
         ]
         if chosen:
-            sentences.append(f"Asked of {scores.site_suite.suite.title}, as no tasks are named.")
+            sentences.append(f"These are the tasks of {scores.site_suite.suite.title}, as none were chosen.")
         if len(ranked) < (self.state.models or 0):
             sentences.append(f"No more than {len(ranked)} can be ranked.")
         sentences += [
@@ -423,10 +422,10 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     controls = [
         *offer(state, options, values=lists),
         *build_entry_controls(state, queries.entries.values()),
-        number(name="memory", label="Weights in MB, at most", value=state.memory or "", least=0),
-        number(name="models", label="Rank at least, models", value=models, least=1, step="1"),
+        number(name="memory", label="Size in MB, at most", value=state.memory or "", least=0),
+        number(name="models", label="Models in the ranking, at least", value=models, least=1, step="1"),
         line(name="task", label="Tasks, by name", value=lists["task"], placeholder="ArguAna, STS12"),
-        line(name="weight", label="Weights", value=lists["weight"], placeholder="Retrieval:2"),
+        line(name="weight", label="Weights of tasks", value=lists["weight"], placeholder="Retrieval:2"),
         line(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
     ]
     by_name = {control.name: control for control in controls}

@@ -305,14 +305,15 @@ def _collect_values(queries: Queries) -> Mapping[tuple[str, str, str], list[Valu
     several = [some for some in group_by(entries, pages.__getitem__).values() if len(some) > 1]
     random = next((number for number, entry in entries.items() if entry.model == RANDOM), 0)
     always = [*wholes, *(part for some in wholes.values() for part in some)]
+    printed = list(_iter_printed_scores(queries))
     rows = queries.find_close_scores(
-        [*tasks], [n for some in several for n in some], always, random, CHANCE_ROOM
-    )
+        [*tasks], {n: pages[n] for some in several for n in some}, always,
+        {(pages[n], scope) for scope, n, _ in printed}, random, CHANCE_ROOM,
+    )  # fmt: skip
     # The parts of a revision may be among those of another one of the model.
     scores = {(number, scope): score for scope, number, score, *_ in rows if scope in always}
     joined = {entry.group: number for number, entry in queries.entries.items() if entry.revisions}
     rows = [row for row in rows if row[0] in tasks and row[1] in entries]
-    printed = list(_iter_printed_scores(queries))
     # Most numbers are the only one of their model and task: they are left out as early as can be.
     counts = Counter((pages[row[1]], row[0]) for row in rows) + Counter((pages[n], s) for s, n, _ in printed)
     versions = queries.find_mteb_versions(

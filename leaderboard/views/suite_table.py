@@ -76,7 +76,7 @@ class TableState(EntryState):
     each: Literal["model", "revision"] = Field(
         "model", description="One row for each model, or for each revision and treatment."
     )
-    rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
+    rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
     def select_zero_shot(self, shares: Floats) -> NDArray[np.bool_]:

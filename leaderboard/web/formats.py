@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from harness.core.terminal import clean_text
 from harness.core.types import is_number
@@ -94,6 +93,8 @@ def render_parquet(tables: Sequence[Table], facts: Mapping[str, str] | None = No
 
     The `facts` are metadata of its schema.
     """
+    from pyarrow import parquet
+
     heads, *rows = _build_csv_lines(tables[0], _list_unique_headings(tables[0])) if tables else [[]]
     values = [[None if row[at] == "" else row[at] for row in rows] for at in range(len(heads))]
     for column in values:

@@ -36,7 +36,7 @@ from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
-from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute, build_missing_error
+from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute, build_missing_error
 from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
 from leaderboard.web.plain import PlainFiles, list_plain_formats, name_file, write_entries
 
@@ -131,6 +131,9 @@ class Site:
             NotFound: No snapshot with this id is kept.
             StoreError: It cannot be read now.
         """
+        # Without the lock: readers of an open one do not wait while another is opened.
+        if site := self._kept_sites.get(id):
+            return site
         with self._opening:
             site = self._kept_sites.get(id)
             if site is None:
@@ -275,7 +278,11 @@ class Site:
             arguments = route.match_path(f"/{path.strip('/')}")
             if arguments is not None:
                 arguments = {name: unquote(value) for name, value in arguments.items()}
-                return self.render(route, _parse_page_state(route.state, query), arguments, form).body
+                state = _parse_page_state(route.state, query)
+                try:
+                    return self.render(route, state, arguments, form).body
+                except Moved as moved:
+                    return self.render(route, state, moved.arguments, form).body
         paths = [route.path for route in routes]
         raise build_missing_error(f"page with a {form} format", path, paths, then="The page /api lists all.")
 

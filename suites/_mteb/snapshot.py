@@ -129,14 +129,13 @@ class TaskInfo:
         if not kept_splits:
             raise explain_empty_selection(self.name, "split", splits, has_splits)
         language_codes = {_strip_script(language) for language in languages}
-        codes = {
-            subset: {_strip_script(language) for language in self.subsets[subset]} for subset in has_subsets
-        }
-        kept_subsets = tuple(s for s in has_subsets if not language_codes or language_codes & codes[s])
+        kept_subsets = tuple(
+            subset for subset in has_subsets
+            if not language_codes or any(_strip_script(c) in language_codes for c in self.subsets[subset])
+        )  # fmt: skip
         if not kept_subsets:
-            raise explain_empty_selection(
-                self.name, "language", languages, sorted(set().union(*codes.values()))
-            )
+            codes = {_strip_script(language) for subset in has_subsets for language in self.subsets[subset]}
+            raise explain_empty_selection(self.name, "language", languages, sorted(codes))
         return kept_splits, kept_subsets
 
     def list_data_tables(self, splits: Sequence[str], subsets: Sequence[str]) -> tuple[DataTable, ...]:

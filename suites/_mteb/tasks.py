@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -219,20 +220,21 @@ def build_mteb_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
     )
 
 
-def list_offers() -> list[Offer]:
+@functools.cache
+def list_offers() -> tuple[Offer, ...]:
     """Every benchmark and task of mteb that a user can name."""
     mteb_snapshot = snapshot.load_snapshot()
     benchmarks = [
         Offer(kind="benchmark", name=name, facts={"tasks": len(mteb_snapshot.find_benchmark(name).tasks)})
         for name in mteb_snapshot.benchmarks
     ]
-    return [
+    return (
         *benchmarks,
         *(
             _build_task_offer(mteb_snapshot.find_task_info(name), mteb_snapshot.list_similar_tasks(name))
             for name in mteb_snapshot.tasks
         ),
-    ]
+    )
 
 
 def _build_task_offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from browsing import NANO, Reader, keys, rows_of
 from judged_data import NEWEST, NIGHTS
+from leaderboard.web.site import load_page_routes
 from site_data import HOSTILE
 
 # Every kind of page, light and dark, wide and narrow: nothing breaks, leaves the host or shuts out
@@ -52,6 +53,15 @@ KINDS: dict[str, str] = {
     "watch-task": "/watch/base-run?task=SciFact&scale=log",
     "recipes": "/recipes",
     "recipe": "/recipes/glue-optibert",
+    "rank": "/rank?type=Retrieval&most=100",
+    "rank-pinned": f"/rank?suite=nanobeir&beside={MINILM}&language=eng",
+    "reproductions": "/reproductions",
+    "protocol": "/protocols/optibert",
+    "cite": "/cite?of=/tasks/NanoClimateFEVERRetrieval",
+    "kept-suite": f"kept {NANO}",
+    "kept-cite": "kept /cite?of=/suites",
+    "kept-model": "kept /models/acme--tiny-large",
+    "embedded": f"{NANO}?embed=1",
     "about": "/about",
     "api": "/api",
     "missing": "/models/no-such-model",
@@ -70,6 +80,9 @@ def address(reader: Reader, kind: str) -> str:
     typed = KINDS[kind]
     if typed.startswith("/"):
         return typed
+    if typed.startswith("kept"):
+        kept = reader.context.request.post("/cite", max_redirects=0).headers["location"]
+        return kept.rpartition("/cite")[0] + typed.removeprefix("kept ")
     if typed.startswith("compare"):
         slugs = keys(reader.json(f"{NANO}.json"))
         return "/compare?" + "&".join(f"m={slug}" for slug in slugs[: int(typed[-1])])
@@ -97,6 +110,12 @@ def severe(page: Page, **options: object) -> list[str]:
     ]
 
 
+def test_the_pages_are_all_of_them(reader: Reader) -> None:
+    addresses = [address(reader, kind).partition("?")[0] for kind in KINDS]
+    routes = load_page_routes()
+    assert [route.path for route in routes if all(route.match_path(path) is None for path in addresses)] == []
+
+
 def test_the_papers_are_all_of_them(reader: Reader) -> None:
     reader.open("/papers")
     hrefs = reader.page.eval_on_selector_all("#t-papers a", "all => all.map(one => one.getAttribute('href'))")
@@ -106,7 +125,7 @@ def test_the_papers_are_all_of_them(reader: Reader) -> None:
 Scheme = Literal["light", "dark"]
 
 GROUND: dict[Scheme, str] = {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 21, 24)"}
-WIDTHS = (390, 1280, 1440)
+WIDTHS = (390, 768, 1280, 1440)
 
 COLOUR = ("color-contrast", "link-in-text-block")
 """The rules of axe that depend on the scheme; they take most of its time."""

@@ -352,7 +352,7 @@ def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds
 def test_the_answer_says_which_suite_was_taken_how_many_can_be_ranked_and_where_printed_glue_is(
     client: TestClient,
 ) -> None:
-    assert "Asked of MTEB(eng, v2), as no tasks are named." in ask(client, PATH)["lead"]
+    assert "These are the tasks of MTEB(eng, v2), as none were chosen." in ask(client, PATH)["lead"]
     assert "Asked of" not in ask(client, f"{PATH}?suite=mteb")["lead"]
     data = ask(client, f"{PATH}?suite=mteb&models=99999")
     assert f"No more than {data['data']['models_ranked']} can be ranked." in data["lead"]

@@ -155,11 +155,11 @@ def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tasks(tasks="all") == set(columns) == tasks(cols="all")
     assert tasks() == set()  # data holds the columns that the page shows
     assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
-    usual = f"{path}?rows=50"  # of the app that tests share, not cached before this test
+    usual = f"{path}?rows=25"  # of the app that tests share, not cached before this test
     page = shown(usual)
     assert not any(f"task:{name}" == th.get("data-key") for th in page.all("th") for name in columns)
-    assert f"{path}?tasks={kind}&rows=50" in page.links
-    page = shown(f"{path}?tasks={kind}&rows=50")
+    assert f"{path}?tasks={kind}&rows=25" in page.links
+    page = shown(f"{path}?tasks={kind}&rows=25")
     folds = [a["href"] for a in page.all("a") if a.get("class") == "fold" and "tasks" not in a["href"]]
     assert folds == [usual]
 

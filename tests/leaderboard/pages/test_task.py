@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import quantiles
@@ -312,6 +313,17 @@ def test_a_single_subset_is_scored_on_the_splits_that_are_asked(massive: TestCli
     assert german[0]["score"] == 60
     english = table(massive, f"/tasks/{MASSIVE}.json?scope=mteb-MTEB-deu-v1&subset=en")
     assert {row.get("rank") for row in english} == {None}, "nobody has English on the validation split"
+
+
+def test_one_of_many_subsets_is_typed(massive: TestClient) -> None:
+    def find_controls(query: str) -> list[tuple[str, str]]:
+        text = massive.get(f"/tasks/{MASSIVE}?{query}").text
+        return re.findall(r'<(select|input)[^>]* name="subset"(?: value="(\w*)")?', text)
+
+    assert find_controls("") == [("select", "")]
+    with mock.patch("leaderboard.pages.task.MANY", 1):
+        assert find_controls("theme=dark") == [("input", "")]
+        assert find_controls("theme=dark&subset=de") == [("input", "de")]
 
 
 @pytest.mark.parametrize("query", ["scope=mteb-MTEB-dew-v1", "subset=dee"])

@@ -7,7 +7,10 @@ import json
 import random
 import re
 import shutil
+import struct
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +27,7 @@ from harness.storage.imported import Imported
 from leaderboard.data.queries import CATALOG
 from leaderboard.data.snapshot import _read_kept
 from leaderboard.web.app import create_app
+from leaderboard.web.page import NotFound
 from leaderboard.web.site import Site, open_site
 from site_data import (
     Import,
@@ -295,6 +299,38 @@ def test_work_for_kept_snapshots_and_badges_is_counted(tmp_path: Path) -> None:
     assert client.get("/badges/nanobeir/nobody.svg").status_code == 429
 
 
+@pytest.mark.parametrize("path", ["/models/tiny-LARGE", f"/tasks/{NANO[0].lower()}"])
+def test_a_page_is_cited_by_any_of_its_names(tmp_path: Path, path: str) -> None:
+    fill(tmp_path)
+    app, client = opened(tmp_path)
+    moved = client.get(path, follow_redirects=False).headers["location"]
+    assert app.state.site.export(path, {}, "json") == app.state.site.export(moved, {}, "json")
+    address = cite(client, path)
+    assert address.startswith("/s/")
+    for page in (address, f"/cite?of={path}"):
+        assert client.get(page, follow_redirects=False).status_code == 200
+
+
+def test_a_snapshot_that_is_open_does_not_wait_for_others(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app, _ = opened(tmp_path)
+    site, begun, ends = app.state.site, threading.Event(), threading.Event()
+    kept = site.keep().removeprefix("/s/")
+    first = site.open_kept(kept)
+
+    def open_slowly(id: str) -> None:
+        begun.set()
+        assert ends.wait(60)
+
+    with mock.patch.object(site.index, "open_kept", side_effect=open_slowly), ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(site.open_kept, "000000000000")
+        assert begun.wait(60)
+        assert pool.submit(site.open_kept, kept).result(timeout=30) is first
+        assert not slow.done()
+        ends.set()
+        assert isinstance(slow.exception(), NotFound)
+
+
 def test_badges_do_not_read_every_name_each_time() -> None:
     queries = standard_app().state.site.queries
     queries.find_named_entries("tiny-large")
@@ -454,6 +490,21 @@ def test_the_source_of_an_imported_score_is_at_its_commit(tmp_path: Path) -> Non
     found.update_stamp({"commit": "c" * 40})
     _, client = opened(tmp_path)
     assert f"/blob/{'c' * 40}/results/" in client.get(f"{result}.json").json()["data"]["source"]
+
+
+@pytest.mark.parametrize("path", ["/", "/suites/nanobeir", LARGE, "/rank", "/models/nobody"])
+def test_every_page_of_a_published_site_has_a_picture_for_links(tmp_path: Path, path: str) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path, url="https://example.org/e")
+    tags = dict(re.findall(r'<meta (?:property|name)="([^"]+)" content="([^"]*)">', client.get(path).text))
+    assert {"og:title", "og:description", "twitter:card"} <= tags.keys()
+    picture = client.get(tags["og:image"].removeprefix("https://example.org/e"))
+    assert picture.headers["content-type"] == "image/png"
+    assert len(picture.content) < 60_000
+    sizes = (tags["og:image:width"], tags["og:image:height"])
+    assert tuple(str(n) for n in struct.unpack(">II", picture.content[16:24])) == sizes == ("1200", "630")
+    # A reader's own machine has no address that others can load from.
+    assert "og:image" not in TestClient(standard_app()).get(path).text
 
 
 def test_robots_and_other_sites_read_what_a_published_site_has(tmp_path: Path) -> None:
