@@ -227,9 +227,9 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
         )  # fmt: skip
 
     # A model was trained on none of the tasks that rank: which these are, the others decide.
-    whole = build_table(scores, state.apply_changes(zero=""))
-    rows = [row for row in whole.rows if scores.entries[row].origin != "reported"]
-    passing = np.array([whole.passes_bounds(row) for row in rows], bool)
+    unbound = build_table(scores, state.apply_changes(zero=""))
+    rows = [row for row in unbound.rows if scores.entries[row].origin != "reported"]
+    passing = np.array([unbound.passes_bounds(row) for row in rows], bool)
     offered = list(range(len(question.suite.columns)))
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]

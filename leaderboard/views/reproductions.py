@@ -232,9 +232,11 @@ def _judge_draws(queries: Queries, pairs: Sequence[NumberPair]) -> Sequence[Numb
     }  # fmt: skip
     documents = queries.load_result_documents([*sides.values()])
     judged = list(pairs)
-    for at, result in sides.items():
-        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[at].delta or 0.0
-        judged[at] = pairs[at]._replace(draws=half, verdict="draws" if abs(delta) <= half else "differs")
+    for place, result in sides.items():
+        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[place].delta or 0.0
+        judged[place] = pairs[place]._replace(
+            draws=half, verdict="draws" if abs(delta) <= half else "differs"
+        )
     return judged
 
 
