@@ -141,7 +141,6 @@ class _Trainer(SentenceTransformerTrainer):
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
         self.parameters = None if network is None else ParameterCount.count_parameters(network)
         self._since = time.perf_counter()
-        self._board = _open_tensorboard(spec, self.done)
         self.add_callback(_Cadence(self))
 
     @property
@@ -176,8 +175,6 @@ class _Trainer(SentenceTransformerTrainer):
             self.train(resume_from_checkpoint=str(self._from) if self._from else None)
         finally:
             self._write_log_lines()
-            if self._board is not None:
-                self._board.close()
 
     def write_model(self) -> None:
         """Write the model, the best one where there is a selection, by one rename."""
@@ -383,10 +380,6 @@ class _Trainer(SentenceTransformerTrainer):
 
     def _add_log_line(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
-        if self._board is not None:
-            for name in line.keys() & {"loss", "rate", "gradient_norm", "score", "masked"}:
-                if line[name] is not None:
-                    self._board.add_scalar(name, line[name], line["step"])
         if time.monotonic() - self._flushed > FLUSH:
             self._write_log_lines()
 
@@ -615,18 +608,6 @@ def _measure_peak_memory(device: str) -> int:
         return int(torch.cuda.max_memory_allocated())
     # Linux gives kilobytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _open_tensorboard(spec: TrainingSpec, done: int) -> Any:
-    """A writer of TensorBoard's events; None where it is not installed."""
-    if spec.rank > 0:
-        return None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    # Steps after the last checkpoint were logged before a kill, and are taken again.
-    return SummaryWriter(str(spec.folder / "tensorboard"), purge_step=done + 1)
 
 
 @contextmanager

@@ -376,20 +376,26 @@ class Finetune:
         assert isinstance(self.task.source, LabelSource)
         metrics = self.task.source.metrics
         autocast = trainer.build_autocast(torch.device(context.device), trial)
-        reported_step = 0
+        lines: list[dict[str, Any]] = []
 
         def tell(step: int, steps: int, loss: float) -> None:
-            nonlocal reported_step
             if step == 1:
                 context.emit(Event(kind="training", text=format_trial(trial), steps=steps))
+            rate = trial.learning_rate * trial.training.schedule.compute_factor(step - 1, steps=steps)
+            lines.append({"step": step, "loss": loss, "rate": rate})
             # At most about a hundred events of a run, since each one goes to the driver.
-            if step - reported_step >= max(1, steps // 100) or step == steps:
-                context.emit(Event(kind="trained", text=f"loss {loss:.4g}", steps=step - reported_step))
-                reported_step = step
+            if len(lines) >= max(1, steps // 100):
+                emit_lines()
+
+        def emit_lines() -> None:
+            if lines:
+                text, log = f"loss {lines[-1]['loss']:.4g}", [*lines] if context.limits.logs_steps else ()
+                context.emit(Event(kind="trained", text=text, steps=len(lines), log=log))
+                lines.clear()
 
         # Dropout starts from the seed, whatever the loading of the weights has drawn.
         torch.manual_seed(trial.seed)
-        return trainer.train_classifier(
+        progress = trainer.train_classifier(
             model,
             rows.train,
             trial,
@@ -399,6 +405,8 @@ class Finetune:
             tell=tell,
             micro_batch=context.reduce_batch_size(trial.batch_size) if context.halvings else None,
         )
+        emit_lines()
+        return progress
 
     def _build_classifier(
         self, context: JobContext, trial: Trial, classes: int, weights: Path | None

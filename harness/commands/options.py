@@ -329,6 +329,7 @@ training = add_options(
     "devices",
     "executor",
     "threads",
+    "track",
     "allow",
 )
 """Gives a command every option of a training that an evaluation has as well."""

@@ -19,6 +19,7 @@ from harness.core.types import Artifact
 from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
+from harness.driver.tracking import Tracking
 from harness.executors.executor import (
     Executor,
     Failure,
@@ -251,9 +252,10 @@ def execute_training(prepared: PreparedRun, listeners: Listeners | None = None) 
 def run_trainings(prepared: PreparedRun, listeners: Listeners | None = None) -> Driver:
     """Run the trainings of a prepared request; returns the driver that ran them."""
     _send_missing(prepared)
-    running = _build_driver(prepared, listeners)
-    if prepared.plan.jobs:
-        running.run_trainings()
+    with Tracking(prepared.request.track, prepared.store.root) as tracking:
+        running = _build_driver(prepared, tracking.extend_listeners(listeners))
+        if prepared.plan.jobs:
+            running.run_trainings()
     return running
 
 
@@ -290,18 +292,22 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
     """Run a prepared request and return its report."""
     prepared = make_choices(prepared, functools.partial(run_trainings, listeners=listeners))
     _send_missing(prepared)
-    running, choices = _build_driver(prepared, listeners), prepared.choices
-    results = running.run(choices.failures if choices else {})
-    efforts: list[Driver | Choices] = [choices, running] if choices else [running]
-    return Report(
-        prepared=prepared,
-        results=results,
-        texts_encoded=sum(one.texts_encoded for one in efforts),
-        tokens_encoded=sum(one.tokens_encoded for one in efforts),
-        vectors_dropped=running.vectors_dropped,
-        seconds=sum(one.seconds for one in efforts),
-        uses=add_device_uses(use for one in efforts for use in one.uses),
-    )
+    choices = prepared.choices
+    with Tracking(prepared.request.track, prepared.store.root) as tracking:
+        running = _build_driver(prepared, tracking.extend_listeners(listeners))
+        results = running.run(choices.failures if choices else {})
+        efforts: list[Driver | Choices] = [choices, running] if choices else [running]
+        report = Report(
+            prepared=prepared,
+            results=results,
+            texts_encoded=sum(one.texts_encoded for one in efforts),
+            tokens_encoded=sum(one.tokens_encoded for one in efforts),
+            vectors_dropped=running.vectors_dropped,
+            seconds=sum(one.seconds for one in efforts),
+            uses=add_device_uses(use for one in efforts for use in one.uses),
+        )
+        tracking.log_scores(report)
+    return report
 
 
 def make_choices(prepared: PreparedRun, train: Callable[[PreparedRun], Driver]) -> PreparedRun:
@@ -523,6 +529,7 @@ def _build_worker_limits(prepared: PreparedRun) -> WorkerLimits:
         batch_tokens=request.batch_tokens,
         keep_vectors=request.keep_vectors,
         remote=None if remote is None else remote.url,
+        logs_steps=bool(request.track),
     )
 
 

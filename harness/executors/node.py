@@ -163,7 +163,12 @@ def merge_events(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event]
             }
             merged_events[-1] = (
                 key,
-                replace(last_event, **added, seconds=last_event.seconds + event.seconds),
+                replace(
+                    last_event,
+                    **added,
+                    seconds=last_event.seconds + event.seconds,
+                    log=[*last_event.log, *event.log],
+                ),
             )
         else:
             merged_events.append((key, event))

@@ -53,11 +53,12 @@ class Event:
     `encoding`, `ranking` and `training` announce texts (with all their tokens, about) and steps, `encoded`,
     `ranked` and `trained` count finished ones (`text` has the loss of a training), `failed` says why a run
     has no record, `finished` what a training has made, `note` is for the user and the record, and `vectors`
-    carries a shard to be written.
+    carries a shard to be written. `log` has lines of a training's log, where the driver follows them.
     """
 
     kind: EventKind
     text: str = ""
+    log: Sequence[Mapping[str, Any]] = ()
     texts: int = 0
     tokens: int = 0
     steps: int = 0
@@ -121,12 +122,14 @@ class WorkerLimits:
         batch_tokens: Padded tokens that are encoded at once, None for the device's default.
         keep_vectors: Gigabytes of token vectors up to which those of a corpus with an index are kept.
         remote: The URL of the storage that has the vectors and models of other machines, None without any.
+        logs_steps: Whether the driver is told every line of the logs of trainings.
     """
 
     threads: int | None = None
     batch_tokens: int | None = None
     keep_vectors: float = KEEP_GIGABYTES
     remote: str | None = None
+    logs_steps: bool = False
 
 
 class JobContext:

@@ -177,9 +177,12 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
             context.emit(Event(kind="training", steps=message["steps"]))
             context.emit(Event(kind="trained", steps=message["done"]))
         case "steps":
-            loss = message.get("loss")
-            text = "" if loss is None else f"loss {loss:.4g}"
-            context.emit(Event(kind="trained", text=text, steps=message["count"], tokens=message["tokens"]))
+            lines = message["lines"]
+            losses = [line["loss"] for line in lines if "loss" in line]
+            tokens = sum(int(line.get("tokens", 0)) for line in lines)
+            text = f"loss {losses[-1]:.4g}" if losses else ""
+            log = lines if context.limits.logs_steps else ()
+            context.emit(Event(kind="trained", text=text, steps=len(losses), tokens=tokens, log=log))
         case "progress":
             fields = {name: message[name] for name in ("text", "texts", "tokens")}
             context.emit(Event(kind=message["event"], **fields))

@@ -55,6 +55,7 @@ from harness.search import plaid
 from harness.search.plaid import KEEP_GIGABYTES
 from harness.storage.remote import Remote
 from harness.storage.store import Store
+from harness.storage.trackers import Trackers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +239,14 @@ class Request:
             group="Machine",
         ),
     ] = KEEP_GIGABYTES
+    track: Annotated[
+        Trackers,
+        Option(
+            "Also write trainings and scores to a tracker: wandb, tensorboard, mlflow or trackio "
+            "(docs/training.md). Repeat for several.",
+            metavar="TRACKER",
+        ),
+    ] = ()
     gate: Annotated[
         bool,
         Option(

@@ -37,9 +37,6 @@ TRAINING = "training"
 PREDICTIONS = "predictions"
 """The folder in TRAINING with what a classifier predicts, a file for each split."""
 
-TENSORBOARD = "tensorboard"
-"""The folder of TensorBoard events in a training's folder."""
-
 _BEGUN = "training.json"
 _WORK = ".training-"
 _REMOVED = ".removed-"
@@ -463,14 +460,11 @@ def _read_unfinished_model(work: Path) -> UnfinishedModel:
 
 
 def _copy_log(work: Path, target: Path) -> None:
-    """Copy log and events of a training to the model; they stay in the training's folder until that goes."""
+    """Copy the log of a training to the model; it stays in the training's folder until that goes."""
     target.mkdir(exist_ok=True)
-    events = (work / TENSORBOARD).rglob("*")
-    for path in (work / LOG, work / OUTPUT, *events):
-        place = target / path.relative_to(work)
+    for path in (work / LOG, work / OUTPUT):
         if path.is_file():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+            shutil.copyfile(path, target / path.name)
 
 
 def _sync(folder: Path) -> None:

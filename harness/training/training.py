@@ -161,9 +161,7 @@ class TrainingLog:
             return
         with self.path.open("a", encoding="utf-8") as file:
             file.write("".join(map(_format_log_line, lines)))
-        tokens = sum(int(line.get("tokens", 0)) for line in lines)
-        losses = [line["loss"] for line in lines if "loss" in line]
-        self._send("steps", count=len(losses), tokens=tokens, loss=losses[-1] if losses else None)
+        self._send("steps", lines=lines)
 
     def note(self, text: str) -> None:
         """Say something to the user, which also goes into the model's document."""

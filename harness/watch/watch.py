@@ -20,6 +20,7 @@ from harness.core.identity import digest
 from harness.core.types import Column, Suite, Task
 from harness.driver import evaluation
 from harness.driver.report.run import Report
+from harness.driver.tracking import Tracking, flatten_config
 from harness.jobs.recipe import TaskRecipe
 from harness.plan.evaluations import OWN, RECIPE
 from harness.plan.plan import ConfiguredModel
@@ -27,6 +28,7 @@ from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable, flatten
 from harness.results.scores import MAIN_SCORE
+from harness.storage.trackers import Point, TrackedRun
 from harness.watch.changes import detect_change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import (
@@ -353,8 +355,11 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
         watch = _begin_watch(results, name, source, request)
         # Watches were begun with the models' own settings before there was a choice, and go on with them.
         request = replace(request, evaluation=watch.request.get("evaluation", OWN))
-        options = replace(options, request=request)
-        return _Following(options, source, results, watch, listeners or WatchListeners()).run()
+        # The curve is one run of a tracker, in place of a run for each checkpoint.
+        options = replace(options, request=replace(request, track=()))
+        with Tracking(request.track, results) as tracking:
+            following = _Following(options, source, results, watch, listeners or WatchListeners(), tracking)
+            return following.run()
 
 
 class _Following:
@@ -367,9 +372,10 @@ class _Following:
         results: Path,
         watch: Watch,
         listeners: WatchListeners,
+        tracking: Tracking,
     ) -> None:
         self._options, self._source, self._results = options, source, results
-        self._watch, self._listeners = watch, listeners
+        self._watch, self._listeners, self._tracking = watch, listeners, tracking
         # By step and stamp: a checkpoint that fails is tried once in this process, and again when its files
         # change.
         self._tried: set[tuple[int, str]] = set()
@@ -454,7 +460,9 @@ class _Following:
         looks = max(self._watch.looks, 0 if look is None else look.number)
         watch = self._watch.add_entry(done.entry)
         self._save_watch(watch.model_copy(update={"change_points": changes, "looks": looks}))
-        self._listeners.checkpoint(done, self._read_scores())
+        watch = self._read_scores()
+        self._tracking.log_curve(_build_watch_run(watch), _list_points(watch))
+        self._listeners.checkpoint(done, watch)
 
     def _read_scores(self) -> Watch:
         """The watch with the scores of its records as they are now; the state alone has none."""
@@ -469,6 +477,29 @@ class _Following:
         """Wait for the next scan, or until the first of those checkpoints that only have to settle has."""
         settling = [one.settles for one in scan.waiting if one.settles > 0]
         time.sleep(min([self._options.every, *settling]))
+
+
+def _build_watch_run(watch: Watch) -> TrackedRun:
+    """A watch as trackers show it."""
+    facts = {"source": watch.source, "suite": watch.suite, "request": dict(watch.request)}
+    key = digest({"watch": watch.name, **facts})
+    return TrackedRun(id=key[:12], name=f"watch {watch.name}", kind="watch", config=flatten_config(facts))
+
+
+def _list_points(watch: Watch) -> list[Point]:
+    """The means and scores of the checkpoints on the curve, in the order of their evaluation."""
+    return [
+        Point(
+            order=entry.evaluated,
+            step=entry.step,
+            values={
+                f"{watch.suite}/{name}": value
+                for name, value in {**entry.scores, "mean": entry.mean}.items()
+                if value is not None
+            },
+        )
+        for entry in watch.curve
+    ]
 
 
 def _sync_waiting_entries(watch: Watch, scan: Scan) -> Watch:
