@@ -6,7 +6,7 @@ PYTHON ?= python3.13 python3.12 python3.11 python3
 LOCK_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-all test-newest lint types docker-lint check lock snapshot reference clean
+.PHONY: help setup setup-dev demo test test-all test-newest lint types docker-lint docs check lock snapshot reference clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -54,6 +54,15 @@ docker-lint: $(VENV)/.dev ## check the images, the compose file and the files fo
 	$(BIN)/yamllint --strict --config-file docker/.yamllint docker
 	$(BIN)/shellcheck --severity=style docker/cluster/slurm.sh
 
+docs: build/docs-env/.installed ## make the documents as a site in build/docs, and check their links
+	NO_MKDOCS_2_WARNING=1 build/docs-env/bin/mkdocs build --quiet
+
+build/docs-env/.installed: requirements/docs.txt | $(VENV)/.python
+	@$(BIN)/python -m venv --clear build/docs-env
+	@build/docs-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary=:all: \
+	  --requirement requirements/docs.txt
+	@touch $@
+
 check: lint types test ## lint, types, test
 
 # Keeps what is locked where it still fits; LOCK_FLAGS=--upgrade takes the newest.
@@ -70,6 +79,7 @@ lock: ## make requirements/*.txt from pyproject.toml (needs uv)
 	lock cluster pyproject.toml --extra demo --extra colbert --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
 	lock dev pyproject.toml --extra demo --extra colbert --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/cluster.txt && \
 	lock newest pyproject.toml --extra demo --extra dev && \
+	lock docs --group docs --constraints requirements/dev.txt && \
 	lock site --group site --constraints requirements/demo.txt
 
 snapshot: $(VENV)/.demo ## make the snapshot of mteb's task metadata

@@ -88,7 +88,7 @@ def _read_system_lines(path: Path) -> list[str]:
         return []
 
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 """Version of the harness."""
 
 PACKAGES = (
