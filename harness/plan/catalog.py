@@ -171,6 +171,7 @@ def _join_suites(family: str, suites: Sequence[Suite]) -> Suite:
         name=" + ".join(f"{family}:{name}" for name in columns),
         title=family,
         columns=tuple(columns.values()),
+        notes=tuple(dict.fromkeys(note for suite in suites for note in suite.notes)),
         requested=tuple(columns),
     )
 

@@ -230,16 +230,16 @@ def _find_ambiguous_id(rows: Dataset) -> str:
 
 def _copy_loaded_task(planned: Task, more: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """A copy of the task that `make` loads, with its random state right after loading; the last is cached."""
-    wanted = (planned, *more)
-    if wanted not in _loaded:
+    identity = (planned, *more)
+    if identity not in _loaded:
         # One at a time: the corpus of a retrieval task can fill the memory.
         _loaded.clear()
         task = make()
         if planned.limit is not None:
             limit_examples(task, planned.limit)
         task.dataset = _map_containers(task.dataset, _wrap_list_columns)
-        _loaded[wanted] = task
-    return _copy_mteb_task(_loaded[wanted])
+        _loaded[identity] = task
+    return _copy_mteb_task(_loaded[identity])
 
 
 def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:

@@ -117,6 +117,8 @@ def test_tasks_need_no_suite(capsys: pytest.CaptureFixture[str]) -> None:
     ours = json.loads(capsys.readouterr().out)["plan"]
     assert invoke([*plan, "--suite", "mteb:STS12", "--suite", "mteb:STS13"]) == 0
     assert [line["key"] for line in json.loads(capsys.readouterr().out)["plan"]] == [o["key"] for o in ours]
+    assert invoke([*plan[:-1], "--tasks", "STS12,STS13", "--limit", "5"]) == 0
+    assert "TRIAL: at most 5 examples" in capsys.readouterr().out
     assert invoke([*plan, "--tasks", "RTE"]) == 2
     assert "A model must be trained for RTE" in capsys.readouterr().err
     assert invoke([*plan, "--tasks", "STS1"]) == 2
