@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from harness.commands import list as listing
 from harness.commands import options
 from harness.core import paths
 from harness.core.encoding import Settings
@@ -41,7 +40,11 @@ def command() -> None:
 @click.pass_context
 def _list_recipes(context: click.Context, as_json: bool) -> int:
     """List the recipes with their variants, as `harness list recipes` does."""
-    code: int = context.invoke(listing.command, what="recipes", as_json=as_json)
+    program = context.find_root().command
+    assert isinstance(program, click.Group)
+    lists = program.get_command(context, "list")
+    assert lists is not None
+    code: int = context.invoke(lists, what="recipes", as_json=as_json)
     return code
 
 

@@ -30,7 +30,6 @@ from harness.encoder.network.layers import _compute_frequencies
 from harness.encoder.network.model import load_network
 from harness.results.results import EncodingCondition
 from harness.storage.vectors import EmbeddingCache
-from harness.tools.trec import _format_run_options
 
 KINDS = ("yarn", "dynamic", "linear")
 TRAINED, LENGTH, FACTOR = 64, 200, 4.0
@@ -318,10 +317,9 @@ def test_the_length_of_a_recipe_stays_that_of_the_config_with_alibi(tmp_path: Pa
     assert limited.max_length == TRAINED
 
 
-def test_a_record_names_its_scaling_in_words_and_in_its_command(tmp_path: Path) -> None:
+def test_a_record_names_its_scaling_in_words(tmp_path: Path) -> None:
     encoding = resolve_encoding(
         describe(build("modernbert", tmp_path / "model")), Settings(max_length=LENGTH, rope_scaling="yarn:4")
     )
     record = fakes.record(fakes.task(), 0.5, how=encoding)
     assert "rope_scaling yarn:4" in EncodingCondition.describe_encoding(record.identity["encoding"])
-    assert "--rope-scaling yarn:4" in " ".join(_format_run_options(record, hub=False))
