@@ -10,7 +10,7 @@ from finetune.efficient.tuning import Method, TuningSettings
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import count_gpt_neox_parameters
 from harness.core.errors import UsageError
-from harness.encoder.backbones.gpt_neox import SIZES
+from harness.encoder.backbones import find_family
 
 # Learning rates
 
@@ -52,9 +52,12 @@ def compute_usual_rate(method: Method, size: int | None) -> float:
             f"The size of the backbone is not known, on which the learning rate of {method} depends.",
             hint="Give it: --set learning_rate=…",
         )
-    return ALL_WEIGHTS[
-        min(ALL_WEIGHTS, key=lambda name: abs(math.log(size / count_gpt_neox_parameters(SIZES[name]))))
-    ]
+    pythia = find_family({"model_type": "gpt_neox"})
+    assert pythia is not None
+    distances = {
+        name: abs(math.log(size / count_gpt_neox_parameters(pythia.sizes[name]))) for name in ALL_WEIGHTS
+    }
+    return ALL_WEIGHTS[min(distances, key=distances.__getitem__)]
 
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder, find_library_class, list_input_modules
 from harness.encoder.folder.pooling import WIDTHS
-from harness.jobs.recipe import PlannedModel, RecipeEntry, build_two_stage_error
+from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry, build_two_stage_error
 from harness.training.training import TrainingSpec
 
 
@@ -507,6 +507,7 @@ def entry(
     variants: Mapping[str, Variant[SettingsT]] | None = None,
     sources: Sources | None = None,
     evaluations: Mapping[str, EvaluationSettings] | None = None,
+    printed: Sequence[PrintedRow] = (),
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 
@@ -516,6 +517,7 @@ def entry(
         variants: Further settings by the name of a variant.
         sources: The sources of settings by variant; a variant shares those of values that are the same.
         evaluations: How its models are evaluated (see RecipeEntry).
+        printed: The printed rows that it comes near to.
     """
     named = {"": Variant(summary=summary, settings=recipe.settings), **(variants or {})}
     return RecipeEntry(
@@ -526,6 +528,7 @@ def entry(
         open=partial(_open_variant, recipe, named, sources or {}, evaluations or {}),
         variants={name: variant.summary for name, variant in named.items() if name},
         evaluations=evaluations or {},
+        printed=tuple(printed),
     )
 
 

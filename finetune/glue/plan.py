@@ -47,7 +47,7 @@ from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.weights import read_safetensors
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
-from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
+from harness.jobs.recipe import Estimate, Locate, PrintedRow, RecipeEntry, RecipePlan, TaskRecipe
 from harness.results.results import describe_modified
 from suites.glue import GLUE, MNLI, PATH, REVISION, TASKS, VIEWS
 
@@ -137,8 +137,12 @@ class _TaskPlanner:
         conclude = self._build_score_job(ready, name, keys, select, again)
         chosen = () if select is None else (select,)
         jobs = (*begin.jobs, *grid, *chosen, *again, conclude)
+        runs = ((job.key, job.work) for job in jobs if isinstance(job.work, Finetune))
         return RecipePlan(
-            identity=self._build_score_identity(ready, name, keys), jobs=jobs, notes=begin.notes
+            identity=self._build_score_identity(ready, name, keys),
+            jobs=jobs,
+            notes=begin.notes,
+            kept={key: run.place.folder for key, run in runs if run.place is not None},
         )
 
     def locate_task(self, task: Task) -> tuple[Task, Path | None]:
@@ -434,8 +438,17 @@ def _require_same(backbone: Path, source: Path) -> None:
         )
 
 
-def entry(protocol: Protocol, summary: str, sources: Sources | None = None) -> RecipeEntry:
-    """The catalog entry of a protocol with its variants, and the sources of their settings by variant."""
+def entry(
+    protocol: Protocol, summary: str, sources: Sources | None = None, printed: Sequence[PrintedRow] = ()
+) -> RecipeEntry:
+    """The catalog entry of a protocol with its variants.
+
+    Args:
+        protocol: The protocol.
+        summary: It in words.
+        sources: The sources of settings by variant.
+        printed: The printed rows that it comes near to.
+    """
 
     def open_(variant: str, settings: GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
@@ -476,11 +489,12 @@ def entry(protocol: Protocol, summary: str, sources: Sources | None = None) -> R
         },
         open=open_,
         variants=summaries,
+        printed=tuple(printed),
     )
 
 
-_GRID = {**{field: name for name, field in GRID_FIELDS.items()}, "seeds": "seed"}
-"""The settings of a grid, and those of a run that they are values of."""
+_GRID = {**GRID_FIELDS, "seeds": "seeds"}
+"""The settings of a grid as they are typed, and its fields."""
 
 _APART = ("name", "source", "training", "grids", "assumed", "keeps", "variants")
 """What of a protocol is no setting, or is listed on its own."""
@@ -503,7 +517,7 @@ _OWN_SOURCES = {
 
 
 def _collect_values(grid: Grid) -> dict[str, tuple[Any, ...]]:
-    return {name: getattr(grid, name) for name in _GRID}
+    return {name: getattr(grid, field) for name, field in _GRID.items()}
 
 
 def _join_equal(values: Mapping[str, Any]) -> Any:
@@ -559,6 +573,7 @@ class _GlueRecipe:
     def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
         """Every setting with its value and source, of all tasks; texts are cut at the backbone's length."""
         protocol, meanings = self.protocol, describe_fields(Trial)
+        meanings["seeds"] = meanings["seed"]
         if not self.settings.transfer:
             protocol = replace(protocol, transfer=())
         training = protocol.training
@@ -568,13 +583,17 @@ class _GlueRecipe:
         values = {task: _collect_values(grid) for task, grid in protocol.grids.items()}
         grids = {name: _join_equal({task: one[name] for task, one in values.items()}) for name in _GRID}
         facts = [
-            SourcedSetting(name=name, value=value, meaning=meanings.get(_GRID.get(name, ""), ""))
+            SourcedSetting(name=name, value=value, meaning=meanings.get(name, ""))
             for name, value in {**_FACTS, **grids}.items()
+        ]
+        # As it is typed: the protocol has another name for it.
+        shared = [
+            replace(row, name="dtype") if row.name == "autocast" else row
+            for row in list_settings(training, {})
         ]
         settings = replace(self.settings, fresh_seeds=_count_fresh_seeds(protocol, self.settings))
         return [
-            *(replace(row, source=find_source(row.name, self.sources)) for row in facts),
-            *list_settings(training, self.sources),
+            *(replace(row, source=find_source(row.name, self.sources)) for row in (*facts, *shared)),
             *(
                 replace(row, meaning=f"{row.meaning} {VIEWS[protocol.view].says}.")
                 if row.name == "view"

@@ -26,6 +26,11 @@ class ClassifierPlace:
     name: str
     lineage: Lineage
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the classifier, whether it is there or not."""
+        return ModelStore(self.results).locate_model(build_artifact_slug(self.name, self.lineage.key))
+
     def store_classifier(
         self,
         save: Callable[[Path, Sequence[str]], None],

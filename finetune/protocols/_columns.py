@@ -5,17 +5,6 @@ from __future__ import annotations
 from harness.jobs.protocol import ProtocolColumn
 from harness.results.printed import TYPES, normalize_metric
 
-ONE_EACH = (
-    "EmotionClassification",
-    "TwentyNewsgroupsClustering",
-    "SprintDuplicateQuestions",
-    "AskUbuntuDupQuestions",
-    "SciFact",
-    "STS15",
-    "SummEval",
-)
-"""A small task of each type of MTEB(eng, v1), for quick runs."""
-
 SMALL_GLUE = {"recipe": ("glue-quick",), "tasks": ("CoLA", "MRPC", "STS-B", "RTE"), "recipe_settings": {}}
 """The fields of a quick run of GLUE: one cell a task with three seeds, on the four small tasks."""
 

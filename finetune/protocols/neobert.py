@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from finetune.protocols._columns import MAXIMUM, ONE_EACH, SMALL_GLUE, list_glue_columns, list_mteb_columns
+from finetune.protocols._columns import MAXIMUM, SMALL_GLUE, list_glue_columns, list_mteb_columns
 from harness.jobs.protocol import ProtocolEntry, ProtocolStep, ProtocolTable
+from suites.mteb_efficient8 import TASKS as ONE_EACH
 
 MTEB = ("mteb-v1",)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from finetune.protocols._columns import ONE_EACH, SMALL_GLUE, list_glue_columns, list_mteb_columns
+from finetune.protocols._columns import SMALL_GLUE, list_glue_columns, list_mteb_columns
 from harness.jobs.protocol import ProtocolEntry, ProtocolStep, ProtocolTable
+from suites.mteb_efficient8 import TASKS as ONE_EACH
 
 NEWER = ("Banking77Classification", "TwentyNewsgroupsClustering.v2", "ArguAna", "SummEvalSummarization.v2")
 """Small tasks of MTEB(eng, v2) of the types whose small tasks in v1 it does not have."""

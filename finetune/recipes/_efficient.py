@@ -24,7 +24,7 @@ from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.jobs.recipe import RecipeEntry
+from harness.jobs.recipe import PrintedRow, RecipeEntry
 from harness.training.training import TrainingSpec
 
 
@@ -178,6 +178,31 @@ SOURCES = read_sources(
 SOURCES["freeze"] = SOURCES["full"]
 
 
+PRINTED = {
+    "full": ("2, Pythia", ()),
+    "freeze": ("1, Pythia (partial tuning)", ()),
+    "lora": ("3, Pythia LoRA", ("rank=32", "learning_rate=1e-3")),
+    "bias": ("4, Pythia bias-only", ("learning_rate=1e-2",)),
+}
+"""The tables with their models, by method, and the settings of their best values."""
+
+
+def _describe_printed_row(method: str) -> PrintedRow:
+    table, settings = PRINTED[method]
+    return PrintedRow(
+        place=f"Efficient-Embeddings, table {table}",
+        recipe=f"efficient-{method}",
+        model="EleutherAI/pythia-160m",
+        suite="mteb-efficient8",
+        settings=("budget=2.4e16", *settings),
+        differs=(
+            *(["the number is the last loss of the training"] if method in ("lora", "bias") else []),
+            "the table has no size and no budget: the paper has 14M to 2.8B, and 1.5e15 to 1.5e18",
+            "the paper has 200 M pairs of BAAI-MTP, not on the hub: --train-data reads a copy",
+        ),
+    )
+
+
 def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any) -> RecipeEntry:
     """The entry of the recipe of a method.
 
@@ -208,4 +233,5 @@ def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any
         f"Embedding models of pairs within a budget: {trained}",
         variants,
         {**SOURCES, "": {**SOURCES[""], **SOURCES[settings.method]}},
+        printed=[_describe_printed_row(settings.method)],
     )

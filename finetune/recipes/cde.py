@@ -12,6 +12,7 @@ from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.origins import CDE, read_sources
 from finetune.recipes import cde_batching
 from harness.data.training.sets import TrainingData
+from harness.jobs.recipe import PrintedRow
 
 UNSUPERVISED = TrainingData(
     path="jxm/nomic_embed_unsupervised",
@@ -129,6 +130,13 @@ EVALUATIONS = {
 """Those of one stage; a two-stage model keeps the length of its training."""
 
 
+PRINTED = PrintedRow(
+    place="NeoBERT, table 5, NeoBERT",
+    recipe="cde",
+    model="chandar-lab/NeoBERT",
+    suite="mteb-v1",
+)
+
 RECIPE = replace(
     entry(
         TwoStageRecipe(
@@ -144,6 +152,7 @@ RECIPE = replace(
         VARIANTS,
         SOURCES,
         EVALUATIONS,
+        [PRINTED],
     ),
     chains={"": ("unsupervised", "supervised"), "authors": ("unsupervised", "supervised-authors")},
 )

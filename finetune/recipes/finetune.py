@@ -32,7 +32,7 @@ TRAINER_SOURCES = {
     "optimizer": TRAINER["betas"],
     "schedule": TRAINER["schedule"],
     "clip": TRAINER["clip"],
-    "weight_decays": TRAINER["weight_decay"],
+    "weight_decay": TRAINER["weight_decay"],
     "shuffled": TRAINER["batches"],
     "seeds": TRAINER["seed"],
 }
@@ -40,7 +40,7 @@ TRAINER_SOURCES = {
 SOURCES = read_sources(
     "huggingface/transformers@05ce25bec3bf:examples/pytorch/text-classification/",
     """
-    README.md: max_length 38, batch_sizes 39, learning_rates 40, epochs 41
+    README.md: max_length 38, batch_size 39, learning_rate 40, epochs 41
     epochs = 5 for the example's own results of MRPC
     * = as transformers' example run_glue.py, or our own; no paper's
     """,

@@ -9,6 +9,7 @@ from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.origins import read_sources
 from finetune.recipes import dpr
 from harness.data.training.sets import TrainingData
+from harness.jobs.recipe import PrintedRow
 
 MLDR = TrainingData(
     path="Shitao/MLDR",
@@ -36,6 +37,15 @@ SOURCES = read_sources(
 )
 
 
+PRINTED = PrintedRow(
+    place="ModernBERT, table 1, ModernBERT base",
+    recipe="dpr:authors+mldr",
+    model="answerdotai/ModernBERT-base",
+    suite="mldr",
+    settings=("dpr.learning_rate=8e-5",),
+    differs=("the column is DPR MLDR-ID; the paper has no setting of this training",),
+)
+
 RECIPE = entry(
     EmbeddingRecipe(
         name="mldr",
@@ -47,4 +57,5 @@ RECIPE = entry(
     ),
     "Retrieval of long documents by InfoNCE on MLDR's training questions, as in dpr+mldr",
     sources=SOURCES,
+    printed=[PRINTED],
 )

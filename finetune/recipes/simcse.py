@@ -8,6 +8,7 @@ from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
 from finetune.origins import MTEB, SIMCSE, TRAINER, read_sources
 from harness.data.training.sets import TrainingData
+from harness.jobs.recipe import PrintedRow
 
 NLI = TrainingData(
     path="sentence-transformers/all-nli",
@@ -83,6 +84,21 @@ SOURCES = read_sources(
 )
 
 
+PRINTED = tuple(
+    PrintedRow(
+        place=f"OptiBERT, table {table}, OptiBERT_neo",
+        recipe="simcse",
+        model="MODEL",
+        suite=suite,
+        differs=(
+            "no weights of OptiBERT are public: MODEL is a backbone of yours",
+            "the pooling head, the length and the dtype of the evaluation, and which checkpoint is kept",
+            "the table's average is the mean over types",
+        ),
+    )
+    for table, suite in (("2", "mteb-v1"), ("5", "mteb"))
+)
+
 RECIPE = entry(
     EmbeddingRecipe(
         name="simcse",
@@ -107,4 +123,5 @@ RECIPE = entry(
         ),
     },
     SOURCES,
+    printed=PRINTED,
 )

@@ -15,6 +15,7 @@ from finetune.origins import MTEB, NEOBERT, read_sources
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
 from harness.data.training.sets import TrainingData
+from harness.jobs.recipe import PrintedRow
 
 # Instructions: Table 7 for training, Tables 8 and 9 with the field tags of the authors' code for MTEB
 
@@ -475,6 +476,17 @@ SOURCES = read_sources(
 SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
 
 
+PRINTED = PrintedRow(
+    place="NeoBERT, table 4, ModernBERT base",
+    recipe="unified-contrastive",
+    model="answerdotai/ModernBERT-base",
+    suite="mteb-v1",
+    differs=(
+        "the paper has instructions in training, its code, which cannot run as released, none: :code",
+        "rate, batch and schedule are the code's: the paper has none",
+    ),
+)
+
 RECIPE = entry(
     MixRecipe(
         name="unified-contrastive",
@@ -490,4 +502,5 @@ RECIPE = entry(
     VARIANTS,
     SOURCES,
     EVALUATIONS,
+    [PRINTED],
 )

@@ -20,7 +20,7 @@ from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
 from harness.driver.report.protocol import list_request_settings
-from harness.jobs.recipe import list_recipe_settings
+from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.printed import read_papers
@@ -32,7 +32,20 @@ TASKS = {"SST": "SST-2"}
 
 @click.group("recipes")
 def command() -> None:
-    """Show every setting of a recipe with its source; `harness list recipes` lists the recipes."""
+    """List the recipes, and show every setting of one with its source."""
+
+
+@command.command("list")
+@options.as_json
+@click.pass_context
+def _list_recipes(context: click.Context, as_json: bool) -> int:
+    """List the recipes with their variants, as `harness list recipes` does."""
+    program = context.find_root().command
+    assert isinstance(program, click.Group)
+    lists = program.get_command(context, "list")
+    assert lists is not None
+    code: int = context.invoke(lists, what="recipes", as_json=as_json)
+    return code
 
 
 @command.command("show")
@@ -52,7 +65,8 @@ def _show_recipe(
 ) -> int:
     """Show every setting of RECIPE, `NAME` or `NAME:VARIANT`: value, source, and what other sources say.
 
-    A value without a source is ours. Below the settings stand what the sources leave open, what the paper
+    A value without a source is ours. Above the settings stands the printed row
+    that the recipe is nearest to, with its command; below them what the sources leave open, what the paper
     chose for its models, and the steps of protocols that evaluate the recipe. A recipe of several trainings
     shows one after the other.
     """
@@ -66,7 +80,9 @@ def _show_recipe(
             trained=True,
         )
         backbone = None if model is None else resolve_model(model, Settings(), places).artifact
-    stages = [_describe_recipe(stage, backbone) for stage in catalog.resolve_recipe_chain(recipe).split("+")]
+    stages = [
+        _describe_recipe(stage, recipe, backbone) for stage in catalog.resolve_recipe_chain(recipe).split("+")
+    ]
     if as_json:
         content = {"schema": 1, "model": model, "recipes": stages}
         click.echo(json.dumps(content, indent=1, ensure_ascii=False, default=str))
@@ -75,7 +91,7 @@ def _show_recipe(
     return 0
 
 
-def _describe_recipe(name: str, backbone: Artifact | None) -> dict[str, Any]:
+def _describe_recipe(name: str, typed: str, backbone: Artifact | None) -> dict[str, Any]:
     recipe = catalog.open_recipe(name)
     entry, variant = catalog.find_recipe_entry(name), name.partition(":")[2]
     rows = list_recipe_settings(entry, variant, recipe, backbone)
@@ -86,7 +102,21 @@ def _describe_recipe(name: str, backbone: Artifact | None) -> dict[str, Any]:
         "settings": [{**asdict(row), "ours": row.ours} for row in rows],
         "assumed": [*getattr(recipe, "list_assumptions", tuple)()],
         "chosen": _read_chosen_values(entry.name, rows),
+        **_describe_printed_rows(entry, name, typed),
         "evaluated": [*_iter_protocol_steps(entry.name, name)],
+    }
+
+
+def _describe_printed_rows(entry: RecipeEntry, name: str, typed: str) -> dict[str, Any]:
+    """The printed rows that a recipe is nearest to, those of other variants, and its own command."""
+    rows = [row for row in entry.printed if {name, typed} & {*row.recipe.split("+")}]
+    model, suite = "MODEL", "glue" if entry.kind == "task" else "mteb"
+    for row in entry.printed[:1]:
+        model, suite = row.model, row.suite
+    return {
+        "printed": [{**asdict(row), "command": row.command} for row in rows],
+        "nearer": {row.place: row.recipe for row in entry.printed if not rows},
+        "command": f"harness run --model {model} --recipe {name} --suite {suite}",
     }
 
 
@@ -169,12 +199,11 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
     rows = recipe["settings"]
     active, inert = [row for row in rows if not row["inert"]], [row["name"] for row in rows if row["inert"]]
     ours = [row["name"] for row in active if row["ours"]]
-    variant = recipe["name"].partition(":")[2]
-    command = f"To run it: harness run --model MODEL --recipe {recipe['name']} --suite SUITE"
     which = f": {', '.join(ours)}" if 0 < len(ours) < len(active) else ""
     lines = [
         f"{recipe['name']}: {recipe['source']}",
         f"{len(active)} settings, {len(ours)} of them ours{which}",
+        *_format_printed_rows(recipe),
         *([f"At these values without effect: {', '.join(inert)}"] if inert else []),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
@@ -185,9 +214,20 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
             + _explain_start(recipe),
         ),
         *(line for step in recipe["evaluated"] for line in _format_step(step)),
-        *([] if recipe["evaluated"] and not variant else ["", command]),
     ]
     return "\n".join(lines)
+
+
+def _format_printed_rows(recipe: Mapping[str, Any]) -> list[str]:
+    """The printed rows that a recipe is nearest to with their commands, else a command of its own."""
+    lines = []
+    for row in recipe["printed"]:
+        lines += [f"Nearest to {row['place']}: {row['command']}"]
+        lines += [f"    open, or other there: {text}" for text in row["differs"]]
+    if lines:
+        return lines
+    nearer = [f"nearest to {place} is {name}" for place, name in recipe["nearer"].items()]
+    return [f"{'; '.join(['No printed table is of it', *nearer])}. To run it: {recipe['command']}"]
 
 
 def _explain_start(recipe: Mapping[str, Any]) -> list[str]:

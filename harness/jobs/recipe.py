@@ -32,12 +32,14 @@ class RecipePlan:
         jobs: All jobs of the score, each after its inputs; without `resolve`.
         problem: The reason why the score cannot be computed.
         notes: Sentences for the user before the run begins.
+        kept: The folders that jobs leave beside their records, by the jobs' keys.
     """
 
     identity: Mapping[str, Any]
     jobs: tuple[Job, ...] = ()
     problem: DataError | None = None
     notes: tuple[str, ...] = ()
+    kept: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +258,33 @@ def build_two_stage_error(model: str, recipe: str) -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrintedRow:
+    """A printed row of a paper and the run that comes nearest to it, of all variants of a recipe.
+
+    Attributes:
+        place: The paper, its table, and the model as printed: `ModernBERT, table 7, ModernBERT base`.
+        recipe: What is typed after --recipe.
+        model: What is typed after --model; MODEL where the paper's is not public.
+        suite: What is typed after --suite.
+        settings: What is typed after each --set.
+        differs: What no source says of the row, or has otherwise.
+    """
+
+    place: str
+    recipe: str
+    model: str
+    suite: str
+    settings: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The whole command line."""
+        options = "".join(f" --set {setting}" for setting in self.settings)
+        return f"harness run --model {self.model} --recipe {self.recipe}{options} --suite {self.suite}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecipeEntry:
     """A recipe in the catalog, the `RECIPE` of a file in finetune/recipes/; a user types `name[:variant]`.
 
@@ -267,6 +296,7 @@ class RecipeEntry:
         chains: By variant, the variants that a user who types it gets, trained one after the other.
         evaluations: By name, how its models are evaluated: those of a variant by the one of its name, else by
             "", and by any other where a user names it.
+        printed: The printed rows that it comes near to.
     """
 
     name: str
@@ -277,6 +307,7 @@ class RecipeEntry:
     variants: Mapping[str, str] = field(default_factory=dict)
     chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     evaluations: Mapping[str, EvaluationSettings] = field(default_factory=dict)
+    printed: tuple[PrintedRow, ...] = ()
 
 
 def list_recipe_settings(

@@ -175,6 +175,9 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
             context.emit(Event(kind="stage", text=message["text"]))
         case "begin":
             context.emit(Event(kind="training", steps=message["steps"]))
+            if message["done"]:
+                text = f"goes on from step {message['done']:,} of {message['steps']:,}"
+                context.emit(Event(kind="note", text=text))
             context.emit(Event(kind="trained", steps=message["done"]))
         case "steps":
             lines = message["lines"]

@@ -436,6 +436,8 @@ class Plan:
             if force
             else tuple(_attach_record(cell, store, purpose) for cell in planned_scores.cells)
         )
+        lost_runs = {cell.key: keys for cell in cells if (keys := _find_lost_classifiers(cell, store))}
+        cells = tuple(_reopen_score(cell) if cell.key in lost_runs else cell for cell in cells)
         lookups = _Lookups.create_lookups(settings)
         cells = lookups.refresh_scores(cells)
         trials = {
@@ -445,22 +447,25 @@ class Plan:
             )
         }
         _require_selection(trials.values())
-        jobs, known_jobs = _collect_jobs(cells, trials, store, gate=gate, purpose=purpose)
+        lost_keys = frozenset().union(*lost_runs.values())
+        jobs, known_jobs = _collect_jobs(cells, trials, store, lost_keys, gate=gate, purpose=purpose)
         if not suites:
             training_jobs = [
                 job for one in subjects if one.training for job in one.training.plan_jobs(trials, gate=gate)
             ]
             jobs = tuple({job.key: job for job in training_jobs}.values())
         # A job that leaves a record though it is no score of the run, such as a fine-tuning run, may have one
-        # that no longer counts: its predictions are lost, or it is of other weights.
-        score_keys = {cell.key for cell in cells}
+        # that no longer counts: its predictions or its classifier are lost, or it is of other weights.
+        score_keys = {cell.key for cell in cells if cell.key not in lost_runs}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in score_keys)
         return Plan(
             cells=cells,
             jobs=jobs,
             keys=planned_scores.keys,
             known=known_jobs,
-            anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
+            anew=frozenset(
+                job.key for job in stale if job.place and _get_job_record(job.key, job.place, store)
+            ),
             trainings=tuple(dict.fromkeys(stage for one in subjects for stage in one.stages)),
             trials=tuple(trials.values()),
         )
@@ -584,6 +589,25 @@ def _detach_record(cell: PlannedScore) -> PlannedScore:
     return replace(cell, record=None, former=cell.record)
 
 
+def _find_lost_classifiers(cell: PlannedScore, store: Store) -> frozenset[str]:
+    """The finished runs of a score whose classifiers are gone; a remote may still have them."""
+    if cell.recipe_plan is None or store.remote is not None:
+        return frozenset()
+    places = {job.key: job.place for job in cell.recipe_plan.jobs if job.place}
+    absent = [key for key, folder in cell.recipe_plan.kept.items() if not folder.exists()]
+    records = {key: _get_job_record(key, places[key], store) for key in absent}
+    # A run that diverged has no score, and left no classifier.
+    return frozenset(key for key, one in records.items() if one is not None and one.main_score is not None)
+
+
+def _reopen_score(cell: PlannedScore) -> PlannedScore:
+    """The planned score to be made again, since a classifier of its runs is gone."""
+    assert cell.recipe_plan is not None
+    note = "a classifier that was kept is gone: its run is made again"
+    recipe_plan = replace(cell.recipe_plan, notes=(*cell.recipe_plan.notes, note))
+    return replace(cell, record=None, recipe_plan=recipe_plan)
+
+
 def _attach_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
     """The planned score with the place of its data, or the problem with it, if it has no record yet."""
     if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
@@ -628,11 +652,12 @@ def _collect_jobs(
     cells: Iterable[PlannedScore],
     trials: Mapping[str, PlannedScore],
     store: Store,
+    lost: frozenset[str],
     *,
     gate: bool,
     purpose: Purpose,
 ) -> tuple[tuple[Job, ...], frozenset[str]]:
-    """The jobs of all open planned scores, each once, and the keys of those that are done."""
+    """The jobs of all open planned scores, each once, and the keys of those that are done and not lost."""
     jobs: dict[str, Job] = {}
     done_keys: set[str] = set()
     for cell in cells:
@@ -649,7 +674,7 @@ def _collect_jobs(
                 job.key: job for job in (*before, resolve, *_build_task_jobs(cell, resolve.key, purpose))
             }
             continue
-        settled_keys = _find_settled_jobs(cell, cell.recipe_plan.jobs, store)
+        settled_keys = _find_settled_jobs(cell, cell.recipe_plan.jobs, store, lost)
         for job in _select_required_jobs(cell.key, cell.recipe_plan.jobs, settled_keys):
             if job.key in settled_keys:
                 done_keys.add(job.key)
@@ -661,7 +686,9 @@ def _collect_jobs(
     return tuple(jobs.values()), frozenset(done_keys)
 
 
-def _find_settled_jobs(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
+def _find_settled_jobs(
+    cell: PlannedScore, jobs: Sequence[Job], store: Store, lost: frozenset[str]
+) -> frozenset[str]:
     """The finished runs that depend on no run to be made again; a choice among runs needs all of them."""
     # One pass is enough, as a recipe lists the jobs that others read before them. A job without a place
     # leaves no record: it is done if its inputs are.
@@ -670,7 +697,7 @@ def _find_settled_jobs(cell: PlannedScore, jobs: Sequence[Job], store: Store) ->
         stands = all(key in firm for key in job.inputs)
         artifact = cell.subject.artifact
         done = job.place is None or (
-            job.key != cell.key and _has_predictions(job, job.place, store, artifact)
+            job.key not in (cell.key, *lost) and _has_predictions(job, job.place, store, artifact)
         )
         if stands and done:
             firm.add(job.key)
@@ -690,13 +717,13 @@ def _select_required_jobs(key: str, jobs: Sequence[Job], finished_keys: frozense
     return [job for job in jobs if job.key in needed]
 
 
-def _has_record(job: Job, place: RecordLocation, store: Store) -> bool:
-    return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
+def _get_job_record(key: str, place: RecordLocation, store: Store) -> Record | None:
+    return store.get(place.artifact, place.task, key, purpose=place.purpose)
 
 
 def _has_predictions(job: Job, place: RecordLocation, store: Store, artifact: Artifact) -> bool:
     """Whether a run's record is in the store together with its predictions, and of the model's weights."""
-    record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
+    record = _get_job_record(job.key, place, store)
     if record is not None and artifact.trained and record.model.weights != artifact.weights:
         return False
     return record is not None and (

@@ -13,7 +13,7 @@ from harness.core.arguments import replace_settings, split_names
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.types import SEED, Column, DocumentText, Suite, SuiteOptions, Task
-from harness.jobs.recipe import ModelRecipe, TaskRecipe
+from harness.jobs.recipe import ModelRecipe, TaskRecipe, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.training_plan import Sweep
 
@@ -373,6 +373,7 @@ def _sweep(
     values = dict(sorted(values.items()))
     members, note = _draw_members(values, request)
     recipes = [_open_member(stages[-1], changes[stages[-1]], member) for member in members]
+    note += _describe_inert_settings(stages[-1], members, recipes)
     if not request.select:
         raise UsageError(
             "Which tasks choose among the values of the sweep?",
@@ -390,6 +391,11 @@ def _sweep(
 
 def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: RecipeRequest) -> str:
     """The name of the setting that is swept, which must be one of the last recipe alone."""
+    if spelling == "seed":
+        raise UsageError(
+            "No sweep chooses among seeds, which would be luck: seed is no setting of a recipe.",
+            hint="Type --seeds N for N trainings, shown as their mean with its deviation.",
+        )
     owners = _find_setting_owners(
         spelling, list_stage_settings(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE"
     )
@@ -411,7 +417,17 @@ def _parse_sweep_values(recipe: str, setting: str, values: Any) -> Sequence[Any]
         raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
     usual = catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)]
     typed = "--sweep {}=VALUE,VALUE"
-    settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in values]
+    try:
+        settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in values]
+    except UsageError as error:
+        value = getattr(usual, setting, None)
+        if not isinstance(value, tuple) or len(value) < 2 or not all(isinstance(one, str) for one in values):
+            raise
+        raise UsageError(
+            f"A value of {setting} is {len(value)} numbers, and the commas of --sweep part single ones.",
+            hint=f"Type --set {setting}={','.join(map(str, value))} for one value, or several in Python: "
+            f'sweep={{"{setting}": [{value}, …]}}.',
+        ) from error
     parsed = [getattr(one, setting) for one in settings]
     if len(parsed) < 2:
         phrase = f"The value {parsed[0]}" if parsed else "No value"
@@ -455,6 +471,20 @@ def _pick_combination(values: Mapping[str, Sequence[Any]], number: int) -> dict[
     for name in reversed([*values]):
         number, places[name] = divmod(number, len(values[name]))
     return {name: values[name][places[name]] for name in values}
+
+
+def _describe_inert_settings(
+    recipe: str, members: Sequence[Mapping[str, Any]], recipes: Sequence[ModelRecipe]
+) -> str:
+    """What stands behind the sentence on a sweep where members differ in settings without effect alone."""
+    entry, variant = catalog.find_recipe_entry(recipe), _parse_variant(recipe)
+    active: dict[str, set[str]] = {}
+    for member, opened in zip(members, recipes, strict=True):
+        inert = {row.name for row in list_recipe_settings(entry, variant, opened) if row.inert} & {*member}
+        rest = {name: value for name, value in member.items() if name not in inert}
+        active.setdefault(str(rest), set()).update(inert)
+    extra, names = len(members) - len(active), sorted(set().union(*active.values()))
+    return f"; {', '.join(names)} has no effect: {extra} like another" if extra else ""
 
 
 def _open_member(recipe: str, changes: Mapping[str, Any], member: Mapping[str, Any]) -> ModelRecipe:

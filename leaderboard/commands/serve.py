@@ -98,7 +98,12 @@ def command(
         left = "only the reference records and the papers are shown" if some else "nothing is shown"
         click.echo(f"No folder ./{settings.results[0]} exists: {left}.", err=True)
     if static is None:
-        return _serve(settings, host, port, workers)
+        try:
+            _serve(settings, host, port, workers)
+        except KeyboardInterrupt:
+            # Only a signal ends the server, which has nothing to go on from.
+            click.echo("\nThe leaderboard has stopped.", err=True)
+        return 130
     from leaderboard.web.site import write_site
 
     _report_refresh(settings)
@@ -110,7 +115,7 @@ def _report_refresh(settings: SiteSettings) -> None:
     click.echo(f"{first} the snapshot up to date…", err=True)
 
 
-def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
+def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> None:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
@@ -129,7 +134,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
         click.echo(f"{entries:,} entries. Open {address}  (Ctrl-C ends)", err=True)
         if workers == 1:
             uvicorn.Server(uvicorn.Config(app.create_app(settings, site), **options)).run(sockets=[listening])
-            return 0
+            return
         ends = Event()
         # This process alone writes snapshots; the workers look for the newest one.
         refresher = Thread(target=app.refresh_again_and_again, args=[site, ends])
@@ -142,8 +147,6 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
         finally:
             ends.set()
             refresher.join()
-    # A single worker ends like this, too: only a signal ends the server.
-    raise KeyboardInterrupt
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:

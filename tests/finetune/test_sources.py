@@ -6,7 +6,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,14 @@ from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import dpr
 from harness.cli import invoke
+from harness.core import paths
+from harness.core.encoding import Settings
 from harness.core.sources import Source, SourcedSetting, describe_ours
+from harness.core.types import SuiteOptions
 from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
+from harness.plan.recipe_request import RecipeRequest, Recipes, parse_changes
+from harness.results.printed import read_papers
 
 MOST_OURS = 0.15
 """The share of all settings that may be ours."""
@@ -181,7 +186,45 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert invoke(["recipes", "show", "dpr:authors"]) == 0
     text = capsys.readouterr().out
     assert "ModernBERT base --set learning_rate=8e-5\n" in text
-    assert text.endswith("To run it: harness run --model MODEL --recipe dpr:authors --suite SUITE\n")
+    row, run = "ModernBERT, table 7, ModernBERT base", "harness run --model answerdotai/ModernBERT-base"
+    nearest = f"{run} --recipe dpr:authors --set learning_rate=8e-5 --suite beir:dl19"
+    assert f"\nNearest to {row}: {nearest}\n" in text
+    assert invoke(["recipes", "show", "dpr:ettin"]) == 0
+    own = f"To run it: {run} --recipe dpr:ettin --suite beir:dl19"
+    assert f"\nNo printed table is of it; nearest to {row} is dpr:authors. {own}\n" in capsys.readouterr().out
+
+
+def test_every_printed_row_is_reported_and_its_command_runs() -> None:
+    papers = {paper.name: paper for paper in read_papers(paths.find_reported_folder() or Path()).values()}
+    rows = [row for entry in catalog.load_recipe_entries().values() for row in entry.printed]
+    assert {row.place.partition(",")[0] for row in rows} == papers.keys()
+    for row in rows:
+        paper, table, model = row.place.split(", ")
+        lines = papers[paper].tables[table.removeprefix("table ")].rows
+        printed = [line for line in lines if line.name == model and line.number is not None]
+        assert printed, row.place
+        assert {line.hub_id for line in printed} <= {row.model, ""}, row.place
+        request = RecipeRequest(
+            names=(row.recipe,),
+            changes=parse_changes(row.settings),
+            sweep={},
+            samples=None,
+            sample_seed=None,
+            select=(),
+            settings=Settings(),
+            folders=SuiteOptions(),
+            train_data=(),
+            seeds=1,
+            trial=False,
+        )
+        Recipes.resolve_recipes([catalog.open_suite(row.suite)], request)
+
+
+def test_settings_are_called_as_they_are_typed() -> None:
+    for recipe in open_every():
+        entry = catalog.find_recipe_entry(recipe.name)
+        names = {row.name for row in recipe.list_sourced_settings()}
+        assert {field.name for field in fields(entry.settings[""])} <= names, recipe.name
 
 
 def test_prefixes_are_shown_by_source_and_by_task() -> None:

@@ -203,8 +203,9 @@ def test_a_tour_goes_to_the_nearest_that_is_left(tmp_path: Path) -> None:
     found = made(Planted(), tmp_path)
     assert sorted(found.tour) == np.unique(found.numbers).tolist()
     line = np.array([[math.cos(angle), math.sin(angle)] for angle in (0.0, 0.9, 0.2, 0.5)], np.float32)
-    assert module._plan_cluster_tour(line, np.arange(4), ClusterWork(folder=tmp_path)) == (0, 2, 3, 1)
-    assert module._plan_cluster_tour(line, np.array([1, 3]), ClusterWork(folder=tmp_path)) == (1, 3)
+    for numbers, tour in {(0, 1, 2, 3): (0, 2, 3, 1), (1, 3): (1, 3)}.items():
+        work = ClusterWork(folder=tmp_path)
+        assert module._plan_cluster_tour(line, np.array(numbers), work) == tour
 
 
 # Bad input of clusters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -194,6 +195,29 @@ def test_fifty_losses_on_rte_are_the_trainers_and_the_classifier_opens_in_transf
     assert row["recipe"].startswith("finetune, learning_rate=0.001, batch_size=8")
     assert invoke(["models", "show", row["name"], "--results", str(tmp_path / "results")]) == 0
     assert "50 steps" in capsys.readouterr().out
+
+
+def test_a_classifier_that_was_removed_is_made_again(
+    data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    model = tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("models") / "tiny")
+    given = {"data": data, "tasks": "RTE", "recipe_settings": {"epochs": 1, "seeds": (1, 2)}}
+    (first,) = finetune(model, "glue", tmp_path, **given).records
+    kept = sorted((tmp_path / "results" / "models").iterdir())
+    assert len(kept) == 2
+    times = [(folder / "model.json").stat().st_mtime_ns for folder in kept]
+    assert [one.how for one in finetune(model, "glue", tmp_path, **given).results] == ["cached"]
+    shutil.rmtree(kept[0])
+    report = finetune(model, "glue", tmp_path, **given)
+    assert [one.how for one in report.results] == ["done"]
+    (cell,) = report.prepared.plan.cells
+    assert cell.recipe_plan is not None
+    assert "a classifier that was kept is gone: its run is made again" in cell.recipe_plan.notes
+    assert report.records[0].main_score == first.main_score
+    again = [(folder / "model.json").stat().st_mtime_ns for folder in kept]
+    assert again[0] > times[0]
+    assert again[1] == times[1], "the other is left as it is"
+    assert [one.how for one in finetune(model, "glue", tmp_path, **given).results] == ["cached"]
 
 
 def test_fifty_losses_on_a_folder_of_ones_own_are_the_trainers(

@@ -93,6 +93,8 @@ def test_several_lengths_are_one_run_with_the_records_of_single_ones(tmp_path: P
     assert [one["max_length"] for one in report["suites"]] == [8, 16, 64]
     assert [one["name"] for one in report["models"]] == ["tiny"]
     keys = [one["key"] for one in report["records"]]
+    shown = ask(capsys, "show", model, "--results", tmp_path / "results")["records"]
+    assert [one["key"] for one in shown] == keys, "by length"
     # Only what lies beyond the positions is scaled; the others are the records without the option.
     for number, single in enumerate((given[:-2], given[:-2], given)):
         (record,) = ask(capsys, "run", *single, "--max-length", (8, 16, 64)[number])["records"]

@@ -318,7 +318,7 @@ def test_the_length_of_a_recipe_stays_that_of_the_config_with_alibi(tmp_path: Pa
     assert limited.max_length == TRAINED
 
 
-def test_a_record_names_its_scaling_in_words_and_in_its_command(tmp_path: Path) -> None:
+def test_a_record_names_its_scaling_in_words(tmp_path: Path) -> None:
     encoding = resolve_encoding(
         describe(build("modernbert", tmp_path / "model")), Settings(max_length=LENGTH, rope_scaling="yarn:4")
     )

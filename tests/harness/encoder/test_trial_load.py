@@ -388,13 +388,13 @@ def test_a_folder_is_tried_once_for_each_content(
     rewrite: Callable[..., None],
 ) -> None:
     tried: list[Path] = []
-    real = preflight._try_models
+    real = trial_load.try_load
 
-    def counted(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
-        tried.extend(model.folder for model, _ in models)
-        return real(models)
+    def counted(model: Artifact, encoding: Encoding) -> int:
+        tried.append(model.folder)
+        return real(model, encoding)
 
-    monkeypatch.setattr(preflight, "_try_models", counted)
+    monkeypatch.setattr(trial_load, "try_load", counted)
     cache = tmp_path / "cache"
     assert judged(artifact(copy), cache) == judged(artifact(copy), cache) == Verdict(special_tokens=2)
     assert len(tried) == 1

@@ -895,6 +895,12 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
     [
         ({"sweep": {"share": "1"}}, "The value 1.0 is given for share: a sweep chooses among two or more."),
         ({"sweep": {"shere": "0,1"}}, "sample-centered has no setting 'shere'.\nDid you mean share?"),
+        ({"sweep": {"seed": "1,2"}}, "seed is no setting of a recipe.\nType --seeds N for N trainings"),
+        (
+            {"recipe": "simcse", "sweep": {"betas": "0.9,0.95"}},
+            "A value of betas is 2 numbers, and the commas of --sweep part single ones.\n"
+            'Type --set betas=0.9,0.999 for one value, or several in Python: sweep={"betas": [(0.9,',
+        ),
         ({"sweep": {"share": "1,1.0"}}, "The value 1.0 of share is given twice."),
         ({"sweep": {"share": [0, 1], "texts": [3]}}, "The value 3 is given for texts: a sweep chooses"),
         (
@@ -1190,6 +1196,36 @@ def test_a_chain_makes_each_model_once(
     assert one.training is not None
     assert one.training.sweep is not None
     assert [member.artifact.key for member in one.training.sweep.members] == [keys[1] for keys in last]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_training_that_goes_on_says_from_which_step(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    begins = "spec.log.begin(steps=1, done=0)"
+    (tmp_path / "resumed_recipe.py").write_text(text.replace(begins, "spec.log.begin(steps=1200, done=1100)"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import resumed_recipe
+
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {"sample-centered": resumed_recipe.RECIPE})
+    options = ["--recipe", "sample-centered", "--train-data", str(asked["train_data"]), "--offline"]
+    options += ["--results", str(asked["results"]), "--cache", str(asked["cache"])]
+    assert invoke(["train", "--model", asked["model"], *options]) == 0
+    line = "tiny-sample-centered: goes on from step 1,100 of 1,200\n"
+    assert capsys.readouterr().err.count(line) == 1
+
+
+def test_members_that_a_setting_does_not_change_are_counted(asked: dict[str, Any]) -> None:
+    def describe_sweep(**values: str) -> str:
+        given = {"recipe": "simcse", "recipe_settings": {"batch_size": 2}, "select": (asked["suite"],)}
+        (one,) = ResolvedRequest.resolve_request(request({**asked, **given, "sweep": values})).subjects
+        assert one.training is not None
+        return one.training.model.notes[0]
+
+    note = describe_sweep(heads="1,2", pooling="mean,attention")
+    assert note == "sweep: all 4 combinations of heads, pooling; heads has no effect: 1 like another"
+    assert describe_sweep(scale="10,20") == "sweep: all 2 values of scale"
 
 
 @pytest.mark.slow

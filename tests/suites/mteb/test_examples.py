@@ -321,6 +321,7 @@ def test_models_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
         ("no run", [], "was not kept.\nTo make it again: harness run --model tiny --suite local:FOLDER "
          "--tasks OwnSame --pooling mean --max-length 128 --dtype float32 --similarity cosine --normalize "
          "--force"),
+        ("scaled", [], "--normalize --rope-scaling yarn:4 --force"),
         ("one run", [], "--normalize --force\nWithout it: --tasks OwnRetrieval"),
         ("damaged", [], "The run of tiny on OwnSame is gone or damaged."),
         ("blank", [], "OwnSame: the id 'a b' cannot be written: TREC's formats separate fields by blanks."),
@@ -335,9 +336,10 @@ def test_a_run_that_cannot_be_exported_is_one_error(
     found = outcome("Same ids")
     if change == "blank":
         found = replace(found, run={**found.run, "document_id": ["a b"] * len(found.run["rank"])})
-    if change in ("no run", "one run"):
+    if change in ("no run", "one run", "scaled"):
         found = replace(found, run={})
-    kept = keep(task("STS" if change == "STS" else "Same ids"), found, tmp_path / "r")
+    scaling = "yarn:4" if change == "scaled" else None
+    kept = keep(task("STS" if change == "STS" else "Same ids"), found, tmp_path / "r", rope_scaling=scaling)
     if change == "damaged":
         path = Store(tmp_path / "r").find_part_file(kept, artifact(Path()).slug, "run")
         assert path is not None
