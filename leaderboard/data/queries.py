@@ -496,13 +496,13 @@ class Queries:
     def _load_entry_columns(self, entries: set[int], scopes: Sequence[int]) -> dict[str, Any]:
         """Every score of a few entries, cached, as a page asks suite by suite; of many those in `scopes`."""
         ids = tuple(sorted(entries))
-        columns, wanted = self._stored_of.get(ids), f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
+        columns, condition = self._stored_of.get(ids), f"entry IN ({', '.join(map(str, ids)) or 'NULL'})"
         if len(ids) > MANY:
             return self._fetch_score_columns(
-                f"{wanted} AND scope IN ({', '.join(map(str, scopes)) or 'NULL'})"
+                f"{condition} AND scope IN ({', '.join(map(str, scopes)) or 'NULL'})"
             )
         if columns is None:
-            columns = self._fetch_score_columns(wanted)
+            columns = self._fetch_score_columns(condition)
             with self._lock:
                 self._stored_of[ids] = columns
                 # A page asks for a few sets of entries at most; the next page may ask for the same ones.
@@ -758,11 +758,11 @@ class Queries:
         rows = self._fetch_rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
         return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
-    def load_entry_facts(self, entry: Entry) -> Mapping[str, Any]:
-        """The facts of an entry that have no column of their own."""
-        rows = self._fetch_rows("SELECT facts FROM entries WHERE id = ?", entry.id)
-        facts: Mapping[str, Any] = json.loads(rows[0][0])
-        return facts
+    def load_entry_facts(self, entries: Iterable[Entry]) -> dict[int, Mapping[str, Any]]:
+        """The facts of some entries that have no column of their own, by the entry's number."""
+        fits, values = _build_sql_conditions({"id": [entry.id for entry in entries]})
+        rows = self._fetch_rows(f"SELECT id, facts FROM entries WHERE {fits}", *values)
+        return {number: json.loads(facts) for number, facts in rows}
 
 
 _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))

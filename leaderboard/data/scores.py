@@ -292,6 +292,9 @@ class SuiteScores(Cells, SuiteMeans):
 
     def find_selection_columns(self, row: int, kind: str = "") -> list[str]:
         """The columns in the means (or in that of a type) that chose a row's model."""
+        # Of most rows at once: pages of models ask in every suite.
+        if not self.selected[row].any():
+            return []
         columns, averaged = self.site_suite.suite.columns, select_mean_columns(self.site_suite.suite)
         chosen_columns = [columns[at] for at in averaged if self.selected[row, at]]
         return [column.name for column in chosen_columns if kind in ("", column.type)]
@@ -451,7 +454,8 @@ def _average_spreads(suite: Suite, halves: Floats, counted: NDArray[np.bool_]) -
         halves: Half of the interval of each score, NaN where it is not known, (rows, columns).
         counted: Which scores count, of the same shape.
     """
-    small, places = list_small_columns(suite), select_mean_columns(suite)
+    small = list_small_columns(suite)
+    places = select_mean_columns(suite) if small else []
     columns = [suite.columns[place].name for place in places]
     if not columns or any(name not in small for name in columns):
         return {}

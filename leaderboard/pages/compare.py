@@ -277,7 +277,8 @@ def _build_facts_table(
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
-    rows["mteb"] = [_build_mteb_cell(queries.load_entry_facts(entry)) for entry in entries]
+    stated = queries.load_entry_facts(entries)
+    rows["mteb"] = [_build_mteb_cell(stated[entry.id]) for entry in entries]
     if shared is not None:
         rows["Data"] = [_build_data_cell(shared, row) for row in range(len(entries))]
         rows["Trained on this suite"] = [_build_training_cell(shared, entry) for entry in entries]

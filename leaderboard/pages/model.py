@@ -119,9 +119,9 @@ def find_model(queries: Queries, slug: str) -> _Model:
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
     field_names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
+    facts_by_entry = queries.load_entry_facts(model.entries)
     stated = [
-        {**queries.load_entry_facts(e), **{name: getattr(e, name) for name in field_names}}
-        for e in model.entries
+        {**facts_by_entry[e.id], **{name: getattr(e, name) for name in field_names}} for e in model.entries
     ]
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
     facts["size_from"] = next((s.get("size_from") for s in stated if s["parameters"] is not None), None)

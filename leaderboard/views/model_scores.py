@@ -165,12 +165,10 @@ def _mean_over_types(one: Standing) -> Cell:
 
 def _mean_over_untouched(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
-    chose, untouched = (
-        one.scores.find_selection_columns(one.row),
-        one.scores.compute_untouched_means([one.row]),
-    )
+    chose = one.scores.find_selection_columns(one.row)
     if not chose:
         return EMPTY
+    untouched = one.scores.compute_untouched_means([one.row])
     if untouched is None:
         return Cell(text="none", kind="none", note="Scores on every task chose the model.")
     cell = mean_cell(untouched.over_tasks, one.row, None, one.entry.seeds)

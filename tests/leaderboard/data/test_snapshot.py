@@ -97,7 +97,7 @@ def contents(index: SiteIndex) -> dict[str, Any]:
         rows = queries.find_results(entry=entry.id)
         found[entry.slug] = (
             replace(entry, id=0),
-            queries.load_entry_facts(entry),
+            queries.load_entry_facts([entry]),
             [(r.task, r.status, r.value, r.key, queries.load_result_document(r.id)) for r in rows],
         )
     for slug, one in suites().items():
