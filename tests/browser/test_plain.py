@@ -248,7 +248,8 @@ def test_what_needs_a_server_is_hidden(reader: Reader) -> None:
 
 CELLS = """
 table => [...table.tBodies[0].rows].map(row => [row.className, ...[...row.cells].map(cell =>
-    [cell.textContent.trim(), [...cell.classList].sort().join(" "), cell.title, cell.dataset.label ?? ""])])"""
+    [cell.textContent.trim(), [...cell.classList].sort().join(" "), cell.title, cell.dataset.label ?? ""])
+])"""
 
 
 @pytest.mark.parametrize(
