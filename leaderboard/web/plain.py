@@ -91,14 +91,14 @@ class PlainFiles:
         of a column stands with the column's classes and its label on a card, and no cell repeats it.
         """
         words: dict[str, int] = {"": 0}
-        known: dict[tuple[str, str], str] = {("", ""): ""}
+        look_of: dict[tuple[str, str], str] = {("", ""): ""}
 
         def describe_look(cell: Cell) -> str:
-            look = known.get((cell.kind, cell.note))
+            look = look_of.get((cell.kind, cell.note))
             if look is None:
                 parts = [cell.kind, *(cell.note.split("; ") if cell.note else ())]
                 look = ".".join(str(words.setdefault(part, len(words))) for part in parts)
-                known[cell.kind, cell.note] = look
+                look_of[cell.kind, cell.note] = look
             return look
 
         looks = [[] if row.kind == "group" else list(map(describe_look, row.cells)) for row in table.rows]
@@ -121,14 +121,14 @@ class PlainFiles:
 
     def _write_row_start(self, row: TableRow) -> str:
         number = self._numbers.get(row.key)
-        kind = f" class={row.kind}" if row.kind else ""
+        kind = f' class="{row.kind}"' if row.kind else ""
         return f"<tr{kind}>" if number is None else f"<tr{kind} data-e={number}>"
 
     def _write_cell(self, cell: Cell, look: str, names_row: bool) -> str:
         text, tag = _write_text(cell.text), "th" if names_row and cell.text else "td"
         if cell.parts:
             parts = "".join(
-                f'<span class={part.kind} title="{_write_text(part.note)}">{_write_text(part.text)}</span>'
+                f'<span class="{part.kind}" title="{_write_text(part.note)}">{_write_text(part.text)}</span>'
                 for part in cell.parts
             )
             text = f'<span class=parts role=img aria-label="{_write_text(cell.note)}">{parts}</span>'

@@ -246,8 +246,10 @@ def test_what_needs_a_server_is_hidden(reader: Reader) -> None:
     assert "needs a running site" in page.inner_text("main")
 
 
-CELLS = """table => [...table.tBodies[0].rows].map(row => [...row.cells].map(cell =>
-    [cell.textContent.trim(), [...cell.classList].sort().join(" "), cell.title, cell.dataset.label ?? ""]))"""
+CELLS = """
+table => [...table.tBodies[0].rows].map(row => [row.className, ...[...row.cells].map(cell =>
+    [cell.textContent.trim(), [...cell.classList].sort().join(" "), cell.title, cell.dataset.label ?? ""])
+])"""
 
 
 @pytest.mark.parametrize(
