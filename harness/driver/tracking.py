@@ -170,10 +170,12 @@ def _read_scores(report: Report, model: ConfiguredModel) -> tuple[TrackedRun, Po
     for suite in join_single_tasks(prepared.suites):
         if model in report.list_suite_models(suite):
             aggregates = report.compute_aggregates(model, suite)
-            means = {"mean": aggregates.over_tasks.whole, "mean_over_types": aggregates.over_types.whole}
-            values |= {
-                f"{suite.name}/{name}": value for name, value in {**aggregates.columns, **means}.items()
+            scores = {
+                **aggregates.columns,
+                "mean": aggregates.over_tasks.whole,
+                "mean_over_types": aggregates.over_types.whole,
             }
+            values |= {f"{suite.name}/{name}": value for name, value in scores.items()}
     lineage = report.find_lineage(model)
     config = {
         "model": model.artifact.name,
