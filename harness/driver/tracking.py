@@ -169,9 +169,13 @@ def _read_scores(report: Report, model: ConfiguredModel) -> tuple[TrackedRun, Po
     values: dict[str, float | None] = {}
     for suite in join_single_tasks(prepared.suites):
         if model in report.list_suite_models(suite):
-            found = report.compute_aggregates(model, suite)
-            means = {"mean": found.over_tasks.whole, "mean_over_types": found.over_types.whole}
-            values |= {f"{suite.name}/{name}": value for name, value in {**found.columns, **means}.items()}
+            aggregates = report.compute_aggregates(model, suite)
+            scores = {
+                **aggregates.columns,
+                "mean": aggregates.over_tasks.whole,
+                "mean_over_types": aggregates.over_types.whole,
+            }
+            values |= {f"{suite.name}/{name}": value for name, value in scores.items()}
     lineage = report.find_lineage(model)
     config = {
         "model": model.artifact.name,

@@ -400,7 +400,7 @@ LEFT = FileKind("left", "", lambda path: "its process is dead")
 
 _UNREAD = (
     "**/.*.tmp", "**/.*.tmp/", "**/*.lock", "**/.lock", "**/*.broken", "models/*.broken*/",
-    "models/.removed-*/", "models/.training-*/**/[!.]*", "leases/*.holder", "queue/",
+    "models/.removed-*/", "models/.training-*/**/[!.]*", "leases/*.holder", "queue/", "tracking/",
     "plaid/*.part/", "source/*.parquet", "file-hashes.jsonl", "README.md", "reported/", "reference/",
 )  # fmt: skip
 """What no check reads: work under way, what the check of another file reads, and what is checked line by line

@@ -110,7 +110,7 @@ class _WandB(Tracker):
 
         # A killed process loses what is not in its file; by default that is written every 15 seconds.
         often = {"x_transaction_log_flush_interval": 0.5}
-        known = {name: often[name] for name in often.keys() & wandb.Settings.model_fields.keys()}
+        options = {name: often[name] for name in often.keys() & wandb.Settings.model_fields.keys()}
         self._client = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             id=self._run.id,
@@ -120,7 +120,7 @@ class _WandB(Tracker):
             dir=os.environ.get("WANDB_DIR", self._folder),
             resume="allow",
             reinit="create_new",
-            settings=wandb.Settings(console="off", **known),
+            settings=wandb.Settings(console="off", **options),
         )
         # Its own steps only rise, while a watch may finish an earlier checkpoint later.
         self._client.define_metric("*", step_metric="step")
@@ -266,7 +266,7 @@ def _read_trackers(value: Any) -> Any:
     names = tuple(dict.fromkeys(name for text in texts for name in split_names(text)))
     for name in names:
         if name not in _TRACKERS:
-            raise explain_unknown("tracker", name, _TRACKERS, then=f"Type --track {', '.join(_TRACKERS)}.")
+            raise explain_unknown("tracker", name, _TRACKERS, then="Type e.g. --track wandb.")
         spec = importlib.util.find_spec(name)
         # Without an origin it is a folder of this name, as W&B leaves one where it was run.
         if spec is None or spec.origin is None:

@@ -40,8 +40,6 @@ def trained(store: ModelStore, weight: float = 1.0, *, steps: int = 3) -> Path:
     lines = [json.dumps({"step": n, "loss": 1 / n}) + "\n" for n in range(1, steps + 1)]
     (work / "log.jsonl").write_text("".join(lines))
     (work / "output.log").write_text("said\n")
-    (work / "tensorboard").mkdir(exist_ok=True)
-    (work / "tensorboard" / "events.1").write_text("e")
     (work / "checkpoints").mkdir(exist_ok=True)
     return work / "model"
 
@@ -70,7 +68,7 @@ def test_a_model_comes_into_its_place_with_its_log(store: ModelStore) -> None:
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert there == {
         *("config.json", "model.json", "model.safetensors"),
-        *("training/log.jsonl", "training/output.log", "training/tensorboard/events.1"),
+        *("training/log.jsonl", "training/output.log"),
     }
     assert compute_content_key(folder)[0] == LINEAGE.key
     assert [(one.folder, one.document, one.problem) for one in store.list_stored_models()] == [

@@ -221,8 +221,8 @@ def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], 
     made = fakes.train(folder)
     assert compute_content_key(folder) == (fakes.lineage().key, weights)
     assert compute_folder_identity(folder).document == made
-    (folder / "training" / "tensorboard").mkdir(parents=True)
-    for name in ("log.jsonl", "texts.npy", "tensorboard/events"):
+    (folder / "training" / "predictions").mkdir(parents=True)
+    for name in ("log.jsonl", "texts.npy", "predictions/dev.csv"):
         (folder / "training" / name).write_text("x")
     assert compute_content_key(Path(shutil.copytree(folder, tmp_path / "elsewhere")))[0] == made.key
     length(folder)
