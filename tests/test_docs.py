@@ -301,7 +301,7 @@ def test_the_scripts_print_what_they_compute(read: dict[str, list[tuple[int | No
     scores = [line.split() for line in run.splitlines()]
     assert [words[:2] for words in scores] == [["minilm", "alike"], ["checkpoint", "alike"]]
     assert all(-1 <= float(words[2]) <= 1 for words in scores)
-    head, *rows, mean = (line.split() for line in read_again.partition("model\n")[0].splitlines())
+    head, *rows, _ = (line.split() for line in read_again.partition("model\n")[0].splitlines())
     assert head == ["model", "suite", "task", "type", "score", "settings"]
     assert [f"{float(words[2]):.4f}" for words in scores] == [words[4] for words in rows]
     assert check.split()[0] in ("regressed", "inconclusive", "improved", "passed", "same")
