@@ -248,7 +248,7 @@ def _list_score_lines(source: _CardSource) -> list[str]:
     means = [
         f"- {suite.title}: {line}" for suite in source.suites for line in _list_mean_lines(source, suite)
     ]
-    views = dict.fromkeys(record.training.get("view") for record in source.records)
+    views = dict.fromkeys(str(record.training.get("view")) for record in source.records)
     rules = [
         (suite, suite.conventions[view])
         for suite in source.suites
