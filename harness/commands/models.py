@@ -209,25 +209,21 @@ def _average(
     return 0
 
 
-_card_suites = click.option(
+@command.command("card")
+@click.argument("model")
+@click.option(
     "--suite",
     "suites",
     multiple=True,
     help="Only the scores of this suite, with its means. Repeat for several.",
 )
-_card_settings = click.option(
+@click.option(
     "--settings",
     default="",
     metavar="TEXT",
     help="The settings whose scores are shown, where there are several: a part of their text in "
     "`harness show`, e.g. '128 tokens'.",
 )
-
-
-@command.command("card")
-@click.argument("model")
-@_card_suites
-@_card_settings
 @click.option(
     "--output",
     metavar="FILE",
@@ -272,8 +268,6 @@ def _write_card(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A card that you have edited (default: that of `harness models card`).",
 )
-@_card_suites
-@_card_settings
 @options.results
 @options.cache
 def _push(
@@ -282,8 +276,6 @@ def _push(
     dry_run: bool,
     private: bool,
     card: Path | None,
-    suites: tuple[str, ...],
-    settings: str,
     results: Path | None,
     cache: Path | None,
 ) -> int:
@@ -298,15 +290,7 @@ def _push(
         raise UsageError(
             f"{model} is no model of the results folder and no folder.", hint="Name one of these."
         )
-    source = collect_card_source(
-        text,
-        name=repository,
-        folder=folder,
-        lineage=lineage,
-        suites=suites,
-        settings=settings,
-        results=results,
-    )
+    source = collect_card_source(text, name=repository, folder=folder, lineage=lineage, results=results)
     content = card.read_bytes() if card else str(build_model_card(source)).encode()
     own_files = {**list_published_files(folder), README: content, **build_eval_files(source)}
     for name, part in own_files.items():

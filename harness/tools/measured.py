@@ -170,16 +170,9 @@ def list_scores(
                 row = serialize_suite_result(measured, part, seen, stands, (), (results, cache))
                 about = {**_name_row(measured), "suite": part.name, "settings": seen.text if seen else None}
                 types = {column.name: column.type for column in part.columns}
-                rows += [
-                    {
-                        **about,
-                        "task": task,
-                        "type": types[task],
-                        "score": score,
-                        "selected": task in row["selected"],
-                    }
-                    for task, score in row["columns"].items()
-                ]
+                for task, score in row["columns"].items():
+                    facts = {"type": types[task], "score": score, "selected": task in row["selected"]}
+                    rows.append({**about, "task": task, **facts})
                 over = {name: row[name] for name in ("mean_over_tasks", "mean_over_types")}
                 counts = {name: over["mean_over_tasks"][name] for name in ("there", "wanted")}
                 means.append({**about, **{name: mean["value"] for name, mean in over.items()}, **counts})

@@ -139,9 +139,8 @@ def build_model_card(source: _CardSource) -> ModelCard:
         model_name=source.name if results else None,
         eval_results=results or None,
     )
-    sections = [f"# {source.name}", _describe_size(source.records), *_list_score_lines(source)]
-    sections += [*_list_lineage_lines(lineage), *_list_command_lines(source)]
-    text = "\n\n".join(filter(None, sections))
+    sections = [*_list_score_lines(source), *_list_lineage_lines(lineage), *_list_command_lines(source)]
+    text = "\n\n".join([f"# {source.name}", *filter(None, sections)])
     return ModelCard(f"---\n{yaml.to_yaml()}\n---\n\n{text}\n")
 
 
@@ -149,24 +148,22 @@ def _list_eval_results(records: Sequence[Record]) -> list[EvalResult]:
     """A result for each split and subset, as the record has it: shares, not times 100."""
     from huggingface_hub import EvalResult
 
-    # Tasks on the same rows are one entry of a model-index, whose name is then that of all.
-    names: dict[tuple[str, ...], dict[str, None]] = {}
-    for record in records:
-        names.setdefault(_build_data_key(record), {})[record.task.name] = None
+    # Tasks on the same rows are one entry of a model-index, so the task is named with the metric.
     return [
         EvalResult(
             task_type=record.task.type,
-            dataset_type=record.identity["data"].get("path") or record.task.name,
-            dataset_name=" and ".join(names[_build_data_key(record)]),
+            dataset_type=data.get("path") or record.task.name,
+            dataset_name=data.get("path") or record.task.name,
             dataset_config=subset,
             dataset_split=split,
-            dataset_revision=record.identity["data"].get("revision"),
+            dataset_revision=data.get("revision"),
             metric_type=record.task.metric,
             metric_name=f"{record.task.name}: {record.task.metric}",
             metric_value=value,
         )
         for record in records
-        for split, subset, value in _iter_main_scores(record)
+        for data in [record.identity["data"]]
+        for split, subset, value in _list_main_scores(record)
     ]
 
 
@@ -191,18 +188,13 @@ def build_eval_files(source: _CardSource) -> dict[str, bytes]:
         )
         for record in source.records
         if record.identity.get("scoring", "").startswith("mteb ") and record.identity["data"].get("revision")
-        for split, subset, value in _iter_main_scores(record)
+        for split, subset, value in _list_main_scores(record)
     ]
     content = yaml.safe_dump(huggingface_hub.eval_result_entries_to_yaml(entries), sort_keys=False).encode()
     return {".eval_results/encoder-harness.yaml": content} if entries else {}
 
 
-def _build_data_key(record: Record) -> tuple[str, ...]:
-    data = record.identity["data"]
-    return record.task.type, data.get("path") or record.task.name, str(data.get("revision"))
-
-
-def _iter_main_scores(record: Record) -> list[tuple[str, str, float]]:
+def _list_main_scores(record: Record) -> list[tuple[str, str, float]]:
     """Split, subset and main score; of a single one the record's score, which a paper's rule may define."""
     cells = [(split, subset) for split, subsets in record.scores.items() for subset in subsets]
     if len(cells) == 1 and record.main_score is not None:
@@ -214,6 +206,7 @@ def _iter_main_scores(record: Record) -> list[tuple[str, str, float]]:
 
 def _read_stated(folder: Path | None) -> dict[str, Any]:
     """What the model's own README states."""
+    import yaml
     from huggingface_hub import ModelCard
 
     path = (folder or Path()) / README
@@ -221,7 +214,7 @@ def _read_stated(folder: Path | None) -> dict[str, Any]:
         return {}
     try:
         stated: dict[str, Any] = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", hint="Mend or remove it.") from error
     return stated
 
@@ -231,24 +224,14 @@ def _describe_kind(folder: Path | None) -> dict[str, Any]:
     if folder is None:
         return {}
     kinds = [str(kind) for kind, _ in list_modules(folder)]
-    if any(kind.startswith("pylate.") for kind in kinds):
-        return {
-            "library_name": "PyLate",
-            "tags": ["ColBERT", "PyLate"],
-            "pipeline_tag": "sentence-similarity",
-        }
     if kinds:
-        tags = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
-        return {"library_name": tags[0], "tags": tags, "pipeline_tag": tags[1]}
+        late = any(kind.startswith("pylate.") for kind in kinds)
+        library = "PyLate" if late else "sentence-transformers"
+        tags = [library, "sentence-similarity", "ColBERT" if late else "feature-extraction"]
+        return {"library_name": library, "tags": tags, "pipeline_tag": tags[1]}
     named = str(read_object(find_backbone_folder(folder) / "config.json").get("architectures"))
     task = "text-classification" if "ForSequenceClassification" in named else "feature-extraction"
     return {"library_name": "transformers", "pipeline_tag": task}
-
-
-def _describe_size(records: Sequence[Record]) -> str:
-    about = records[0].model if records else None
-    facts = {"parameters": about.parameters, "dimensions": about.dimension} if about else {}
-    return ", ".join(f"{value:,} {name}" for name, value in facts.items() if value)
 
 
 def _list_score_lines(source: _CardSource) -> list[str]:
@@ -265,6 +248,14 @@ def _list_score_lines(source: _CardSource) -> list[str]:
     means = [
         f"- {suite.title}: {line}" for suite in source.suites for line in _list_mean_lines(source, suite)
     ]
+    views = dict.fromkeys(str(record.training.get("view")) for record in source.records)
+    rules = [
+        (suite, suite.conventions[view])
+        for suite in source.suites
+        for view in views
+        if view in suite.conventions
+    ]
+    means += [f"- {suite.title}, a task's score: {rule.says}" for suite, rule in rules]
     others = [f"Measured with other settings as well: {'; '.join(source.others)}."] if source.others else []
     return [
         "## Scores",

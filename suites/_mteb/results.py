@@ -37,14 +37,12 @@ def write_results(records: Sequence[Record], *, name: str, revision: str, folder
     from mteb.cache import ResultCache
     from mteb.results.task_result import _write_and_merge_keyed_json
 
-    meta, cache = _build_model_meta(records, name, revision), ResultCache(folder)
-    files = []
+    meta, files = _build_model_meta(records, name, revision), []
     try:
+        cache = ResultCache(folder)
         for record in records:
-            path = cache.get_task_result_path(record.task.name, meta)
-            result = _build_task_result(record)
-            cache.save_to_cache(result, meta)
-            files.append(path)
+            cache.save_to_cache(_build_task_result(record), meta)
+            files.append(cache.get_task_result_path(record.task.name, meta))
         # save_to_cache notes the versions that are installed now, which need not be those of the run.
         path = files[-1].with_name("run_settings.jsonl")
         _write_and_merge_keyed_json(path, [entry for one in records for entry in _list_settings(one)])

@@ -73,7 +73,7 @@ def test_the_model_index_goes_round(results: Path, capsys: pytest.CaptureFixture
         EvalResult(
             task_type="STS",
             dataset_type=tasks[task].data.path,
-            dataset_name=task,
+            dataset_name=tasks[task].data.path,
             dataset_config=subset,
             dataset_split="test",
             dataset_revision=tasks[task].data.revision,
@@ -123,6 +123,17 @@ def test_a_suite_has_its_means_with_what_they_lack(results: Path, capsys: pytest
     text = card(results, capsys, "--suite", "mteb:STSBenchmark").text
     assert "mean over tasks 75.00 (1 of 1)" in text
     assert "STS17" not in text
+
+
+def test_a_card_of_trained_scores_has_the_papers_rule_and_the_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site_data.standard_records(tmp_path)
+    assert invoke(["models", "card", "acme/tiny-base", "--suite", "glue", "--results", str(tmp_path)]) == 0
+    text = ModelCard(capsys.readouterr().out).text
+    assert "mean over tasks 62.50 (2 of 8)" in text
+    assert f"GLUE, a task's score: {catalog.open_suite('glue').conventions['optibert'].says}" in text
+    assert "--suite glue --tasks CoLA,RTE --recipe glue-optibert --set fresh_seeds=3" in text
 
 
 def test_a_card_is_written_and_a_model_without_anything_refused(
