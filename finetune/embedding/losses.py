@@ -76,9 +76,7 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
         self._labels = labels
         return super().forward(sentence_features, labels)
 
-    def calculate_loss(  # type: ignore[override]
-        self, reps: list[list[Tensor]], *_labels: Any, with_backward: bool = False
-    ) -> Tensor:
+    def calculate_loss(self, reps: list[list[Tensor]], *_labels: Any, with_backward: bool = False) -> Tensor:
         """The loss of embeddings that are computed already, each column in chunks; since 5.4 with labels."""
         total = reps[0][0].new_zeros(())
         for part in self.iter_loss_parts(
