@@ -76,8 +76,8 @@ class _CachedParts(CachedMultipleNegativesRankingLoss):
         self._labels = labels
         return super().forward(sentence_features, labels)
 
-    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
-        """The loss of embeddings that are computed already, each column in chunks."""
+    def calculate_loss(self, reps: list[list[Tensor]], *_labels: Any, with_backward: bool = False) -> Tensor:
+        """The loss of embeddings that are computed already, each column in chunks; since 5.4 with labels."""
         total = reps[0][0].new_zeros(())
         for part in self.iter_loss_parts(
             [cat(column) for column in reps], self._labels, self.mini_batch_size

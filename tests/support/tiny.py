@@ -152,4 +152,5 @@ def library(folder: Path) -> Any:
     """The folder as sentence-transformers loads it."""
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    # Since 6.0 the library opens modules of ours only so.
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=True)

@@ -148,7 +148,7 @@ def test_cross_encoders_are_known_as_the_library_saves_them(copy: Path, tmp_path
 
     faulty.rewrite(copy / "config.json", architectures=["BertForSequenceClassification"])
     CrossEncoder(str(copy), num_labels=1, device="cpu").save_pretrained(str(tmp_path / "made"))
-    with pytest.raises(UsageError, match="is a cross-encoder"):
+    with pytest.raises(UsageError, match=r"is a (cross-encoder|CrossEncoder)"):
         check(tmp_path / "made")
 
 

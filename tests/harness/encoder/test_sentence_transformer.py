@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from packaging.version import Version
+from transformers.integrations.peft import MIN_PEFT_VERSION
 
 import tiny
 from harness.core.errors import ModelError, UsageError
@@ -24,6 +27,11 @@ for folder in sys.argv[1:]:
     print(type(model[0].auto_model).__module__)
     numpy.save(folder + "/vectors.npy", model.encode({texts!r}))
 """
+
+NEEDS_PEFT = pytest.mark.skipif(
+    Version(version("peft")) < Version(MIN_PEFT_VERSION),
+    reason=f"transformers asks for peft {MIN_PEFT_VERSION}",
+)
 
 
 @pytest.fixture(params=sorted(FAMILIES))
@@ -184,6 +192,7 @@ def test_peft_trains_adapters_alone(folder: Path) -> None:
     assert blocks == set(targets)
 
 
+@NEEDS_PEFT
 def test_a_saved_adapter_fits_the_class_that_loads_the_base(name: str, folder: Path, tmp_path: Path) -> None:
     """By peft: transformers 5.3 leaves out what its own classes saved, and reports it as missing."""
     import torch
@@ -216,6 +225,7 @@ def test_a_saved_adapter_fits_the_class_that_loads_the_base(name: str, folder: P
     assert ((found - adapted) * mask).abs().max() < 1e-4
 
 
+@NEEDS_PEFT
 def test_a_saved_adapter_comes_back_into_the_network(name: str, folder: Path, tmp_path: Path) -> None:
     """Ranks and scales that some modules have for themselves among it."""
     import torch
@@ -242,6 +252,7 @@ def test_a_saved_adapter_comes_back_into_the_network(name: str, folder: Path, tm
     assert any(parameter.requires_grad for parameter in onto.parameters())
 
 
+@NEEDS_PEFT
 def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
     from peft import IA3Config, LoraConfig, get_peft_model
 
@@ -259,6 +270,7 @@ def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
         wrapped.base_model.model.save_pretrained(tmp_path / "saved")
 
 
+@NEEDS_PEFT
 def test_an_adapter_for_another_backbone_is_refused(tmp_path: Path) -> None:
     from peft import LoraConfig
 
@@ -278,6 +290,7 @@ def test_an_adapter_for_another_backbone_is_refused(tmp_path: Path) -> None:
         model.load_adapter(tmp_path / "bert")
 
 
+@NEEDS_PEFT
 def test_what_was_there_before_does_not_stay(tmp_path: Path) -> None:
     """A folder holds a model or an adapter, whichever was saved last."""
     from peft import LoraConfig
