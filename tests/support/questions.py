@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -116,14 +117,18 @@ def answer_apart(
     return Expected({*shared}, means, ranks, halves, bounds)
 
 
-def measure_half(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> float:
-    """Half of the 95 % interval of a weighted mean: each residual over its variance under equal variances."""
-    total = math.fsum(weights)
-    mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True)) / total
-    variance = effective = 0.0
-    for at, weight in enumerate(weights):
-        # What residual `at` has of each score.
-        row = [(at == other) - w / total for other, w in enumerate(weights)]
-        variance += (weight / total * (values[at] - mean)) ** 2 / math.fsum(one**2 for one in row)
-        effective += (weight / total) ** 2
-    return math.sqrt(variance) * float(stats.t.ppf(0.975, max(1, 1 / effective - 1)))
+@cache
+def derive_factors(weights: tuple[float, ...]) -> Floats:
+    """What squared residuals about a weighted mean are times, to sum to the square of half its interval."""
+    shares = [weight / math.fsum(weights) for weight in weights]
+    # What each residual has of every score: its variance, where all scores vary alike.
+    rows = [[(at == other) - share for other, share in enumerate(shares)] for at in range(len(shares))]
+    variances = [math.fsum(one**2 for one in row) for row in rows]
+    student = stats.t.ppf(0.975, max(1, 1 / math.fsum(share**2 for share in shares) - 1))
+    return np.array([(student * s) ** 2 / v for s, v in zip(shares, variances, strict=True)])
+
+
+def measure_half(values: Floats, weights: Floats) -> float:
+    """Half of the 95 % interval of a weighted mean."""
+    residuals = values - np.average(values, weights=weights)
+    return math.sqrt(math.fsum(residuals**2 * derive_factors(tuple(weights.tolist()))))
