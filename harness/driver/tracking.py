@@ -24,7 +24,7 @@ from harness.plan.catalog import join_single_tasks
 from harness.plan.plan import ConfiguredModel
 from harness.results.differences import Comparable, flatten
 from harness.storage.record import Record
-from harness.storage.trackers import Point, TrackedRun, Tracker, open_tracker
+from harness.storage.trackers import LoggedValues, TrackedRun, Tracker, open_tracker
 from harness.training.training import read_log
 
 
@@ -70,12 +70,16 @@ class Tracking:
                 self.log_curve(run, [point])
                 self._thread.submit(self._finish, run.id, success=True)
 
-    def log_curve(self, run: TrackedRun, points: Sequence[Point], *, live: bool = False) -> None:
+    def log_curve(self, run: TrackedRun, points: Sequence[LoggedValues], *, live: bool = False) -> None:
         """Write the points of a run that are not there, as `Tracker.log_points` does."""
         self._thread.submit(self._log, run.id, lambda: run, points, live)
 
     def _log(
-        self, key: str, build_run: Callable[[], TrackedRun], points: Sequence[Point], live: bool = False
+        self,
+        key: str,
+        build_run: Callable[[], TrackedRun],
+        points: Sequence[LoggedValues],
+        live: bool = False,
     ) -> None:
         if key not in self._runs:
             run = build_run()
@@ -118,12 +122,12 @@ class Tracking:
         """Write the score of a fine-tuning run, and end it."""
         score, step = record.main_score, record.training["steps"]["done"]
         if job.key in self._runs and score is not None:
-            point = Point(order=step + 0.5, step=step, values={"score": score})
+            point = LoggedValues(order=step + 0.5, step=step, values={"score": score})
             self._log(job.key, lambda: _build_training_run(job), [point])
         self._finish(job.key, success=True)
 
 
-def _read_point(line: Mapping[str, Any]) -> Point:
+def _read_point(line: Mapping[str, Any]) -> LoggedValues:
     """The values in a line of a training's log; the score of a selection comes behind the loss of its step.
 
     >>> _read_point({"step": 2, "loss": 0.5, "tokens": 30, "seconds": 0.5}).values
@@ -139,7 +143,7 @@ def _read_point(line: Mapping[str, Any]) -> Point:
         for name, value in values.items()
         if isinstance(value, int | float) and math.isfinite(value)
     }
-    return Point(order=step + 0.5 if selects else step, step=step, values=numbers)
+    return LoggedValues(order=step + 0.5 if selects else step, step=step, values=numbers)
 
 
 def _build_training_run(job: Job) -> TrackedRun:
@@ -161,7 +165,7 @@ def _build_training_run(job: Job) -> TrackedRun:
     )
 
 
-def _read_scores(report: Report, model: ConfiguredModel) -> tuple[TrackedRun, Point]:
+def _read_scores(report: Report, model: ConfiguredModel) -> tuple[TrackedRun, LoggedValues]:
     """The scores of a model, as a run of these suites under this treatment."""
     prepared, key = report.prepared, model.artifact.key
     results = [result for result in report.results if result.cell.subject == model]
@@ -193,7 +197,7 @@ def _read_scores(report: Report, model: ConfiguredModel) -> tuple[TrackedRun, Po
     )
     measured = [result.record.provenance.get("started", "") for result in results if result.record]
     numbers = {name: value for name, value in values.items() if value is not None}
-    return run, Point(order=max(measured, default=""), step=0, values=numbers)
+    return run, LoggedValues(order=max(measured, default=""), step=0, values=numbers)
 
 
 def flatten_config(config: Mapping[str, Any]) -> dict[str, Any]:

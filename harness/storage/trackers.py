@@ -43,8 +43,8 @@ class TrackedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """Values at a step. Points with an `order` up to that of the last written one are already there."""
+class LoggedValues:
+    """Values at a step. Those with an `order` up to that of the last written one are already there."""
 
     order: float | str
     step: int
@@ -63,7 +63,7 @@ class Tracker(ABC):
         self._last: Any = json.loads(self._mark.read_bytes()) if self._mark.is_file() else None
         self._started = False
 
-    def log_points(self, points: Sequence[Point], *, live: bool = False) -> None:
+    def log_points(self, points: Sequence[LoggedValues], *, live: bool = False) -> None:
         """Write the points that are not there, in order of their steps.
 
         Args:
@@ -94,7 +94,7 @@ class Tracker(ABC):
         """Open the run of this id, which may be there already."""
 
     @abstractmethod
-    def write_points(self, points: Sequence[Point]) -> None:
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
         """Write points."""
 
     @abstractmethod
@@ -125,7 +125,7 @@ class _WandB(Tracker):
         # Its own steps only rise, while a watch may finish an earlier checkpoint later.
         self._client.define_metric("*", step_metric="step")
 
-    def write_points(self, points: Sequence[Point]) -> None:
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
         for point in points:
             self._client.log({"step": point.step, **point.values})
 
@@ -153,7 +153,7 @@ class _Trackio(Tracker):
             embed=False,
         )
 
-    def write_points(self, points: Sequence[Point]) -> None:
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
         for point in points:
             self._client.log(dict(point.values), step=point.step)
 
@@ -184,7 +184,7 @@ class _MLflow(Tracker):
         self._id = runs[0].info.run_id
         self._client.update_run(self._id, status="RUNNING")
 
-    def write_points(self, points: Sequence[Point]) -> None:
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
@@ -211,7 +211,7 @@ class _TensorBoard(Tracker):
     def start_tracking(self) -> None:
         self._writer, self._step = None, 0
 
-    def write_points(self, points: Sequence[Point]) -> None:
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
         for point in points:
             if self._writer is None or point.step < self._step:
                 self._open_writer(point.step)

@@ -25,7 +25,7 @@ from harness.executors.node import merge_events
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.storage import trackers
-from harness.storage.trackers import Point, TrackedRun, Tracker
+from harness.storage.trackers import LoggedValues, TrackedRun, Tracker
 from tiny import WORDS
 
 RUN = TrackedRun(id="0123456789ab", name="tiny", kind="train", config={"rate": 0.1})
@@ -44,7 +44,7 @@ class FakeTracker(Tracker):
     def start_tracking(self) -> None:
         self.runs[self._run.id] = self._run
 
-    def write_points(self, points: Sequence[Point]) -> None:
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
         if any(point.step == self.fails_at for point in points):
             raise OSError("No space left on device")
         self.rows.setdefault(self._run.id, []).extend((point.step, point.values) for point in points)
@@ -83,8 +83,8 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def points(*steps: int) -> list[Point]:
-    return [Point(order=step, step=step, values={"train/loss": 1 / step}) for step in steps]
+def points(*steps: int) -> list[LoggedValues]:
+    return [LoggedValues(order=step, step=step, values={"train/loss": 1 / step}) for step in steps]
 
 
 def steps(fake: type[FakeTracker], key: str = RUN.id) -> list[int]:
