@@ -28,7 +28,7 @@ from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable, flatten
 from harness.results.scores import MAIN_SCORE
-from harness.storage.trackers import Point, TrackedRun
+from harness.storage.trackers import LoggedValues, TrackedRun
 from harness.watch.changes import detect_change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import (
@@ -486,10 +486,10 @@ def _build_watch_run(watch: Watch) -> TrackedRun:
     return TrackedRun(id=key[:12], name=f"watch {watch.name}", kind="watch", config=flatten_config(facts))
 
 
-def _list_points(watch: Watch) -> list[Point]:
+def _list_points(watch: Watch) -> list[LoggedValues]:
     """The means and scores of the checkpoints on the curve, in the order of their evaluation."""
     return [
-        Point(
+        LoggedValues(
             order=entry.evaluated,
             step=entry.step,
             values={
