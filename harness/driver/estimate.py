@@ -126,7 +126,7 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
         identity=score.identity,
         encoding=encoding,
         size=score.task.limited_size,
-        parameters=count_parameters(subject),
+        parameters=_count_parameters(subject),
         width=width,
     )
 
@@ -145,7 +145,7 @@ def weight_bytes(model: ConfiguredModel) -> int:
     return sum(path.stat().st_size for path in weight_files(model.on_disk.artifact.folder))
 
 
-def count_parameters(model: ConfiguredModel) -> int:
+def _count_parameters(model: ConfiguredModel) -> int:
     """The parameters of a model's files, or of those that its training starts from."""
     return 0 if model.ranks else _count_stored_parameters(model.on_disk.artifact.folder)
 
@@ -260,7 +260,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         data,
         [stored.document for stored in store.list_stored_models() if stored.document],
         past,
-        parameters=estimate_non_embedding(count_parameters(model), width),
+        parameters=estimate_non_embedding(_count_parameters(model), width),
     )
     if state in ("there", "diverged"):
         # Nothing is left to train.
