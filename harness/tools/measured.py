@@ -212,8 +212,13 @@ def list_index_rows(results: Path | None, cache: Path | None) -> list[dict[str, 
     ]
 
 
+def get_task_length(record: Record) -> tuple[str, int]:
+    """The sort key of records: by task, then by the longest input."""
+    return record.task.name, record.identity.get("encoding", {}).get("max_length") or 0
+
+
 def list_record_rows(measured: MeasuredSuite) -> list[dict[str, Any]]:
-    """The records of a model as plain values."""
+    """The records of a model as plain values, by task, then by the longest input."""
     return [
         {
             "task": r.task.name,
@@ -226,7 +231,7 @@ def list_record_rows(measured: MeasuredSuite) -> list[dict[str, Any]]:
             "selected": is_selection_score(r, measured.lineage),
             "approximate": is_approximate(r),
         }
-        for r in measured.records
+        for r in sorted(measured.records, key=get_task_length)
     ]
 
 

@@ -92,7 +92,8 @@ def read_library_types() -> frozenset[str]:
     names = ("configuration_auto.py", "auto_mappings.py")
     paths = [Path(root, "models/auto", name) for root in roots for name in names]
     texts = [path.read_text(encoding="utf-8") for path in paths if path.is_file()]
-    return frozenset(re.findall(r'"([^"]+)"(?:,|:) "\w+Config"', "".join(texts)))
+    # Pairs in a list, or entries of a dictionary.
+    return frozenset(re.findall(r'[({\n]\s*"([^"]+)"(?:,|:) "\w+Config"', "".join(texts)))
 
 
 def _require_no_other(artifact: Artifact, remote: RemoteClass, family: Family | None) -> None:

@@ -326,8 +326,8 @@ def test_models_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
         ("damaged", [], "The run of tiny on OwnSame is gone or damaged."),
         ("blank", [], "OwnSame: the id 'a b' cannot be written: TREC's formats separate fields by blanks."),
         ("STS", [], "No retrieval task of tiny was measured with tiny."),
-        ("", ["--out", "x"], "--trec takes one results folder, no --out, no --keep and no --format."),
-        ("", ["--format", "md"], "--trec takes one results folder, no --out, no --keep and no --format."),
+        ("", ["--out", "x"], "--trec takes one results folder, no --out, no --keep and no --format, and"),
+        ("", ["--format", "md"], "--trec takes one results folder, no --out, no --keep and no --format, and"),
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_be_exported_is_one_error(
