@@ -34,6 +34,7 @@ from harness.results.results import (
 )
 from harness.results.scores import Aggregates, Spread, TrainedResult, compute_metric_scores
 from harness.results.spreads import measure_spreads
+from harness.storage.record import Record
 
 _SHOWN = 20
 """The most rows that a table shows of itself."""
