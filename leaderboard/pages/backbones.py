@@ -67,7 +67,8 @@ class _BackbonesState(BackboneState):
 class _Number:
     """One number of a backbone; `source` and `setting` say where it is from and how it was made.
 
-    Of several in one place the one of the greatest `weight` is shown.
+    Of several in one place the one of the greatest `weight` is shown. `why` says why it is not to be compared
+    with others of its column; empty where it is.
     """
 
     backbone: Backbone
@@ -77,6 +78,7 @@ class _Number:
     source: str
     setting: str
     weight: tuple[float | str, ...]
+    why: str = ""
 
 
 _Line: TypeAlias = tuple[Backbone, str]
@@ -93,11 +95,15 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     check_name("column", state.column, benchmarks, then=hint, is_needed=True)
     benchmark = benchmarks[state.column]
     convention = GlueView.resolve_convention(state, site.papers)
-    numbers = [*_iter_printed_numbers(site, convention), *_iter_measured_means(site.queries, convention)]
+    numbers = _mark_incomparable_numbers(
+        [*_iter_printed_numbers(site, convention), *_iter_measured_means(site.queries, convention)]
+    )
     shown = [one for one in numbers if state.should_keep(one.backbone, one.origin)]
     cells = _group_cells(shown)
     fields = _build_backbone_fields(cells)
     lines = sort_rows(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
+    sorting = {line: _find_sorting_cell(cells, line[0], state.sort.removeprefix("-")) for line in lines}
+    lines.sort(key=lambda line: (sorting[line] is EMPTY, "apart" in sorting[line].kind))
     table = fill_table(
         "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
         key=lambda line: f"{line[0].slug}-{line[1]}", notes=NOTES, cards=True,
@@ -148,11 +154,30 @@ def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]
             )
             yield _Number(
                 backbone=by_slug[slug], benchmark=benchmark, origin="reported",
-                cell=mark_incomparable(cell, why) if why else cell,
+                cell=cell, why=why,
                 source=f"{row.paper}, {format_table_title(row.table)}",
                 setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
                 weight=(not why, not (line and line.source), row.number or 0),
             )  # fmt: skip
+
+
+def _mark_incomparable_numbers(numbers: Sequence[_Number]) -> list[_Number]:
+    """The numbers, marked where their column mixes some that are not to be compared."""
+    reasons: dict[str, set[str]] = {}
+    for one in numbers:
+        reasons.setdefault(one.benchmark.key, set()).add(one.why)
+    marked = []
+    for one in numbers:
+        cell = mark_incomparable(one.cell, one.why) if one.why else one.cell
+        is_mixed = len(reasons[one.benchmark.key]) > 1
+        marked.append(replace(one, cell=cell if is_mixed else replace(cell, kind=one.cell.kind)))
+    return marked
+
+
+def _find_sorting_cell(cells: Mapping[tuple[Backbone, str, str], Cell], backbone: Backbone, key: str) -> Cell:
+    """The number that sorts both lines of a backbone: the printed one, or else the measured one."""
+    both = (cells.get((backbone, origin, key), EMPTY) for origin in ("reported", "measured"))
+    return next((one for one in both if one is not EMPTY), EMPTY)
 
 
 def _explain_other_queries(score: PrintedScore, columns: Sequence[str]) -> str:
@@ -218,14 +243,13 @@ def _choose_best_cell(numbers: Sequence[_Number]) -> Cell:
 
 
 def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line]]:
-    """The columns; both lines of a backbone are sorted by its printed number, or by the measured one."""
+    """The columns."""
 
     def find_cell(line: _Line, key: str) -> Cell:
         return cells.get((*line, key), EMPTY)
 
     def find_value(line: _Line, key: str) -> Any:
-        both = (find_cell((line[0], origin), key) for origin in ("reported", "measured"))
-        return next((parse_cell_value(one) for one in both if one is not EMPTY), None)
+        return parse_cell_value(_find_sorting_cell(cells, line[0], key))
 
     return [
         Field("name", "Backbone", lambda line: build_backbone_cells(line[0])["name"],
@@ -270,4 +294,5 @@ def _plot_backbones(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Char
         for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
-    return build_size_chart(f"{name}: score against size", name, points)
+    hollow = "; hollow: not to be compared with the others (≠)" if any(p.hollow for p in points) else ""
+    return build_size_chart(f"{name}: score against size{hollow}", name, points)

@@ -16,10 +16,17 @@ from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import PageAddress, State, build_address
 from leaderboard.web.site import TITLE, Site
 
-CITED = ("rank", "ranked", "tasks", "types", "mean", "untouched", "score", "count")
+CITED = ("rank", "tasks", "types", "mean", "untouched", "score", "count")
 """The columns whose numbers a sentence names."""
 RANKED = ": scores × 100, ranked by the mean over tasks"
 """How the caption of a suite's table ends whose ranks are by the mean that a sentence names."""
+SOURCES = {
+    "measured": "measured by this harness", "imported": "imported from the results of mteb",
+    "reported": "printed in a paper",
+}  # fmt: skip
+"""Where a number comes from, as a sentence ends."""
+EMPTY: Mapping[str, Any] = {"text": "", "value": None}
+"""The cell of a column that a table does not show."""
 MOST = 100
 """Sentences on a page: a filter of the cited page gives those of other rows."""
 
@@ -45,13 +52,16 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     parameters = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, parameters, "json"))
     address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, parameters)}"
+    sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in _iter_sentences(page)]
+    note = f"As of {snapshot.made[:10]}"
+    if path.startswith("/models/") and sentences:
+        note = f"{note}: {sentences[0].rpartition(' (')[0]}"
     fields = {
         "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
-        "year": snapshot.made[:4], "url": address, "note": f"As of {snapshot.made[:10]}",
+        "year": snapshot.made[:4], "url": address, "note": escape_tex(note),
     }  # fmt: skip
     key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{of}").strip("-")
     lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
-    sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in _iter_sentences(page)]
     return Page(
         title=f"Cite: {page['title']}",
         template="cite.html",
@@ -67,30 +77,70 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
 def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What the first table of a page (PageJson) says of each row, and of what; without numbers, the lead.
 
-    Models that a reader named stand first.
+    Models that a reader named stand first, means over some of the tasks last.
     """
     table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
     labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}
     data, caption = page["data"], table.get("caption", "")
     suite = caption.removesuffix(RANKED) if caption.endswith(RANKED) else ""
     ranked, total = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
-    for row in sorted(table["rows"] if labels else (), key=lambda row: row["kind"] != "beside"):
+    rows = table["rows"] if labels else ()
+    for row in sorted(rows, key=lambda row: (row["kind"] != "beside", row["kind"] == "part")):
         cells = row["cells"]
         name = next((cells[key]["text"] for key in ("model", "name", "board") if key in cells), "")
-        if suite and {"rank", "tasks", "there"} <= cells.keys():
-            count = cells["there"]["value"]
-            over = f"{count} of the {total} tasks" if total not in (None, count) else f"the {count} tasks"
+        has_mean = cells.get("tasks", EMPTY)["value"] is not None
+        if suite and has_mean and "there" in cells:
+            count, _, expected = cells["there"]["text"].partition("/")
             mean = f"{'weighted ' if data.get('weights') else ''}mean of {_format_cited(cells['tasks'])}"
-            yield f"{name} has a {mean} over {over} of {suite}, rank {cells['rank']['text']} of {ranked}", ""
+            over = _format_share(count, str(total or expected))
+            place = [
+                _format_place(cells.get("rank", EMPTY)["text"], ranked),
+                _name_source(cells.get("origin", EMPTY)),
+            ]
+            yield ", ".join([f"{name} has a {mean} over {over} of {suite}", *filter(None, place)]), ""
+        elif has_mean and {"name", "count", "source"} <= cells.keys():
+            by = f" by the convention of {cells['convention']['text']}" if "convention" in cells else ""
+            place = [_format_place(*(cells.get(key, EMPTY)["text"] for key in ("rank", "ranked"))),
+                     _name_source(cells["source"])]  # fmt: skip
+            over = _format_share(*cells["count"]["text"].split("/"))
+            mean = f"mean of {_format_cited(cells['tasks'])} over {over} of {name}{by}"
+            yield ", ".join([f"{page['title']} has a {mean}", *filter(None, place)]), ""
         else:
-            numbers = (f"{text} {_format_cited(cells[key])}" for key, text in labels.items() if key in cells)
-            yield f"{name}: {', '.join(numbers)}", f"{suite or page['title'].rstrip('?')}, "
+            numbers = [f"{text} {_format_cited(cells[key], noted=True)}" for key, text in labels.items()
+                       if cells.get(key, EMPTY)["value"] is not None]  # fmt: skip
+            if numbers:
+                yield f"{name}: {', '.join(numbers)}", f"{suite or page['title'].rstrip('?')}, "
     if not labels:
         yield f"{page['title']}: {page['lead'].removesuffix('.')}", ""
 
 
-def _format_cited(cell: Mapping[str, Any]) -> str:
-    """A number with its marks, and over how many tasks it is where these are not all."""
+def _format_share(count: str, total: str = "") -> str:
+    """How many of a suite's tasks a mean is over.
+
+    >>> _format_share("41", "41"), _format_share("5", "41"), _format_share("1"), _format_share("90 texts")
+    ('the 41 tasks', '5 of the 41 tasks', 'the one task', 'the 90 texts')
+    """
+    if total not in ("", count):
+        return f"{count} of the {total} tasks"
+    if count == "1":
+        return "the one task"
+    return f"the {count} tasks" if count.isdigit() else f"the {count}"
+
+
+def _format_place(rank: str, ranked: object) -> str:
+    """A rank among how many, empty without one."""
+    return f"rank {rank} of {ranked}" if rank.isdigit() else ""
+
+
+def _name_source(cell: Mapping[str, Any]) -> str:
+    """Where a row's numbers come from, by the kinds of the cell that says so; empty where none does."""
+    return next((SOURCES[kind] for kind in cell.get("kind", "").split() if kind in SOURCES), "")
+
+
+def _format_cited(cell: Mapping[str, Any], *, noted: bool = False) -> str:
+    """A number with its marks; `noted` says over how many tasks it is where these are not all."""
     kinds = cell.get("kind", "").split()
     marks = "".join(KINDS[kind].mark for kind in kinds if kind in KINDS)
-    return f"{cell['text']}{marks}" + (f" ({cell['note']})" if "part" in kinds and "note" in cell else "")
+    return f"{cell['text']}{marks}" + (
+        f" ({cell['note']})" if noted and "part" in kinds and "note" in cell else ""
+    )

@@ -321,7 +321,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
         "training": [c for one in records.values() if one.get("training") for c in iter_training_charts(one)],
     }  # fmt: skip
     tables = [
-        *build_suites_tables(queries, standings, path),
+        *build_suites_tables(queries, standings, path, site.papers),
         *_build_paper_tables(site, shown, standings),
         _build_reproductions_table(queries, shown),
         *results,

@@ -88,7 +88,7 @@ def _iter_notes(answer: Answer) -> Iterator[str]:
         yield (
             "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how "
             "far the mean would move over other tasks. Two models differ by less, as their scores rise and "
-            "fall together: ranks use the differences."
+            "fall together: ranks use the differences, and possible ranks are those that these leave open."
         )
         yield "Models that cannot be told apart from the first of their group share its rank."
     else:

@@ -50,7 +50,8 @@ FILTERS = (
 """The filters above the table, in order; the others are parameters alone."""
 
 OWN_CHIPS = {
-    "zero": "zero-shot on {}", "type": "only {}", "revisions": "pinned data only", "licence": "licence {}",
+    "zero": "zero-shot on {}", "type": "only {}", "revisions": "only on the suite’s data revisions",
+    "licence": "licence {}",
     "instructions": "instruction-tuned", "reproduced": "reproduced by somebody", "language": "for {}",
     "memory": "at most {:g} MB",
 }  # fmt: skip
@@ -121,7 +122,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
 def _list_data_choices(table: SuiteTable) -> list[tuple[str, str, bool]]:
     """The switch between all scores and those on pinned data (label, URL, current); none where all are."""
     state, other = table.state, (table.scores.reasons == REASONS.index("other")).any()
-    labels = {"any": "All scores", "pinned": "Pinned data only"} if other else {}
+    labels = {"any": "All scores", "pinned": "Only those on the suite’s data revisions"} if other else {}
     return [
         (label, f"{table.path}?{state.build_query(revisions=value, page=1)}", state.revisions == value)
         for value, label in labels.items()

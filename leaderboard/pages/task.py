@@ -62,7 +62,7 @@ TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no c
 MANY = 300
 """Subsets above which one is typed, not chosen from a list: all pairs of 204 languages take 2.5 MB."""
 
-OWN_CHIPS = {"subset": "subset {}", "revisions": "pinned data only"}
+OWN_CHIPS = {"subset": "subset {}", "revisions": "only on the suite’s data revisions"}
 """The filters of a task's page beside those over entries, as texts."""
 
 NO_INTERVALS = "No interval is known: only equal scores share a rank, and a small difference may be chance."

@@ -189,6 +189,8 @@ function ready() {
     const names = $("tbody tr:not(.group) > .sticky:not(:has(+ .sticky))", table);
     if (names) table.style.setProperty("--names", `${names.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().left}px`);
   }
+  // Of a site that was not told its address, it is where the reader found it.
+  if (!isStatic) for (const each of $$("[data-site]")) each.textContent = each.textContent.replace(/\bSITE(?=\/)/g, location.origin);
   for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, rowName(box));
   showPicked();
 }

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, SuiteScores
@@ -116,8 +117,22 @@ def _rank_standing(queries: Queries, one: Standing) -> Standing:
     return replace(one, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
 
-def build_suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list[Table]:
-    """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
+def build_suites_tables(
+    queries: Queries, rows: Sequence[Standing], path: str, papers: Mapping[str, Paper]
+) -> list[Table]:
+    """The boards, and the other suites with the fullest first: a row for each entry that is in it.
+
+    Args:
+        queries: The site's queries.
+        rows: The model's entries in suites.
+        path: The model's page.
+        papers: The papers by slug, whose names conventions have.
+    """
+
+    def name_convention(one: Standing) -> str:
+        paper = papers.get(one.scores.convention)
+        return paper.name if paper else one.scores.convention
+
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
@@ -128,7 +143,8 @@ def build_suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -
         ("others", "Other suites: means × 100", others),
     ]
     source = Field[Standing]("source", "Source", lambda one: build_source_cell(one.entry, path))
-    fields = [*SUITE_FIELDS, source]
+    fields = [replace(f, cell=name_convention) if f.key == "convention" else f for f in SUITE_FIELDS]
+    fields.append(source)
     return [build_standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
@@ -238,10 +254,11 @@ def build_source_cell(entry: Entry, path: str) -> Cell:
 def format_entry_name(entry: Entry) -> str:
     """What tells an entry from the others of its model: seeds, a revision, a hash."""
     if entry.revisions:
-        return f"{len(entry.revisions)} revisions joined"
+        return f"from {len(entry.revisions)} revisions"
     if entry.seeds or entry.origin == "reported":
         return format_seeds(entry.seeds) if entry.seeds else "printed"
-    return (entry.revision or entry.artifact or entry.slug)[:12]
+    word = "revision " if entry.revision and entry.trust != "commit" else ""
+    return f"{word}{(entry.revision or entry.artifact or entry.slug)[:12]}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

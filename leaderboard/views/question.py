@@ -456,7 +456,7 @@ LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "o
 _OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
               "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
               "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
-              "revisions": "pinned data only", "instructions": "instruction-tuned",
+              "revisions": "only on the suite’s data revisions", "instructions": "instruction-tuned",
               "reproduced": "reproduced by somebody"}  # fmt: skip
 
 
@@ -464,7 +464,14 @@ def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str,
     """The most frequent names as options, with how many tasks each has."""
     names = sorted(dict(counts.most_common(MOST)), key=name_language)
     return _add_current(
-        [("", "any"), *((name, f"{name_language(name)} ({counts[name]})") for name in names)], current
+        [
+            ("", "any"),
+            *(
+                (name, f"{name_language(name)} ({counts[name]} {'task' if counts[name] == 1 else 'tasks'})")
+                for name in names
+            ),
+        ],
+        current,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ Verdict = Literal["same", "draws", "differs", "unproven", "data", "settings", "w
 VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     "same": ("same", "equal to the printed digits and numeric noise, on data that is proven to be the same"),
     "draws": (
-        "within random draws ({})",
+        "no further apart than two runs ({})",
         "scored by two versions of mteb, and apart by no more than two runs "
         "with other random draws, such as of clusterings",
     ),
@@ -200,7 +201,7 @@ class NumberPair(NamedTuple):
     def reason(self) -> str:
         """What is stated differently of both numbers, and what is known of their difference."""
         base, value = self.base or self.value, self.value
-        texts = [f"{name} {base.conditions[name][:40]} / {value.conditions[name][:40]}"
+        texts = [f"{name} {_shorten(base.conditions[name])} / {_shorten(value.conditions[name])}"
                  for name in _iter_conflicts(value, base)]  # fmt: skip
         if self.verdict == "data":
             texts += [explain_other_data(self.task, side.conditions["data"]) for side in (base, value)]
@@ -209,6 +210,11 @@ class NumberPair(NamedTuple):
         if self.draws:
             texts.append(f"other random draws: ± {score_text(self.draws)}")
         return "; ".join(filter(None, texts))
+
+
+def _shorten(condition: str) -> str:
+    """What a side states, in at most 40 characters; of a commit's hash its start."""
+    return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28}$", r"\1", condition)[:40]
 
 
 _comparisons: WeakKeyDictionary[Queries, Sequence[NumberPair]] = WeakKeyDictionary()

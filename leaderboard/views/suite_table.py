@@ -36,6 +36,12 @@ FEW = 12
 UNTOUCHED = {"untouched": "tasks", "untouched_types": "types"}
 """Means over the tasks that selected no model shown, with the means that they narrow."""
 
+AGREEMENT = {"same": "same", "draws": "no further apart than two runs", "differs": "differ"}
+"""How numbers of two sources agree, in words, by the verdicts of which the first counts."""
+
+APART = "not comparable"
+"""The same of a task for which two sources have no numbers of one kind."""
+
 ALWAYS = ("rank", "model")
 """Columns that every choice of columns has."""
 
@@ -164,29 +170,34 @@ class SuiteTable:
         )
 
     @cached_property
-    def reproduced(self) -> Mapping[str, tuple[set[str], set[str]]]:
-        """The suite's tasks on which two sources have a number of a model, and on which they agree."""
+    def reproduced(self) -> Mapping[str, dict[str, set[str]]]:
+        """By model the suite's tasks on which two sources have a number, each with the verdicts on them."""
         columns = self.scores.site_suite.suite.columns
         names = {name for column in columns for name in (column.name, *(task.name for task in column.tasks))}
-        models: dict[str, tuple[set[str], set[str]]] = {}
+        models: dict[str, dict[str, set[str]]] = {}
         for pair in self.comparisons:
             if pair.is_independent and pair.task in names:
-                both, same = models.setdefault(pair.model, (set(), set()))
-                both.add(pair.task)
-                same.update([pair.task] if pair.verdict == "same" else [])
+                models.setdefault(pair.model, {}).setdefault(pair.task, set()).add(pair.verdict)
         return models
 
     def _count_reproduced(self, row: int) -> int | None:
         page = self.pages.get(self.scores.entries[row].id, "")
-        return len(self.reproduced[page][1]) if page in self.reproduced else None
+        verdicts = self.reproduced.get(page)
+        return None if verdicts is None else sum("same" in some for some in verdicts.values())
 
     def _build_reproduced_cell(self, row: int) -> Cell:
         page = self.pages.get(self.scores.entries[row].id, "")
-        both, same = self.reproduced.get(page, ((), ()))
-        note, href = ", ".join(sorted(same)), build_address(PATH, {"q": page})
-        return (
-            Cell(text=f"{len(same)}/{len(both)}", value=len(same), note=note, href=href) if both else Cell()
-        )
+        verdicts = self.reproduced.get(page, {})
+        if not verdicts:
+            return Cell()
+        tasks: dict[str, list[str]] = {word: [] for word in (*AGREEMENT.values(), APART)}
+        for task, some in sorted(verdicts.items()):
+            tasks[next((word for verdict, word in AGREEMENT.items() if verdict in some), APART)].append(task)
+        notes = [f"{len(names)} {word}: {', '.join(names)}" for word, names in tasks.items() if names]
+        return Cell(
+            text=f"{len(tasks['same'])}/{len(verdicts)}", value=len(tasks["same"]), note="; ".join(notes),
+            href=build_address(PATH, {"q": page}),
+        )  # fmt: skip
 
     @property
     def _type(self) -> str:
@@ -241,7 +252,7 @@ class SuiteTable:
                 optional=True, card="Zero-shot",
                 note="The share of the tasks that the model was not trained on, as its makers state."),
             _Column("parameters", "Size", self._build_marked_size, lambda row: entries[row].parameters,
-                    note="Parameters, with embeddings."),
+                    card="Size", note="Parameters, with embeddings."),
             self._build_mean_column(
                 "tasks", "over tasks", scores.over_tasks,
                 f"The mean over {format_task_count(scores.over_tasks.expected)}, "
@@ -254,13 +265,14 @@ class SuiteTable:
                                  note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
-                    note="Tasks with a score that counts."),
+                    card="Tasks", note="Tasks with a score that counts."),
             _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
                     optional=True, note="Tasks on which two sources agree, of those that two have."),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
             _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
-                                 optional=True, note="Of an input."),
+                                 optional=True, note="Of an input.",
+                                 card="Max tokens" if self.state.tokens else ""),
             _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows],
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
@@ -317,8 +329,8 @@ class SuiteTable:
                                  optional=True),
             _build_number_column("half_examples", "± 95 %, examples", by_examples, score_text, group="Mean",
                                  optional=True, note="The same over the examples of these tasks."),
-            _Column("places", "ranks, 95 %", lambda row: texts.get(row, ""), up=True, group="Mean",
-                    sort=lambda row: bounds.get(row, [None])[0], card="Ranks", note=rank),
+            _Column("places", "possible ranks", lambda row: texts.get(row, ""), up=True, group="Mean",
+                    sort=lambda row: bounds.get(row, [None])[0], card="Possible ranks", note=rank),
         )  # fmt: skip
 
     def _iter_untouched_means(self, several: bool) -> Iterator[_Column]:
@@ -500,9 +512,10 @@ class SuiteTable:
         by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
         caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
         fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
+        borda = [f"Borda: h{head.note[1:]}" for head in self.shown if head.key == "borda"]
         table = fill_table(
             "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
-            key=lambda row: scores.entries[row].slug, notes=notes, cards=True,
+            key=lambda row: scores.entries[row].slug, notes=[*notes, *borda], cards=True,
             kind=self._find_row_kind,
         )  # fmt: skip
         heads = [
@@ -649,7 +662,7 @@ def describe_training(entry: Entry) -> str:
 
 def _build_origin_cell(entry: Entry) -> Cell:
     """Where the numbers of a row come from."""
-    trust = {"external": ", by its makers", "none": ", no revision"}.get(entry.trust, "")
+    trust = {"external": ", no commit named", "none": ", no revision"}.get(entry.trust, "")
     return Cell(text=f"{entry.origin}{trust}", value=entry.origin, kind=entry.origin)
 
 

@@ -162,7 +162,7 @@ def offer(
 TRUST = ("commit", "external", "none", "other")
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
-REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
+REVISIONS = (("any", "all scores"), ("pinned", "only on the suite’s data revisions"))
 
 
 def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:

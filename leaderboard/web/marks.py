@@ -39,7 +39,8 @@ KINDS: Mapping[str, CellKind] = {
         csv="other revision",
     ),
     "apart": CellKind(
-        meaning="by another convention or on other splits than the column's: not to be compared",
+        meaning="by another convention or on other splits than the column's: not to be compared with the "
+        "unmarked",
         mark="≠",
         csv="not comparable",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tarfile
 from collections.abc import Mapping
@@ -187,7 +188,7 @@ def test_the_interval_of_random_draws_is_that_of_two_independent_runs() -> None:
 @pytest.mark.parametrize(
     ("score", "version", "expected"),
     [
-        (0.60, "1.12.75", ("draws", "within random draws (+10.00)")),
+        (0.60, "1.12.75", ("draws", "no further apart than two runs (+10.00)")),
         (0.90, "1.12.75", ("differs", "differs by +40.00")),
         # One version draws the same.
         (0.60, "2.26.24", ("differs", "differs by +10.00")),
@@ -248,6 +249,9 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
         "o/broken": None,
         RANDOM: None,
     }
+    cells = [row["cells"].get("reproduced") for row in ask(client, "/suites/nanobeir")["tables"][0]["rows"]]
+    [note] = [cell["note"] for cell in cells if cell]
+    assert re.match(r"1 same: Nano\w+; .*\b\d not comparable: Nano", note)
     some = find_values(ask(client, "/suites/nanobeir?reproduced=1"), "suite")
     assert {row["model"] for row in some} == {"o/m"}
     page = ask(client, "/reproductions")
@@ -336,7 +340,7 @@ def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Pa
     others = {task: one.build_cell().text for task, one in measured.items() if one.verdict != "same"}
     assert others == {
         "STS12": "other data revision", "STS13": "other data revision",
-        "SIB200ClusteringS2S": "within random draws (−2.69)",
+        "SIB200ClusteringS2S": "no further apart than two runs (−2.69)",
     }  # fmt: skip
     assert len(measured) == 10
     assert measured["STS13"].reason.endswith("sentence2: 67,475 characters, stated are 68,848")

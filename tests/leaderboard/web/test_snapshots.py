@@ -166,18 +166,25 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert f"url = {{{address}}}" in text
     whole = client.get("/suites/mteb-MTEB-kor-v1.json").json()
     (row,) = (one for one in whole["tables"][0]["rows"] if one["key"].startswith("acme--tiny-large"))
-    sentence = next(line for line in re.findall(r"<li>([^<]*)", text) if line.startswith("acme/tiny-large"))
-    mean = f"has a mean of {row['cells']['tasks']['text']} over the 6 tasks of MTEB(kor, v1), rank 1 of 1"
+    sentence = next(
+        line for line in re.findall(r"<li data-site>([^<]*)", text) if line.startswith("acme/tiny-large")
+    )
+    mean = f"has a mean of {row['cells']['tasks']['text']} over the 6 tasks of MTEB(kor, v1), rank 1 of 1, "
+    mean += "imported from the results of mteb"
     assert sentence == f"acme/tiny-large {mean} ({app.state.site.as_of}, {address})."
     asked = client.get(cite(client, "/rank?suite=nanobeir&models=1&beside=tiny-large")).text
-    assert re.search(r"<li>acme/tiny-large has a mean of [0-9.† ±]+ over ", asked).start() == asked.index(
-        "<li>acme/"
-    )
+    first = asked.index("<li data-site>acme/")
+    assert re.search(r"<li data-site>acme/tiny-large has a mean of [0-9.† ±]+ over ", asked).start() == first
     keys = [re.search(r"@misc{([^,]*),", page)[1] for page in (text, asked)]
     assert keys[0].endswith("-suites-mteb-MTEB-kor-v1")
     assert keys[0] != keys[1]
     partial = client.get(cite(client, "/suites/nanobeir")).text
-    assert "(of 3 of 13)" in partial
+    assert " over 3 of the 13 tasks of NanoBEIR, " in partial
+    text = client.get(cite(client, "/models/acme--tiny-large")).text
+    sentences = re.findall(r"<li data-site>([^<]*)", text)
+    mean = "acme/tiny-large has a mean of 63.54 over the 13 tasks of NanoBEIR, rank 1 of 3"
+    assert sentences[0].startswith(f"{mean}, imported from the results of mteb (")
+    assert f": {mean}, imported" in re.search("note = (.*)", text)[1]
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
