@@ -73,7 +73,7 @@ PATIENCE = 60
 @click.option(
     "--url",
     default="",
-    help="The address that readers type, e.g. https://example.org/encoders; badges hold it.",
+    help="The address that readers type, e.g. https://example.org/encoders; badges and citations hold it.",
 )
 def command(
     results: tuple[Path, ...],

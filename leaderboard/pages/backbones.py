@@ -11,6 +11,7 @@ from pydantic import Field as Parameter
 
 from leaderboard.data.backbones import (
     BENCHMARKS,
+    RECIPES,
     Backbone,
     Benchmark,
     PrintedScore,
@@ -46,15 +47,6 @@ NOTES = (
     "Each number leads to the table that prints it, or to the model that was measured.",
     "The title of a size says where it is an estimate, and where a paper prints another one.",
 )
-RECIPES = {
-    "SimCSE": "simcse",
-    "unified contrastive": "unified-contrastive",
-    "CDE": "cde",
-    "DPR": "dpr",
-    "dpr-mldr-id": "mldr",
-    "ColBERT": "colbert",
-}
-"""The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
 class _BackbonesState(BackboneState):
@@ -67,7 +59,8 @@ class _BackbonesState(BackboneState):
 class _Number:
     """One number of a backbone; `source` and `setting` say where it is from and how it was made.
 
-    Of several in one place the one of the greatest `weight` is shown.
+    Of several in one place the one of the greatest `weight` is shown. `why` says why it is not to be compared
+    with others; empty where it is.
     """
 
     backbone: Backbone
@@ -77,6 +70,7 @@ class _Number:
     source: str
     setting: str
     weight: tuple[float | str, ...]
+    why: str = ""
 
 
 _Line: TypeAlias = tuple[Backbone, str]
@@ -93,11 +87,20 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     check_name("column", state.column, benchmarks, then=hint, is_needed=True)
     benchmark = benchmarks[state.column]
     convention = GlueView.resolve_convention(state, site.papers)
-    numbers = [*_iter_printed_numbers(site, convention), *_iter_measured_means(site.queries, convention)]
+    numbers = _mark_mixed_columns(
+        [*_iter_printed_numbers(site, convention), *_iter_measured_means(site.queries, convention)]
+    )
     shown = [one for one in numbers if state.should_keep(one.backbone, one.origin)]
     cells = _group_cells(shown)
     fields = _build_backbone_fields(cells)
     lines = sort_rows(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
+    # Stable: as on /glue, backbones whose numbers are not to be compared stand below the others.
+    column = state.sort.removeprefix("-")
+    places: dict[Backbone, bool] = {}
+    for (backbone, _, key), cell in cells.items():
+        if key == column:
+            places[backbone] = "apart" in cell.kind and places.get(backbone, True)
+    lines.sort(key=lambda line: places.get(line[0], 2))
     table = fill_table(
         "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
         key=lambda line: f"{line[0].slug}-{line[1]}", notes=NOTES, cards=True,
@@ -148,11 +151,23 @@ def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]
             )
             yield _Number(
                 backbone=by_slug[slug], benchmark=benchmark, origin="reported",
-                cell=mark_incomparable(cell, why) if why else cell,
+                cell=cell,
                 source=f"{row.paper}, {format_table_title(row.table)}",
                 setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
-                weight=(not why, not (line and line.source), row.number or 0),
+                weight=(not why, not (line and line.source), row.number or 0), why=why,
             )  # fmt: skip
+
+
+def _mark_mixed_columns(numbers: Sequence[_Number]) -> list[_Number]:
+    """Numbers with their marks: where all of a column are made in one way, they compare."""
+    ways: dict[Benchmark, set[str]] = {}
+    for number in numbers:
+        ways.setdefault(number.benchmark, set()).add(number.why)
+    return [
+        replace(one, cell=mark_incomparable(one.cell, one.why))
+        if one.why and len(ways[one.benchmark]) > 1 else one
+        for one in numbers
+    ]  # fmt: skip
 
 
 def _explain_other_queries(score: PrintedScore, columns: Sequence[str]) -> str:
@@ -224,7 +239,8 @@ def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> l
         return cells.get((*line, key), EMPTY)
 
     def find_value(line: _Line, key: str) -> Any:
-        both = (find_cell((line[0], origin), key) for origin in ("reported", "measured"))
+        both = [find_cell((line[0], origin), key) for origin in ("reported", "measured")]
+        both.sort(key=lambda cell: "apart" in cell.kind)
         return next((parse_cell_value(one) for one in both if one is not EMPTY), None)
 
     return [

@@ -15,10 +15,10 @@ from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
-from leaderboard.data.scores import CHANCE_ROOM, RANDOM, SuiteScores, UntouchedMeans
+from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.cells import build_size_cell
-from leaderboard.views.reproductions import PATH, NumberPair
+from leaderboard.views.cells import build_length_cell, build_size_cell
+from leaderboard.views.reproductions import PATH, VERDICTS, NumberPair, Verdict
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
@@ -164,29 +164,38 @@ class SuiteTable:
         )
 
     @cached_property
-    def reproduced(self) -> Mapping[str, tuple[set[str], set[str]]]:
-        """The suite's tasks on which two sources have a number of a model, and on which they agree."""
+    def reproduced(self) -> Mapping[str, Mapping[str, Verdict]]:
+        """The suite's tasks on which two sources have a number of a model, each with the best verdict."""
         columns = self.scores.site_suite.suite.columns
         names = {name for column in columns for name in (column.name, *(task.name for task in column.tasks))}
-        models: dict[str, tuple[set[str], set[str]]] = {}
+        order = list(VERDICTS)
+        models: dict[str, dict[str, Verdict]] = {}
         for pair in self.comparisons:
             if pair.is_independent and pair.task in names:
-                both, same = models.setdefault(pair.model, (set(), set()))
-                both.add(pair.task)
-                same.update([pair.task] if pair.verdict == "same" else [])
+                verdicts = models.setdefault(pair.model, {})
+                known = verdicts.get(pair.task, pair.verdict)
+                verdicts[pair.task] = min(known, pair.verdict, key=order.index)
         return models
 
     def _count_reproduced(self, row: int) -> int | None:
         page = self.pages.get(self.scores.entries[row].id, "")
-        return len(self.reproduced[page][1]) if page in self.reproduced else None
+        verdicts = self.reproduced.get(page)
+        return None if verdicts is None else [*verdicts.values()].count("same")
 
     def _build_reproduced_cell(self, row: int) -> Cell:
         page = self.pages.get(self.scores.entries[row].id, "")
-        both, same = self.reproduced.get(page, ((), ()))
-        note, href = ", ".join(sorted(same)), build_address(PATH, {"q": page})
-        return (
-            Cell(text=f"{len(same)}/{len(both)}", value=len(same), note=note, href=href) if both else Cell()
-        )
+        verdicts = self.reproduced.get(page)
+        if not verdicts:
+            return Cell()
+        tasks = {verdict: [t for t in sorted(verdicts) if verdicts[t] == verdict] for verdict in VERDICTS}
+        notes = [
+            f"{len(tasks[verdict])} {label.replace('differs by {}', 'differ').partition(' (')[0]}"
+            + f": {', '.join(tasks[verdict])}".rstrip(": ")
+            for verdict, (label, _) in VERDICTS.items() if tasks[verdict] or verdict in ("same", "differs")
+        ]  # fmt: skip
+        same = len(tasks["same"])
+        return Cell(text=f"{same}/{len(verdicts)}", value=same, note="; ".join(notes),
+                    href=build_address(PATH, {"q": page}))  # fmt: skip
 
     @property
     def _type(self) -> str:
@@ -256,11 +265,12 @@ class SuiteTable:
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     note="Tasks with a score that counts."),
             _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
-                    optional=True, note="Tasks on which two sources agree, of those that two have."),
+                    optional=True, note="Tasks on which two sources agree, of those that two have.",
+                    card="Reproduced"),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
-            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
-                                 optional=True, note="Of an input."),
+            _Column("max_tokens", "Max tokens", lambda row: build_length_cell(entries[row]),
+                    lambda row: entries[row].length, optional=True, note="Of an input."),
             _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows],
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
@@ -368,9 +378,7 @@ class SuiteTable:
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
         cell = build_task_cell(self.scores, row, at, self.entries)
-        most = float(self.scores.chance[at]) + CHANCE_ROOM
-        is_model = cell.value is not None and self.scores.entries[row].model != RANDOM
-        at_chance = is_model and float(self.scores.values[row, at]) <= most
+        at_chance = cell.value is not None and self.scores.at_chance[row, at]
         return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:
@@ -710,7 +718,7 @@ def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:
 
 
 def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
-    """The cell of a mean, marked where some of its tasks selected the model.
+    """The cell of a mean, marked where some of its tasks selected the model, or are at chance level.
 
     Args:
         cell: The cell of the mean.
@@ -720,11 +728,17 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     """
     has_lineage = cell.value is not None and scores.entries[row].lineage is not None
     selected = scores.find_selection_columns(row, kind) if has_lineage else []
-    if not selected:
-        return cell
-    verb = "is" if len(selected) == 1 else "are"
-    notes = [cell.note, f"{', '.join(selected)} chose the model, and {verb} in this mean"]
-    return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(filter(None, notes)))
+    kinds, notes = [cell.kind], [cell.note]
+    if selected:
+        verb = "is" if len(selected) == 1 else "are"
+        kinds.append("selected")
+        notes.append(f"{', '.join(selected)} chose the model, and {verb} in this mean")
+    places = [at for at, c in enumerate(scores.site_suite.suite.columns) if kind in ("", c.type)]
+    places = [at for at in places if scores.counted[row, at]]
+    if count := int(scores.at_chance[row, places].sum()):
+        kinds.append("chance")
+        notes.append(f"{count} of {len(places)} tasks at chance level")
+    return replace(cell, kind=" ".join(filter(None, kinds)), note="; ".join(filter(None, notes)))
 
 
 def describe_untouched(untouched: UntouchedMeans) -> str:

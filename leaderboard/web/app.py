@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import ctypes
 import gc
+import gzip
 import inspect
 import ipaddress
 import logging
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -45,7 +47,16 @@ from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
 from leaderboard.web.parameters import PageAddress, State, build_address, describe_errors
-from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
+from leaderboard.web.site import (
+    API_HINT,
+    NOWHERE,
+    SNAPSHOT,
+    STATIC,
+    Site,
+    format_asset_url,
+    open_site,
+    render_badge,
+)
 
 log = logging.getLogger(__name__)
 
@@ -237,6 +248,8 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
                 path = route.path if form == "html" else route.build_format_path(form)
                 address = build_address(path.format(**moved.arguments), request.url.query)
                 return RedirectResponse(source.prefix + address)
+        if route.path == "/cite" and not source.settings.url:
+            page = _fill_address(page, str(request.base_url).rstrip("/").removesuffix(source.prefix))
         return answer(request, page)
 
     text = Annotated[str, PathParameter(max_length=300)]
@@ -250,6 +263,14 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
     # FastAPI reads the signature to learn the parameters; a function for all pages has none to write out.
     vars(answer_page).update(__signature__=signature, state=route.state)
     return answer_page
+
+
+def _fill_address(page: RenderedPage, address: str) -> RenderedPage:
+    """A page with the address that its reader typed in place of the site's, which nobody stated."""
+    body = gzip.decompress(page.body) if page.encoding else page.body
+    return replace(
+        page, body=body.replace(f"{NOWHERE}/".encode(), f"{escape(address)}/".encode()), encoding=""
+    )
 
 
 def _find_site(site: Site, request: Request) -> Site:

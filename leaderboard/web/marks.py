@@ -39,11 +39,15 @@ KINDS: Mapping[str, CellKind] = {
         csv="other revision",
     ),
     "apart": CellKind(
-        meaning="by another convention or on other splits than the column's: not to be compared",
+        meaning="by another convention or on other splits: not to be compared with unmarked numbers",
         mark="≠",
         csv="not comparable",
     ),
-    "chance": CellKind(meaning="no better than a random answer", mark="○", csv="at chance level"),
+    "chance": CellKind(
+        meaning="no better than a random answer; of a mean: on some of its tasks",
+        mark="○",
+        csv="at chance level",
+    ),
     "bad": CellKind(meaning="impossible value, never counted", sample="!", csv="impossible"),
     "away": CellKind(meaning="not applicable", sample="·"),
     "measured": CellKind(meaning="measured by this harness", sample="measured"),

@@ -48,6 +48,8 @@ BOARDS = (
     ("Long texts", "mldr"),
 )  # fmt: skip
 """Suites that the head of every page links to."""
+NOWHERE = "SITE"
+"""What stands for the site's address where nobody stated it."""
 API_HINT = "The page /api lists every parameter."
 _Links: TypeAlias = Sequence[tuple[str, str]]
 
