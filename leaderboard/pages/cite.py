@@ -22,7 +22,7 @@ RANKED = ": scores × 100, ranked by the mean over tasks"
 """How the caption of a suite's table ends whose ranks are by the mean that a sentence names."""
 ORIGINS = {
     "measured": ", measured",
-    "imported": ", imported from mteb's results",
+    "imported": ", imported from mteb’s results",
     "reported": ", printed in a paper",
 }
 KIND_ORDER = {"beside": 0, "part": 2}

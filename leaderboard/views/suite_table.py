@@ -14,7 +14,7 @@ from pydantic import Field
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
+from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.cells import build_length_cell, build_size_cell
@@ -733,11 +733,13 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
         verb = "is" if len(selected) == 1 else "are"
         kinds.append("selected")
         notes.append(f"{', '.join(selected)} chose the model, and {verb} in this mean")
-    places = [at for at, c in enumerate(scores.site_suite.suite.columns) if kind in ("", c.type)]
-    places = [at for at in places if scores.counted[row, at]]
+    suite = scores.site_suite.suite
+    # A type may be of columns alone that the suite only shows.
+    shown = range(len(suite.columns)) if kind else select_mean_columns(suite)
+    places = [at for at in shown if kind in ("", suite.columns[at].type) and scores.counted[row, at]]
     if count := int(scores.at_chance[row, places].sum()):
         kinds.append("chance")
-        notes.append(f"{count} of {len(places)} tasks at chance level")
+        notes.append(f"{count} of {len(places)} at chance level")
     return replace(cell, kind=" ".join(filter(None, kinds)), note="; ".join(filter(None, notes)))
 
 

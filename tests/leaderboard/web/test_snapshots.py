@@ -168,6 +168,7 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     (row,) = (one for one in whole["tables"][0]["rows"] if one["key"].startswith("acme--tiny-large"))
     sentence = next(line for line in re.findall(r"<li>([^<]*)", text) if line.startswith("acme/tiny-large"))
     mean = f"has a mean of {row['cells']['tasks']['text']} over the 6 tasks of MTEB(kor, v1), rank 1 of 1"
+    mean += ", imported from mteb’s results"
     assert sentence == f"acme/tiny-large {mean} ({app.state.site.as_of}, {address})."
     asked = client.get(cite(client, "/rank?suite=nanobeir&models=1&beside=tiny-large")).text
     assert re.search(r"<li>acme/tiny-large has a mean of [0-9.† ±]+ over ", asked).start() == asked.index(
@@ -177,7 +178,10 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert keys[0].endswith("-suites-mteb-MTEB-kor-v1")
     assert keys[0] != keys[1]
     partial = client.get(cite(client, "/suites/nanobeir")).text
-    assert "(of 3 of 13)" in partial
+    assert "over 3 of the 13 tasks of NanoBEIR" in partial
+    model = client.get(cite(client, "/models/acme--tiny-large")).text
+    assert re.search(r"<li>acme/tiny-large has a mean of [^<]*, imported from mteb’s results", model)
+    assert re.search(r"note = {acme/tiny-large has a mean of .*, as of \d{4}", model)
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
@@ -195,7 +199,7 @@ def test_a_kept_page_is_cited_as_what_it_is_of(tmp_path: Path) -> None:
     assert cite(client, kept) == place
     for page in (f"{prefix}/cite", "/cite"):
         again = client.get(page, params={"of": kept}).text
-        assert re.findall(r"url = {([^}]*)}", again) == [f"SITE{kept}"]
+        assert re.findall(r"url = {([^}]*)}", again) == [f"http://testserver{kept}"]
         assert re.search("@misc{.*", again)[0] == re.search("@misc{.*", text)[0]
 
 
