@@ -216,6 +216,23 @@ BENCHMARKS = (
 )
 """The columns of /backbones: ModernBERT evaluates code with one vector for each text, so by DPR."""
 
+RECIPES = {
+    "SimCSE": "simcse",
+    "unified contrastive": "unified-contrastive",
+    "CDE": "cde",
+    "DPR": "dpr",
+    "dpr-mldr-id": "mldr",
+    "ColBERT": "colbert",
+}
+"""The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
+
+
+def list_recipe_suites(recipe: str) -> list[str]:
+    """The suites of the columns whose models a recipe of the harness makes."""
+    names = {one: RECIPES.get(one.key) or RECIPES.get(one.recipe) for one in BENCHMARKS}
+    return list(dict.fromkeys(one.suite for one in BENCHMARKS if names[one] == recipe))
+
+
 _LINE = ("table", "model", "size_class", "setting", "suite")
 """What the numbers of one printed line share."""
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from math import inf
 from typing import Any, Literal
 
 from harness.core.lineage import Lineage
@@ -70,6 +71,7 @@ class _EntryFacts:
     parameters: int | None = None
     dimension: int | None = None
     max_tokens: int | None = None
+    tokens_unlimited: bool = False
     released: str | None = None
     open_weights: bool | None = None
     adapted_from: str | None = None
@@ -116,6 +118,11 @@ class Entry(_EntryFacts):
     def size(self) -> str:
         """The size class, empty where the number of parameters is not known."""
         return find_size_class(self.parameters)
+
+    @property
+    def length(self) -> float | None:
+        """The most tokens of an input, infinite where there is no limit; None where it is not known."""
+        return inf if self.tokens_unlimited else self.max_tokens
 
     @property
     def organisation(self) -> str:

@@ -117,7 +117,7 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
     The table `owners` says which entry each of them is joined in.
     """
     path = str(resolve_table_path(source, "entries"))
-    cards = _fill_sizes(tables.fetch_rows("SELECT * FROM read_parquet(?)", path))
+    cards = _fill_cards(tables.fetch_rows("SELECT * FROM read_parquet(?)", path))
     file_counts = tables.fetch_rows(
         """SELECT entry, count(*) AS tasks, list(DISTINCT version ORDER BY version)
              FILTER (WHERE version IS NOT NULL AND version != '') AS versions
@@ -151,16 +151,33 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
     return rows
 
 
-def _fill_sizes(cards: Sequence[Row]) -> list[Row]:
-    """Cards, those without a size with that of another revision of the model, else of mteb's registry."""
+def _fill_cards(cards: Sequence[Row]) -> list[Row]:
+    """Cards, with the size and the length of another revision of the model where they state none.
+
+    A size that no revision states is that of mteb's registry.
+    """
     registry = read_registry_sizes().items()
     sizes = {model: {"n_parameters": count, "size_from": "mteb's registry"} for model, count in registry}
+    lengths: dict[str, Row] = {}
     # The best known revision last.
     for card in sorted(cards, key=lambda card: (_is_main(card), -TRUST.index(card["trust"]))):
         if card["n_parameters"]:
             source = f"the card of revision {card['revision']}"
             sizes[card["model"]] = {"n_parameters": card["n_parameters"], "size_from": source}
-    return [card if card["n_parameters"] else {**card, **sizes.get(card["model"], {})} for card in cards]
+        if _states_length(card):
+            lengths[card["model"]] = {name: card.get(name) for name in ("max_tokens", "tokens_unlimited")}
+    return [
+        {
+            **card,
+            **({} if card["n_parameters"] else sizes.get(card["model"], {})),
+            **({} if _states_length(card) else lengths.get(card["model"], {})),
+        }
+        for card in cards
+    ]
+
+
+def _states_length(card: Row) -> bool:
+    return bool(card.get("max_tokens") or card.get("tokens_unlimited"))
 
 
 def _merge_revisions(members: Sequence[Row]) -> Row:
@@ -284,6 +301,7 @@ def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence
         parameters=parameters,
         dimension=facts.get("embed_dim"),
         max_tokens=_parse_max_tokens(facts.get("max_tokens")),
+        tokens_unlimited=bool(facts.get("tokens_unlimited") or (facts.get("max_tokens") or 0) >= 2**31),
         released=facts.get("release_date"),
         open_weights=facts.get("open_weights"),
         adapted_from=facts.get("adapted_from"),
@@ -293,7 +311,7 @@ def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence
 
 
 def _parse_max_tokens(value: float | None) -> int | None:
-    # Some cards state infinity or a huge number where they mean no limit; the column has 32 bits.
+    # Some cards state a huge number where they mean no limit; the column has 32 bits.
     return int(value) if value is not None and 0 < value < 2**31 else None
 
 

@@ -160,6 +160,12 @@ class SuiteScores(Cells, SuiteMeans):
         return {entry.id: row for row, entry in enumerate(self.entries)}
 
     @cached_property
+    def at_chance(self) -> NDArray[np.bool_]:
+        """Which values are no better than a random answer, (rows, columns)."""
+        is_model = np.array([entry.model != RANDOM for entry in self.entries], bool)
+        return np.asarray(is_model[:, None] & (self.values <= self.chance + CHANCE_ROOM))
+
+    @cached_property
     def first(self) -> NDArray[np.bool_]:
         """Which row stands for its model."""
         mask = np.zeros(len(self.entries), bool)

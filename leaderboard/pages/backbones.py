@@ -11,6 +11,7 @@ from pydantic import Field as Parameter
 
 from leaderboard.data.backbones import (
     BENCHMARKS,
+    RECIPES,
     Backbone,
     Benchmark,
     PrintedScore,
@@ -46,15 +47,6 @@ NOTES = (
     "Each number leads to the table that prints it, or to the model that was measured.",
     "The title of a size says where it is an estimate, and where a paper prints another one.",
 )
-RECIPES = {
-    "SimCSE": "simcse",
-    "unified contrastive": "unified-contrastive",
-    "CDE": "cde",
-    "DPR": "dpr",
-    "dpr-mldr-id": "mldr",
-    "ColBERT": "colbert",
-}
-"""The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
 class _BackbonesState(BackboneState):

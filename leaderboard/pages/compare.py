@@ -262,7 +262,9 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Seeds": lambda entry: _build_fact_cell(format_seeds(entry.seeds) if entry.seeds else None),
     "Parameters": lambda entry: _build_fact_cell(entry.parameters, format_parameters(entry.parameters)),
     "Dimension": lambda entry: _build_fact_cell(entry.dimension),
-    "Tokens, at most": lambda entry: _build_fact_cell(entry.max_tokens),
+    "Tokens, at most": lambda entry: _build_fact_cell(
+        "no limit" if entry.tokens_unlimited else entry.max_tokens
+    ),
     "Released": lambda entry: _build_fact_cell(entry.released),
     "Open weights": lambda entry: _build_fact_cell(
         {True: "yes", False: "no", None: None}[entry.open_weights]

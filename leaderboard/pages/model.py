@@ -123,7 +123,15 @@ def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     stated = [
         {**facts_by_entry[e.id], **{name: getattr(e, name) for name in field_names}} for e in model.entries
     ]
-    facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
+    facts: dict[str, Any] = {
+        name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS
+    }
+    # As the marks of scores: of the card, mteb's registry and all that it was made from.
+    trained = [entry.trained_on for entry in model.entries if entry.trained_on is not None]
+    facts["training_datasets"] = sorted(frozenset().union(*trained)) if trained else None
+    facts["tokens_unlimited"] = next(
+        (entry.tokens_unlimited for entry in model.entries if entry.length is not None), None
+    )
     facts["size_from"] = next((s.get("size_from") for s in stated if s["parameters"] is not None), None)
     if facts["parameters"] is None and model.backbone:
         facts["parameters"] = model.backbone.parameters
@@ -315,6 +323,10 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
     context: dict[str, Any] = {
         "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": describe_value,
         "provenance": newest,
+        "reproduced": sum(
+            pair.model == shown.slug and pair.is_independent and pair.verdict == "same"
+            for pair in load_comparisons(queries)
+        ),
         "pages": tasks | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
         "badges": _list_badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),

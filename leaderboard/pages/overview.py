@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.queries import Entry, Queries
@@ -74,7 +75,7 @@ def _show_overview(site: Site, state: State) -> Page:
         # A generator: suites behind the sixth are not put together at all.
         islice(((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries), MOST)
     )
-    boards = [_build_board(slug, table) for slug, table in tables.items()]
+    boards = [_build_board(slug, table, site.papers) for slug, table in tables.items()]
     question = complete_question(queries, QuestionState.model_validate({}))
     labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
     rows = [_build_record_cells(row, entry) for row, entry in queries.list_newest_results(NEWEST)]
@@ -103,11 +104,16 @@ def _load_suite_table(queries: Queries, slug: str) -> SuiteTable:
     return SuiteTable(scores=scores, state=state, path=f"/suites/{slug}", cards={}, entries=queries.entries)
 
 
-def _build_board(slug: str, table: SuiteTable) -> _Board:
+def _build_board(slug: str, table: SuiteTable, papers: Mapping[str, Paper]) -> _Board:
     """A suite with its best models; where none is ranked, the rows of papers with the best means."""
     scores, ranked = table.scores, [row for row in table.ordered if table.ranks.place[row]]
-    rows = ranked or [row for row in table.ordered if scores.over_tasks.complete[row]]
+    complete = [row for row in table.ordered if scores.over_tasks.complete[row]]
+    # Papers print a backbone in several settings: the best one stands for it.
+    names = {name_entry_model(scores.entries[row]): row for row in reversed(complete)}
+    rows = ranked or [row for row in complete if row in names.values()]
     tasks = format_task_count(scores.over_tasks.expected)
+    if paper := papers.get(scores.convention):
+        tasks = f"{tasks}, by {paper.name}’s convention"
     return _Board(
         slug=slug,
         title=scores.site_suite.suite.title,
@@ -131,7 +137,7 @@ def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
             href="/backbones",
             text="The papers’ encoders after fine-tuning: GLUE, SimCSE, DPR, ColBERT, code, "
             "long documents. Those that papers print most often, not the best ones:",
-            more=f"All {len(counts)} backbones",
+            more="All backbones",
             rows=[
                 (EMPTY, link(one.name, f"/models/{one.slug}"),
                  build_size_cell(one.parameters, unknown=""), EMPTY)
@@ -144,12 +150,11 @@ def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
 def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
     """Rank, model, size and score of a row."""
     scores, entry, rank = table.scores, table.scores.entries[row], int(table.ranks.place[row])
-    model, size = build_model_cell(entry), entry.parameters
     score = mean_of(mean_cell(scores.over_tasks, row, None), scores, row)
     return [
         Cell(text=str(rank or "–"), value=rank or None),
-        replace(model, text=name_entry_model(entry)),
-        build_size_cell(size, unknown=""),
+        build_model_cell(entry),
+        build_size_cell(entry.parameters, unknown=""),
         replace(score, text=score_text(float(scores.over_tasks.values[row]))),
     ]
 

@@ -13,6 +13,7 @@ from harness.core.sources import Source, SourcedSetting, describe_ours
 from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.results.printed import SCORES, Paper
+from leaderboard.data.backbones import list_recipe_suites
 from leaderboard.data.papers import format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
@@ -260,6 +261,7 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
         context={
             "entry": entry, "variant": variant, "recipe": definition, "protocol": protocol, "paper": paper,
             "paging": where,
+            "measured_on": list_recipe_suites(recipe) or ["glue" if entry.kind == "task" else "mteb"],
             "suites": [
                 s for s in site.queries.suites.values() if _get_convention(definition) in s.suite.conventions
             ],

@@ -214,7 +214,8 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
         "score": build_score_cell(row, entry).text,
-        "command": _format_run_command(
+        # Nobody can measure a model again whose weights are not open.
+        "command": "" if entry.open_weights is False else _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
         ),
         "source": _format_source_url(site, entry.source, file),
@@ -239,7 +240,9 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
             **{name: getattr(row, name) for name in names},
             "model": entry.model, "entry": entry.slug, "origin": entry.origin, "score": row.value,
             "source": texts["source"] or None, "record": texts["record"] or None,
-            "commit": texts["commit"] or None, "command": texts["command"], "document": document,
+            "commit": texts["commit"] or None, "command": texts["command"] or None,
+            "trained_on_task": None if entry.trained_on is None else row.task in entry.trained_on,
+            "document": document,
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,

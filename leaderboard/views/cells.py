@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.results.scores import format_delta, score_text
+from leaderboard.data.entries import Entry
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.tables import Cell
 
@@ -30,6 +31,13 @@ def build_score_cell(value: float | None, href: str = "", *, kind: str = "", not
 def build_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
     """The cell of a number of parameters; `unknown` is its text where the number is not known."""
     return Cell(text=format_parameters(parameters) if parameters else unknown, value=parameters)
+
+
+def build_length_cell(entry: Entry) -> Cell:
+    """The cell of the most tokens of an input."""
+    if entry.tokens_unlimited:
+        return Cell(text="no limit")
+    return Cell(text=f"{entry.max_tokens:,}", value=entry.max_tokens) if entry.max_tokens else Cell()
 
 
 def build_time_cell(when: str) -> Cell:

@@ -99,6 +99,10 @@ def iter_standings(
             )
             if (slug, convention) in printed or any(number in present for number in scopes):
                 scores = queries.load_entry_scores(entries, site_suite, convention)
+                if site_suite.main:
+                    # The random encoder, which says what chance gives, is another model.
+                    chance = queries.load_suite_scores(site_suite, convention).chance
+                    scores = replace(scores, chance=chance)
                 for row in range(len(entries)):
                     average = scores.averages.get(row) or {}
                     if (scores.reasons[row] != NONE).any() or average.get("columns") or average.get("types"):

@@ -60,8 +60,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "GLUE": {"suite": "glue", "models": 1},
     "ModernBERT’s retrieval": {"suite": "beir,mldr,codesearchnet,stackqa"},
     "Efficient encoders": {"suite": "mteb-efficient8", "models": 1},
-    "Under 200 M, open, 8k, retrieval": {
-        "suite": "mteb", "type": "Retrieval", "most": 200, "tokens": 8000, "open": 1,
+    "Under 200 M, open, 8k, English retrieval": {
+        "suite": "mteb", "type": "Retrieval", "most": 200, "tokens": 8192, "open": 1,
+        "language": "eng",
     },
 }  # fmt: skip
 """Questions that many readers have, by name."""
@@ -103,6 +104,7 @@ class Answer:
         places: Of these tasks those that are ranked by.
         widths: Every (tasks, models) that the ranking could have under the bounds, the most tasks first.
         twins: The tasks that were left out, each with the name under which it counts.
+        unsized: How many models pass all bounds but that of the tokens, as their length is not known.
     """
 
     state: QuestionState
@@ -111,6 +113,7 @@ class Answer:
     places: Sequence[int]
     widths: Sequence[tuple[int, int]]
     twins: Mapping[str, str]
+    unsized: int = 0
 
     @cached_property
     def ranked(self) -> list[int]:
@@ -152,6 +155,13 @@ class Answer:
             f"Of {passing}, {len(ranked)} {has} {tasks}, "
             f"and {are} ranked over {'it' if single else 'these'}.",
         ]
+        wider = [(models - len(ranked), tasks) for tasks, models in self.widths if models > len(ranked)]
+        if wider:
+            more, fewer = min(wider)
+            sentences.append(f"{more} more model{'s have' if more > 1 else ' has'} only {fewer} of them.")
+        if self.unsized:
+            models = "1 model is" if self.unsized == 1 else f"{self.unsized} models are"
+            sentences.append(f"{models} left out, as the length of the input is not known.")
         if chosen:
             sentences.append(f"These are the tasks of {scores.site_suite.suite.title}, as none were chosen.")
         if len(ranked) < (self.state.models or 0):
@@ -230,6 +240,13 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     unbound = build_table(scores, state.apply_changes(zero=""))
     rows = [row for row in unbound.rows if scores.entries[row].origin != "reported"]
     passing = np.array([unbound.passes_bounds(row) for row in rows], bool)
+    unsized = 0
+    if state.tokens:
+        free = build_table(scores, state.apply_changes(zero="", tokens=None, beside=""))
+        unsized = sum(
+            entry.origin != "reported" and entry.length is None
+            for entry in (scores.entries[row] for row in free.rows)
+        )
     offered = list(range(len(question.suite.columns)))
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
@@ -252,7 +269,9 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
     unranked = np.flatnonzero(~select_rows(places)[chosen]).tolist()
     table = build_table(replace(narrowed, unranked=frozenset(unranked)))
-    return Answer(state=state, table=table, pool=pool, places=places, widths=widths, twins=twins)
+    return Answer(
+        state=state, table=table, pool=pool, places=places, widths=widths, twins=twins, unsized=unsized
+    )  # fmt: skip
 
 
 def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:

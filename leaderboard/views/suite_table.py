@@ -14,10 +14,10 @@ from pydantic import Field
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks
-from leaderboard.data.scores import CHANCE_ROOM, RANDOM, SuiteScores, UntouchedMeans
+from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
+from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.cells import build_size_cell
+from leaderboard.views.cells import build_length_cell, build_size_cell
 from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
@@ -267,12 +267,13 @@ class SuiteTable:
             _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
                     card="Tasks", note="Tasks with a score that counts."),
             _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
-                    optional=True, note="Tasks on which two sources agree, of those that two have."),
+                    optional=True, note="Tasks on which two sources agree, of those that two have.",
+                    card="Reproduced"),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
-            _build_number_column("max_tokens", "Max tokens", [one.max_tokens for one in entries],
-                                 optional=True, note="Of an input.",
-                                 card="Max tokens" if self.state.tokens else ""),
+            _Column("max_tokens", "Max tokens", lambda row: build_length_cell(entries[row]),
+                    lambda row: entries[row].length, optional=True, note="Of an input.",
+                    card="Max tokens" if self.state.tokens else ""),
             _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows],
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
@@ -380,9 +381,7 @@ class SuiteTable:
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
         cell = build_task_cell(self.scores, row, at, self.entries)
-        most = float(self.scores.chance[at]) + CHANCE_ROOM
-        is_model = cell.value is not None and self.scores.entries[row].model != RANDOM
-        at_chance = is_model and float(self.scores.values[row, at]) <= most
+        at_chance = cell.value is not None and self.scores.at_chance[row, at]
         return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
 
     def _build_count_cell(self, row: int) -> Cell:
@@ -723,7 +722,7 @@ def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:
 
 
 def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
-    """The cell of a mean, marked where some of its tasks selected the model.
+    """The cell of a mean, marked where some of its tasks selected the model, or are at chance level.
 
     Args:
         cell: The cell of the mean.
@@ -733,11 +732,19 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     """
     has_lineage = cell.value is not None and scores.entries[row].lineage is not None
     selected = scores.find_selection_columns(row, kind) if has_lineage else []
-    if not selected:
-        return cell
-    verb = "is" if len(selected) == 1 else "are"
-    notes = [cell.note, f"{', '.join(selected)} chose the model, and {verb} in this mean"]
-    return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(filter(None, notes)))
+    kinds, notes = [cell.kind], [cell.note]
+    if selected:
+        verb = "is" if len(selected) == 1 else "are"
+        kinds.append("selected")
+        notes.append(f"{', '.join(selected)} chose the model, and {verb} in this mean")
+    suite = scores.site_suite.suite
+    # A type may be of columns alone that the suite only shows.
+    shown = range(len(suite.columns)) if kind else select_mean_columns(suite)
+    places = [at for at in shown if kind in ("", suite.columns[at].type) and scores.counted[row, at]]
+    if count := int(scores.at_chance[row, places].sum()):
+        kinds.append("chance")
+        notes.append(f"{count} of {len(places)} at chance level")
+    return replace(cell, kind=" ".join(filter(None, kinds)), note="; ".join(filter(None, notes)))
 
 
 def describe_untouched(untouched: UntouchedMeans) -> str:

@@ -57,7 +57,7 @@ class EntryState(State):
             all(getattr(self, key) in ("", value) for key, value in alike.items())
             and all(word in name for word in self.q.casefold().split())
             and (self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6))
-            and (self.tokens is None or (entry.max_tokens or 0) >= self.tokens)
+            and (self.tokens is None or (entry.length or 0) >= self.tokens)
             and (self.dimensions is None or (entry.dimension or self.dimensions + 1) <= self.dimensions)
             and (not self.open or entry.open_weights is True or entry.origin == "measured")
         )

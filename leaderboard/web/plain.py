@@ -30,7 +30,7 @@ FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
     "backbone": lambda entry, card: entry.backbone,
     "organisation": lambda entry, card: entry.organisation,
     "most": lambda entry, card: entry.parameters and entry.parameters / 1e6,
-    "tokens": lambda entry, card: entry.max_tokens,
+    "tokens": lambda entry, card: entry.length and min(entry.length, 2**31 - 1),
     "dimensions": lambda entry, card: entry.dimension,
     "open": lambda entry, card: entry.open_weights is True or entry.origin == "measured",
     "licence": lambda entry, card: sorted({card.licence, card.licence_group} - {""}),

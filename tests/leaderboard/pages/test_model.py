@@ -433,13 +433,21 @@ def test_only_measured_results_are_written_out(site: Site) -> None:
     assert len(list(route.all_paths(site))) == measured > 0
 
 
-def test_a_size_that_a_card_lacks_is_that_of_another_revision_or_of_the_registry(tmp_path: Path) -> None:
-    task = names("nanobeir")[0]
+def test_what_a_card_lacks_is_that_of_another_revision_and_a_size_that_of_the_registry(
+    tmp_path: Path,
+) -> None:
+    task, unknown = names("nanobeir")[0], {"n_parameters": None, "max_tokens": None}
     made = [
-        Import(model="o/m", revision="c" * 40, scores={task: 0.1}, card={"n_parameters": None}),
+        Import(model="o/m", revision="c" * 40, scores={task: 0.1}, card=unknown),
         Import(model="o/m", revision="external", scores={task: 0.1}, card={"n_parameters": 6_000_000}),
-        Import(model="o/m", revision="d" * 40, scores={task: 0.1}, card={"n_parameters": 7_000_000}),
-        *(Import(model=f"o/{name}", scores={task: 0.1}, card={"n_parameters": None}) for name in "nx"),
+        Import(
+            model="o/m",
+            revision="d" * 40,
+            scores={task: 0.1},
+            card={"n_parameters": 7_000_000, "max_tokens": 8192},
+        ),
+        Import(model="o/n", scores={task: 0.1}, card={**unknown, "tokens_unlimited": True}),
+        Import(model="o/x", scores={task: 0.1}, card=unknown),
     ]
     put_imports(tmp_path / "results", made)
     with (
@@ -467,3 +475,9 @@ def test_a_size_that_a_card_lacks_is_that_of_another_revision_or_of_the_registry
     page = ask(client, "/models/o--n")
     assert "9 M parameters (from mteb's registry)" in page["lead"]
     assert page["data"]["facts"]["size_from"] == "mteb's registry"
+    assert {e.length for e in queries.entries.values() if e.model == "o/m"} == {8192}
+    ranking = ask(client, "/rank?suite=nanobeir&tokens=8192")
+    lengths = [row["cells"]["max_tokens"]["text"] for row in find_rows(ranking, "suite")]
+    assert sorted(lengths) == ["8,192", "no limit"]
+    assert "1 model is left out, as the length of the input is not known." in ranking["lead"]
+    assert page["data"]["facts"]["tokens_unlimited"] is True

@@ -144,7 +144,9 @@ def test_variants_are_tabs(client: TestClient) -> None:
 def test_a_recipe_that_nobody_used_says_how(client: TestClient) -> None:
     found = page(client, "/recipes/glue-quick")
     assert "Nothing was measured with it yet." in found.text
-    assert "harness run --model X --suite glue --recipe glue-quick" in found.text
+    assert "harness run --model YOUR-MODEL --suite glue --recipe glue-quick" in found.text
+    dpr = page(client, "/recipes/dpr").text
+    assert "--suite beir --suite mldr --suite codesearchnet --suite stackqa --recipe dpr" in dpr
 
 
 @pytest.mark.parametrize(

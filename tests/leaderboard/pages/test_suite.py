@@ -301,7 +301,7 @@ def test_one_backbone_has_one_name_on_every_page() -> None:
     assert {cell["value"] for cell in rows} <= glue
     assert any("printed as NeoBERT_4096 (medium)" in cell["note"] for cell in rows)
     boards = [row["cells"] for row in find_rows(asked("/index"), "boards")]
-    assert {cells["model"]["text"] for cells in boards if cells["board"]["value"] == "GLUE"} <= glue
+    assert {cells["model"]["value"] for cells in boards if cells["board"]["value"] == "GLUE"} <= glue
 
 
 def test_a_paper_has_no_rank_and_no_mark() -> None:
