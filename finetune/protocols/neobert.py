@@ -18,7 +18,10 @@ PROTOCOL = ProtocolEntry(
             name="glue",
             request={"recipe": ("glue-neobert",), "suites": ("glue",), "recipe_settings": {"fresh_seeds": 0}},
             quick=SMALL_GLUE,
-            differs=(MAXIMUM, "the grid of the text, 320 runs; table 6 and the code have 480, glue-neobert:table6"),
+            differs=(
+                MAXIMUM,
+                "the grid of the text, 320 runs; table 6 and the code have 480, glue-neobert:table6",
+            ),
         ),
         ProtocolStep(
             name="unified-contrastive",

@@ -405,7 +405,7 @@ def test_a_task_under_several_names_counts_once(queries: Queries, client: TestCl
     with mock.patch("leaderboard.pages.rank.answer_question", return_value=answer):
         page = ask(client, f"{PATH}?suite=mteb&most=899")  # in no cache
     assert page["data"]["counted_as"] == twins
-    (note,) = (one for one in page["tables"][0]["notes"] if one.startswith("The same data under two names"))
+    (note,) = (one for one in page["tables"][0]["notes"] if one.startswith("A task that is in another"))
     assert note.endswith(" counts once: MSMARCO (as MSMARCO (dev)), T0 (as U), T1 (as U), T2 (as U), "
                          "T3 (as U) and 1 more.")  # fmt: skip
 
