@@ -280,6 +280,9 @@ def is_level_pair(
 def compute_half_widths(values: Floats, weights: Floats) -> Floats:
     """Half of the 95 % interval of weighted means, the tasks being a sample of such tasks; NaN of NaN.
 
+    Tasks are taken as independent of their types. If types move scores, the interval is too wide for other
+    tasks of the same types, and too narrow for tasks of other types (benchmarks/rank_intervals.py).
+
     With shares v of the weights the variance of the mean is Σ v² r² / (1 - 2 v + Σ v²), over residuals r
     about the weighted mean: of scores with variance 1 the residual has the variance 1 - 2 v + Σ v², so that
     each term is v² as it should be (HC2: MacKinnon and White, 1985, "Some heteroskedasticity-consistent

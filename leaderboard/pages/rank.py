@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.core.errors import shorten_names
 from leaderboard.data.ranking import FEWEST
 from leaderboard.views.question import (
     PATH,
@@ -81,9 +82,8 @@ def _iter_notes(answer: Answer) -> Iterator[str]:
     """The sentences below the ranking."""
     table = answer.table
     if answer.twins:
-        names = [f"{name} (as {other})" for name, other in [*answer.twins.items()][:NAMED]]
-        more = f" and {len(answer.twins) - NAMED} more" if len(answer.twins) > NAMED else ""
-        yield f"The same data under two names counts once: {', '.join(names)}{more}."
+        names = [f"{name} (as {other})" for name, other in answer.twins.items()]
+        yield f"A task that is in another column counts once: {shorten_names(names, NAMED)}."
     if len(answer.places) >= FEWEST:
         yield (
             "± 95 %: half of Student’s interval of the mean, the tasks taken as a sample of such tasks: how "

@@ -29,7 +29,7 @@ function fill(table) {
 
 // A click on a heading sorts the rows.
 function numberIn(cell) {
-  const text = cell?.textContent.trim().replace(/[,\s†‡‖%]/g, "").replace("−", "-") ?? "";
+  const text = cell?.textContent.trim().replace(/[,\s†‡‖%+<]/g, "").replace("−", "-") ?? "";
   const unit = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12 };
   const parts = /^(-?\d*\.?\d+(?:e[+-]?\d+)?)([kMBGT])?/.exec(text);
   return parts ? Number(parts[1]) * (unit[parts[2]] ?? 1) : NaN;
@@ -122,6 +122,7 @@ function passes(row, table, { name, value, type, selectedOptions }) {
     if (type === "number") return Boolean(fact) && (name === "tokens" ? fact >= Number(value) : fact <= Number(value));
     return [fact].flat().includes(value);
   }
+  // By the shares as they are shown: the server keeps a model of 50.4 %, too.
   if (name === "zero") return value === "all" ? cell.textContent === "100%" && !cell.matches(".leak") : parseFloat(cell.textContent) > 50;
   if (type === "checkbox") return parseInt(cell.textContent, 10) > 0;
   return [value, selectedOptions?.[0].text].includes(cell.textContent);
@@ -196,5 +197,5 @@ document.addEventListener("DOMContentLoaded", () => {
     if (link.pathname === location.pathname && !link.hash) link.removeAttribute("href");
   }
   for (const table of $$("table[data-looks]")) { fill(table); addSorting(table); }
-  for (const form of $$("form[data-live]")) addFilters(form);
+  for (const form of $$("form[data-live]")) if (tableOf(form)) addFilters(form);
 });

@@ -317,16 +317,17 @@ def _merge_columns(
     """The columns that were asked for, each as the first suite that has it asks for it.
 
     A task counts once: a column is left out where an earlier suite has one of its tasks in a column of
-    another name, or another version of that task over the same data.
+    another name, or another version of that task over the same splits of the same data.
 
     Returns:
         The columns by name, and what is left out, with the names of those that have its data.
     """
-    columns, twins, owners = dict[str, Column](), dict[str, str](), dict[tuple[str, str], list[str]]()
+    columns, twins, owners = dict[str, Column](), dict[str, str](), dict[tuple[str, ...], list[str]]()
     for listed in suites:
-        new, tasks = dict[str, Column](), defaultdict[tuple[str, str], list[str]](list)
+        new, tasks = dict[str, Column](), defaultdict[tuple[str, ...], list[str]](list)
         for column in _iter_columns(listed, state, columns):
-            keys = [(_find_newest_version(task.name), task.data.path) for task in column.tasks]
+            keys = [(_find_newest_version(task.name), task.data.path, split)
+                    for task in column.tasks for split in task.splits]  # fmt: skip
             others = next((owners[key] for key in keys if key in owners), None)
             if column.name not in columns and others:
                 twins[column.name] = ", ".join(others)

@@ -191,6 +191,11 @@ class NumberPair(NamedTuple):
         sides = (side.version.removeprefix("mteb ") or "–" for side in (self.base, self.value) if side)
         return " / ".join(dict.fromkeys(sides))
 
+    @property
+    def has_two_versions(self) -> bool:
+        """Whether two versions of mteb are known to have scored."""
+        return "/" in self.versions and "–" not in self.versions
+
     def build_cell(self) -> Cell:
         """The verdict, with what it means and what is stated differently."""
         label, meaning = VERDICTS[self.verdict]
@@ -205,7 +210,7 @@ class NumberPair(NamedTuple):
                  for name in _iter_conflicts(value, base)]  # fmt: skip
         if self.verdict == "data":
             texts += [explain_other_data(self.task, side.conditions["data"]) for side in (base, value)]
-        if self.verdict in ("draws", "differs") and "/" in self.versions:
+        if self.verdict in ("draws", "differs") and self.has_two_versions:
             texts.append(f"scored by mteb {self.versions}")
         if self.draws:
             texts.append(f"other random draws: ± {score_text(self.draws)}")
@@ -233,7 +238,7 @@ def _judge_draws(queries: Queries, pairs: Sequence[NumberPair]) -> Sequence[Numb
     """The pairs, with the interval of those that two versions of mteb scored: random draws may differ."""
     sides = {
         at: side.result
-        for at, pair in enumerate(pairs) if pair.verdict == "differs" and "/" in pair.versions
+        for at, pair in enumerate(pairs) if pair.verdict == "differs" and pair.has_two_versions
         for side in (pair.base, pair.value) if side and side.result and side.entry.origin == "measured"
     }  # fmt: skip
     documents = queries.load_result_documents([*sides.values()])

@@ -39,6 +39,9 @@ FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
 }
 """What the filters ask of an entry, by the names of their parameters."""
 
+STATES = re.compile(r"(?:^|[&;])(?:view|variant|task|beside|m)=")
+"""What in a query makes another page, of which there is no file."""
+
 UNQUOTED = re.compile(r"[\w.+,()@/#?=&;-]+")
 """Values of attributes that need no quotes."""
 
@@ -60,15 +63,17 @@ class PlainFiles:
         keys = {column.key for column in table.columns}
         names = {"q", *keys, *(["zero"] if "unseen" in keys else ())}
         names |= FACTS.keys() if any(row.key in self._numbers for row in table.rows) else set()
-        controls = [control for control in form.controls if control.name in names]
+        controls = [control for control in form.controls if table.rows and control.name in names]
         return replace(form, controls=controls, hidden=(), reset=form.path)
 
     def find_file(self, address: str) -> str | None:
-        """The file that stands for an address of the site, with what of its query works there."""
+        """The file that stands for an address of the site in that state, with what of its query works there."""
         path, _, fragment = address.partition("#")
         path, _, query = path.partition("?")
         path = unquote(path)
         file = path[1:] if path.startswith("/static/") else self.files.get(path) or self._downloads.get(path)
+        if not query.startswith("q=") and STATES.search(query):
+            return None
         # A part of a name filters in the browser, too.
         more = f"?{query}" if query.startswith("q=") else ""
         return file and f"{file}{more}{f'#{fragment}' if fragment else ''}"

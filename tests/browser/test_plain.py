@@ -228,6 +228,8 @@ def test_a_click_on_a_heading_sorts_in_the_browser(reader: Reader) -> None:
     names = page.locator("#t-suite tbody th").all_inner_texts()
     assert names == sorted(names, key=str.casefold)
     assert urlsplit(page.url).query == ""
+    numbers = "['+0.10', '−0.2', '< 0.001', '1.5 k'].map(text => numberIn({ textContent: text }))"
+    assert page.evaluate(numbers) == [0.1, -0.2, 0.001, 1500]
 
 
 def test_what_needs_a_server_is_hidden(reader: Reader) -> None:

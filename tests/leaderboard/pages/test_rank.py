@@ -378,20 +378,25 @@ def test_a_task_under_several_names_counts_once(queries: Queries, client: TestCl
         return Column(name=name, type="STS", tasks=(task,), shown_only=only)
 
     sts, newer = (replace(fake_task(name), data=Data(path="a/sts")) for name in ("STS22", "STS22.v2"))
-    other = fake_task("STS12")
+    other, long = fake_task("STS12"), replace(newer, splits=("long",))
     listed = {
         one.slug: one
         for one in (
             make_suite("first", make_column("part", sts), make_column("STS12", other, "too small")),
             make_suite("second", make_column("STS22", sts), make_column("STS12", other)),
-            make_suite("third", make_column("STS22.v2", newer), make_column("twelve", other)),
+            make_suite(
+                "third",
+                make_column("STS22.v2", newer),
+                make_column("long", long),
+                make_column("twelve", other),
+            ),
         )
     }
     with mock.patch.object(queries, "suites", listed):
         # The order is that of the site, whatever that of the address; what is only shown is not there.
         for suites in ([], ["third", "second", "first"]):
             found, twins = _build_question(queries, QuestionState(type=["STS"], suite=suites))
-            assert [column.name for column in found.suite.columns] == ["part", "STS12"]
+            assert [column.name for column in found.suite.columns] == ["part", "STS12", "long"]
             assert twins == {"STS22": "part", "STS22.v2": "part", "twelve": "STS12"}
         found, twins = _build_question(queries, QuestionState(suite=["second"]))
         assert ([column.name for column in found.suite.columns], twins) == (["STS22", "STS12"], {})
@@ -400,7 +405,7 @@ def test_a_task_under_several_names_counts_once(queries: Queries, client: TestCl
     with mock.patch("leaderboard.pages.rank.answer_question", return_value=answer):
         page = ask(client, f"{PATH}?suite=mteb&most=899")  # in no cache
     assert page["data"]["counted_as"] == twins
-    (note,) = (one for one in page["tables"][0]["notes"] if one.startswith("The same data under two names"))
+    (note,) = (one for one in page["tables"][0]["notes"] if one.startswith("A task that is in another"))
     assert note.endswith(" counts once: MSMARCO (as MSMARCO (dev)), T0 (as U), T1 (as U), T2 (as U), "
                          "T3 (as U) and 1 more.")  # fmt: skip
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -27,6 +27,7 @@ from harness.storage.store import Store
 from hostile import escaped, obeyed
 from html_pages import BROWSER
 from leaderboard.web.app import create_app
+from leaderboard.web.plain import PlainFiles
 from leaderboard.web.site import create_environment, open_site, write_site
 from site_data import (
     HOSTILE,
@@ -334,6 +335,26 @@ def test_every_page_of_the_server_is_written(site: Path) -> None:
             ).is_file(), path
             name = f"{path.strip('/') or 'index'}.parquet"
             assert (site / name).is_file() == ("tex" in route.formats), name
+
+    for page in pages(site):
+        address = f'<meta property="og:url" content="{URL}/{quote(str(page.relative_to(site)))}">'
+        assert address in page.read_text(), page
+
+
+def test_links_to_another_state_of_a_page_have_no_file() -> None:
+    site = standard_app().state.site
+    plain = PlainFiles(
+        [(route, path) for route in site.pages for path in route.all_paths(site)], site.queries
+    )
+    assert plain.find_file("/rank?suite=mteb") == "rank/index.html"
+    assert plain.find_file("/reproductions?q=m&task=T") == "reproductions/index.html?q=m&task=T"
+    for address in (
+        "/rank?beside=a",
+        "/compare?m=a&m=b",
+        "/backbones?suite=a&amp;view=b",
+        "/recipes?variant=x",
+    ):
+        assert plain.find_file(address) is None, address
 
 
 @pytest.mark.slow
