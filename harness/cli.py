@@ -86,6 +86,13 @@ _HINTS = {
 """What to type in place of options of other programs, or of another command."""
 
 
+_GUESSES = {"evaluate": "run", "eval": "run", "card": "models card"}
+"""Names that other programs have for a command."""
+
+_ARGUMENTS = {"run": "--model", "train": "--model", "check": "--candidate"}
+"""The options that stand for the word behind a command that takes none."""
+
+
 class _Commands(click.Group):
     """A group that imports a command only when it is called, so that --help stays fast."""
 
@@ -115,7 +122,8 @@ class _Commands(click.Group):
         if args and args[0] in REMOVED:
             raise UsageError(f"`harness {args[0]}` was removed. {REMOVED[args[0]]}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = find_similar_names(args[0], COMMANDS)
+            guess = _GUESSES.get(args[0])
+            close = [guess] if guess else find_similar_names(args[0], COMMANDS)
             more = f" Did you mean {' or '.join(close)}?" if close else f" There is: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {args[0]!r}.{more}")
         return super().resolve_command(ctx, args)
@@ -133,7 +141,7 @@ You have a checkpoint:
                                                            a quick look, in no table
   harness run --model FOLDER --suite mteb                  the scores, kept in ./results
   harness run --model FOLDER --suite glue --recipe glue-quick
-  harness compare FOLDER OTHER                             what changed, and whether it is noise
+  harness compare FOLDER OTHER                             what changed, and what else differs
 
 You gate a change in CI:
   harness baseline set main --model FOLDER --suite nanobeir
@@ -213,6 +221,10 @@ def invoke(arguments: list[str]) -> int:
             click.echo(f"Error: {name} was removed: {REMOVED_OPTIONS[name]}", err=True)
         elif instead := _find_hint(name, context):
             click.echo(f"Error: There is no {name}. Did you mean {instead}?", err=True)
+        elif len(arguments) > 1 and arguments[0] in _ARGUMENTS and not arguments[1].startswith("-"):
+            command, word = arguments[:2]
+            text = f"{command} takes options only. Did you mean {_ARGUMENTS[command]} {word}?"
+            click.echo(f"Error: harness {text}", err=True)
         else:
             error.show()
         return 2

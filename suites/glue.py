@@ -23,6 +23,7 @@ from harness.core.types import (
     SuiteOptions,
     Task,
 )
+from harness.data.locate import explain_unreachable
 from harness.data.schema import resolve_readable_folder
 from suites._mteb.snapshot import filter_suite_splits
 
@@ -163,6 +164,8 @@ class GlueSource:
         place: dict[str, Any] = hub if data is None else {"path": str(resolve_readable_folder(data))}
         try:
             return load_dataset(**place, name=glue_task.subset)
+        except ConnectionError as error:
+            raise explain_unreachable(PATH, error) from error
         except (ValueError, OSError, DatasetsError) as error:
             # The library ends its message with a list of all extensions that it knows.
             reason = str(error.__cause__ or error).partition(" with any supported extension")[0]

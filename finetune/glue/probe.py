@@ -16,6 +16,7 @@ from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapt_trial
 from harness.core.allowances import list_allowed_tensors
 from harness.core.errors import DataError
+from harness.data.locate import Unavailable
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
@@ -130,7 +131,12 @@ def estimate_runs(context: JobContext, works: Sequence[Finetune | None]) -> list
     """The estimated cost of each run; where data cannot be read, the reason is in the notes."""
     planned_works = [work for work in works if work is not None]
     sizes = {_build_task_key(work): work for work in planned_works}
-    measured_sizes = {place: _measure_task_rows(context, work) for place, work in sizes.items()}
+    measured_sizes: dict[tuple[str, str], _Size | DataError] = {}
+    lost: Unavailable | None = None
+    for place, work in sizes.items():
+        # The next task would wait for the same hub, some twenty seconds each.
+        measured_sizes[place] = size = lost or _measure_task_rows(context, work)
+        lost = size if isinstance(size, Unavailable) else None
     readable_works = [
         work for work in planned_works if not isinstance(measured_sizes[_build_task_key(work)], DataError)
     ]
@@ -180,7 +186,7 @@ def _estimate(
 ) -> Estimate:
     """The estimate of the slowest cell that a run may turn out to be."""
     if isinstance(size, DataError):
-        return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
+        return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,), problem=size.message)
     cells = [_estimate_cell(trial, *speeds[work.artifact.key], size) for trial in work.trials]
     return replace(max(cells, key=lambda cell: cell.seconds), steps=max(cell.steps for cell in cells))
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
+from harness.core.errors import shorten_names
 from harness.core.terminal import create_console, print_table
 from harness.driver.progress import find_most_common
 from harness.driver.report.suite import CHOSE, format_lineage_lines
@@ -99,6 +100,14 @@ def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs
             rows = [row["task"] for row in comparison["deltas"] if row["untested"] == reason]
             out.print(
                 f"No test of {', '.join(dict.fromkeys(rows))}: {reason}.", highlight=False, soft_wrap=True
+            )
+        others = [row["task"] for row in comparison["deltas"] if row["test"] is None and not row["untested"]]
+        if others:
+            out.print(
+                f"No test of {shorten_names([*dict.fromkeys(others)])}: `harness compare` tests retrieval; "
+                f"`harness check --candidate {second} --baseline {first}` tests every type.",
+                highlight=False,
+                soft_wrap=True,
             )
         _print_differences(out, comparison["differences"], pairs)
     names = {"first": first, "second": second}

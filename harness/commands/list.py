@@ -70,6 +70,8 @@ def command(
     rows = rows[:limit]
     if as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
+    elif not (rows or part) and what == "records" and list_index_rows(results, cache, purpose="trial"):
+        click.echo("No records yet but trials (--limit), which no table shows. Run without --limit.")
     elif not rows:
         click.echo(f"No {what}" + (f" match {part!r}." if part else " yet: `harness run` makes them."))
     else:

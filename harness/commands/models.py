@@ -246,6 +246,8 @@ def _write_card(
     repeat it.
     """
     folder, lineage, text = _locate_model(model, results, cache)
+    if folder is None:
+        click.echo("Of a name the card lacks the folder's licence and language: type the folder.", err=True)
     source = collect_card_source(
         text, folder=folder, lineage=lineage, suites=suites, settings=settings, results=results
     )

@@ -160,6 +160,12 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _TOKEN = "make a token at the hub's settings page and set HF_TOKEN to it"
 
 
+_PULL = (
+    "On a connected machine: harness data pull --suite SUITE --data DIR; "
+    "then name that folder here with --data DIR."
+)
+
+
 class Unavailable(DataError):
     """An error that affects every data set, so that trying the next is of no use."""
 
@@ -270,6 +276,11 @@ def _explain_unknown_error(error: Exception, need: Need) -> DataError:
 
 def _extract_first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def explain_unreachable(path: str, error: ConnectionError) -> Unavailable:
+    """The error for a data set that a library has not reached on the hub."""
+    return Unavailable(f"No connection to the hub for {path}: {_extract_first_line(error)}.", hint=_PULL)
 
 
 def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
@@ -492,6 +503,5 @@ def _explain_missing_data(data: Data, settings: DataSettings, lacking: Sequence[
         state = f"is only in part in the hub's cache (no {', '.join(lacking[:3])})"
     return DataMissing(
         f"Offline, and the data set {data.path} at revision {data.revision} {state}.",
-        hint="On a connected machine: harness data pull --suite SUITE --data DIR; "
-        "then name that folder here with --data DIR.",
+        hint=_PULL,
     )

@@ -85,6 +85,9 @@ def _explain_unknown_suite(text: str) -> UsageError:
     ]
     if offered:
         return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean {offered[0]}?")
+    if "," in text and {name.partition(":")[0] for name in split_names(text)} <= {*load_suite_entries()}:
+        hint = f"Repeat the option: {' '.join(f'--suite {name}' for name in split_names(text))}."
+        return UsageError(f"No suite is called {text!r}.", hint=hint)
     return explain_unknown("suite", text, load_suite_entries(), then="`harness list suites` shows all.")
 
 

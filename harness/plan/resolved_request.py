@@ -82,7 +82,12 @@ class ResolvedRequest:
         request = request.validate_fields()
         require_spelled(request.devices)
         require_room(request.devices, request.executor, request.threads)
-        if not request.models or not (request.suites or training):
+        if request.models and not (request.suites or training):
+            raise UsageError(
+                "A run needs a suite.",
+                hint="Type --suite mteb, or --tasks STS12 --limit 100 for a quick look.",
+            )
+        if not request.models:
             raise UsageError(
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
             )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core import files
+from harness.core import files, paths
 from harness.core.errors import StoreError
 from harness.core.identity import digest
 from harness.results import units
@@ -297,7 +297,9 @@ class ScoredRecord:
         record = store.get(artifact, task, key)
         if record is None or record.status != "done":
             return None
-        scored_record = _build_scored_record(record, store.find_part_file(record, artifact), parts)
+        examples = store.find_part_file(record, artifact)
+        reference = store.root == paths.find_reference_folder()
+        scored_record = _build_scored_record(record, examples, parts, reference=reference)
         try:
             files.replace(kept, files.pack_hashed_file(kept.name, _pack_scored_record(scored_record)))
         except StoreError:
@@ -337,7 +339,9 @@ def _read_file_stamp(path: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
 
-def _build_scored_record(record: Record, examples: Path | None, parts: Parts) -> ScoredRecord:
+def _build_scored_record(
+    record: Record, examples: Path | None, parts: Parts, *, reference: bool
+) -> ScoredRecord:
     ran = {n: record.provenance.get(n) for n in ("packages", "device", "dtype_as_run", "attention")}
     scored_record = ScoredRecord(
         key=record.key,
@@ -349,6 +353,7 @@ def _build_scored_record(record: Record, examples: Path | None, parts: Parts) ->
     )
     if examples is None:
         gone, never = "its per-example file is gone or damaged", "no per-example results were kept"
+        gone = "its record came without per-example results" if reference else gone
         return replace(scored_record, problem=gone if record.examples else never)
     try:
         return replace(scored_record, units=_read_units(record, examples, parts))

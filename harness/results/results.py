@@ -381,6 +381,12 @@ class MeasuredSuite:
         read, keys = _read_artifacts(artifacts, indexes, labels)
         mine = [_name_model(records, model) for records in read if records]
         if not mine:
+            trials = [row for index in indexes for row in index.list_models(purpose="trial")]
+            if any(_is(one, wanted, revision) for one in trials for wanted in names or [named]):
+                raise NotMeasuredError(
+                    f"{model} has only trials (--limit), which no table shows.",
+                    hint="Run it without --limit.",
+                )
             raise _explain_missing_records(named, revision, labels)
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
 
@@ -627,7 +633,12 @@ def _explain_missing_records(named: str, revision: str, labels: Mapping[ModelRow
         return NotMeasuredError(
             message, hint=f"Recorded revisions: {', '.join(sorted(revisions)) or 'none'}."
         )
-    error = explain_unknown("measured model", named, names, then="`harness list records` shows all.")
+    error = explain_unknown(
+        "measured model",
+        named,
+        names,
+        then=f"`harness list records` shows all; `harness run --model {named} --suite SUITE` measures it.",
+    )
     return NotMeasuredError(error.message, hint=error.hint)
 
 

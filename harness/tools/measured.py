@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.core import paths
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.types import Suite, SuiteOptions
+from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.driver.report.suite import (
     is_approximate,
     is_selection_score,
@@ -196,10 +196,12 @@ def _name_row(measured: MeasuredSuite) -> dict[str, Any]:
     return {"model": about.name, "artifact": about.artifact, "seed": lineage.seed if lineage else None}
 
 
-def list_index_rows(results: Path | None, cache: Path | None) -> list[dict[str, Any]]:
-    """A row for each record of a results folder."""
+def list_index_rows(
+    results: Path | None, cache: Path | None, *, purpose: Purpose = "final"
+) -> list[dict[str, Any]]:
+    """A row for each record of a purpose in a results folder."""
     index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
-    labels = distinguish_models(index.list_models())
+    labels = distinguish_models(index.list_models(purpose=purpose))
     return [
         {
             "model": labels[row.model],
@@ -209,7 +211,7 @@ def list_index_rows(results: Path | None, cache: Path | None) -> list[dict[str, 
             "main_score": row.main_score,
             "key": row.key,
         }
-        for row in index.list_rows()
+        for row in index.list_rows(purpose=purpose)
     ]
 
 

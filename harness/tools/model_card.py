@@ -303,6 +303,9 @@ def _list_command_lines(source: _CardSource) -> list[str]:
     if source.records:
         about = source.records[0].model
         hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
+        if about.source == "local" and "/" not in hub_id and source.lineage is None:
+            # The name of a folder opens nothing, and its path is this machine's own.
+            hub_id = "FOLDER"
         commands += build_repeat_commands(source.records, hub_id, source.suites)
     return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```"] if commands else []
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.provenance import find_package_version
 from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
+from harness.data.locate import explain_unreachable
 from harness.data.schema import resolve_readable_folder
 from harness.storage.record import Record
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
@@ -130,6 +131,8 @@ def _wrap_load_errors(data: Path | None, task: Task) -> Iterator[None]:
         raise
     except Exception as error:
         if data is None:
+            if isinstance(error, ConnectionError):
+                raise explain_unreachable(task.data.path, error) from error
             raise
         # The first cause: datasets wraps an error of a file in several of its own.
         cause: BaseException = error

@@ -331,9 +331,19 @@ def test_a_model_that_does_not_load_as_it_should_has_no_record(
     assert list((tmp_path / "r" / "records").rglob("*.json")) == []
 
 
-def test_a_near_miss_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["rnu"]) == 2
-    assert "Did you mean run?" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("rnu", "Did you mean run?"),
+        ("evaluate", "Did you mean run?"),
+        ("card", "Did you mean models card?"),
+        ("run tiny --suite stdlib", "Did you mean --model tiny?"),
+        ("check tiny", "Did you mean --candidate tiny?"),
+    ],
+)
+def test_a_near_miss_of_a_command(words: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert invoke(words.split()) == 2
+    assert said in capfd.readouterr().err
 
 
 def test_tasks_without_data_are_named_at_once_and_the_rest_is_planned(

@@ -454,6 +454,34 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
     assert "rte/train.parquet" in plan["RTE"]["error"]
 
 
+def test_a_dry_run_without_a_hub_asks_it_once_and_names_no_cost(
+    backbone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def refuse(**place: str) -> None:
+        calls.append(place["name"])
+        raise ConnectionError("Couldn't reach the hub")
+
+    monkeypatch.setattr("datasets.load_dataset", refuse)
+    asked = ["run", "--model", str(backbone), "--suite", "glue", "--recipe", "glue-quick", "--dry-run"]
+    asked += ["--tasks", "RTE,CoLA", "--results", str(tmp_path / "results")]
+    assert invoke(asked) == 1
+    shown = capsys.readouterr().out
+    assert len(calls) == 1
+    assert "CoLA: No connection to the hub for nyu-mll/glue: Couldn't reach the hub." in shown
+    assert "0 to do, 0 done, 2 cannot run." in shown
+    assert "twenty steps" not in shown
+    assert invoke([*asked, "--json"]) == 1
+    for line in json.loads(capsys.readouterr().out)["plan"]:
+        assert (line["state"], line["steps"], line["flops"], line["seconds"]) == (
+            "cannot run",
+            None,
+            None,
+            None,
+        )
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -72,6 +72,24 @@ def test_records_are_those_of_the_results_folder(tmp_path: Path, capsys: Any) ->
     assert [(row["task"], row["main_score"], row["key"]) for row in mine] == [("Fake", 0.5, kept.key)]
 
 
+def test_a_model_with_only_trials_is_said_to_have_them(tmp_path: Path, capsys: Any) -> None:
+    trial = record(task(), 0.5, model=artifact(tmp_path)).model_copy(update={"purpose": "trial"})
+    Store(tmp_path).put(artifact(tmp_path).slug, trial)
+    assert invoke(["list", "records", "--results", str(tmp_path)]) == 0
+    assert "No records yet but trials (--limit)" in capsys.readouterr().out
+    assert invoke(["show", "tiny", "--results", str(tmp_path)]) == 2
+    assert "tiny has only trials (--limit), which no table shows.\nRun it without --limit." in (
+        capsys.readouterr().err
+    )
+    assert invoke(["show", "other", "--results", str(tmp_path)]) == 2
+    assert "harness run --model other --suite SUITE" in capsys.readouterr().err
+
+
+def test_compare_names_the_command_that_tests_what_it_does_not(results: Path, capsys: Any) -> None:
+    shown = said(capsys, "compare", "model-a", "model-b", "--results", results)
+    assert "`harness check --candidate model-b --baseline model-a` tests every type" in shown
+
+
 # `harness show` and `harness compare`
 
 

@@ -163,7 +163,7 @@ def test_scores_of_a_quick_run_are_trials_or_of_a_recipe_of_its_own(bare: Path, 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "A run needs at least one model and one suite."),
+        ((), "A run needs a suite."),
         (("--suite", "stdlib", "--quick"), "--quick is for a protocol."),
         (("--protocol", "modernbird"), "No protocol is called 'modernbird'."),
     ],

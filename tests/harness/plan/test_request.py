@@ -157,7 +157,8 @@ def test_a_request_may_name_its_models(model: Path, folders: dict[str, Path]) ->
     ("more", "told"),
     [
         ({"models": ()}, "at least one model and one suite"),
-        ({"suites": ()}, "at least one model and one suite"),
+        ({"suites": ()}, "needs a suite.\nType --suite mteb, or --tasks STS12"),
+        ({"suites": ("stdlib,mteb",)}, "Repeat the option: --suite stdlib --suite mteb."),
         ({"suites": ("mtbe",)}, "mtbe"),
         ({"devices": ("cud",)}, "cud"),
         ({"recipe": "glue-quick"}, "nothing to train for"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,9 @@ def test_a_cache_that_cannot_be_written_costs_only_time(store: Store, tmp_path: 
     units_of(found(store, one.key, tmp_path))
 
 
-def test_a_per_example_file_that_changed_is_read_again(store: Store, tmp_path: Path) -> None:
+def test_a_per_example_file_that_changed_is_read_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, content = made()
     store.put(FOLDER, one, content)
     found(store, one.key, tmp_path)
@@ -120,6 +123,9 @@ def test_a_per_example_file_that_changed_is_read_again(store: Store, tmp_path: P
     path.unlink()
     gone = found(store, one.key, tmp_path)
     assert (gone.units, gone.problem) == (None, "its per-example file is gone or damaged")
+    monkeypatch.setattr("harness.core.paths.find_reference_folder", lambda: store.root)
+    shutil.rmtree(tmp_path / "units-cache")
+    assert found(store, one.key, tmp_path).problem == "its record came without per-example results"
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
     units_of(found(store, one.key, tmp_path))

@@ -131,6 +131,18 @@ def test_what_only_loading_meets_is_one_line(
     assert "\n" not in caught.value.message
 
 
+def test_a_hub_that_is_not_reached_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    (task,) = build_mteb_suite("STSBenchmark", called="STSBenchmark", options=SuiteOptions()).tasks
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("Couldn't reach the hub")
+
+    monkeypatch.setattr("mteb.abstasks.abstask.load_dataset", refuse)
+    with pytest.raises(DataError, match="No connection to the hub for mteb/stsbenchmark-sts") as caught:
+        MtebSource().corpus(task, seed=42, data=None)
+    assert "harness data pull --suite SUITE --data DIR" in str(caught.value)
+
+
 def asked(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path]:
     """A retrieval task whose data is a generated folder of unknown origin, and the folder."""
     import datasets.config
