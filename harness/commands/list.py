@@ -11,10 +11,12 @@ import click
 from rich.table import Table
 
 from harness.commands import options
+from harness.core import paths
 from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.encoder import backbones
 from harness.plan import catalog
+from harness.results.index import RecordIndex
 from harness.results.scores import score_text
 from harness.search import bm25
 from harness.tools.measured import list_index_rows
@@ -71,7 +73,13 @@ def command(
     if as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
     elif not rows:
-        click.echo(f"No {what}" + (f" match {part!r}." if part else " yet: `harness run` makes them."))
+        index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
+        trials = (
+            ", but trials (as by --limit), which no table shows" if index.list_models(purpose="trial") else ""
+        )
+        click.echo(
+            f"No {what}" + (f" match {part!r}." if part else f" yet{trials}: `harness run` makes them.")
+        )
     else:
         _print_rows(what, rows, total)
     return 0

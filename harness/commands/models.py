@@ -249,6 +249,12 @@ def _write_card(
     source = collect_card_source(
         text, folder=folder, lineage=lineage, suites=suites, settings=settings, results=results
     )
+    if folder is None and lineage is None and any(one.model.source == "local" for one in source.records):
+        click.echo(
+            "The card lacks what only the model's folder states, as licence and language: name the folder in "
+            f"place of {model}.",
+            err=True,
+        )
     content = str(build_model_card(source))
     if output is None:
         click.echo(content, nl=False)

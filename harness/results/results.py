@@ -381,6 +381,12 @@ class MeasuredSuite:
         read, keys = _read_artifacts(artifacts, indexes, labels)
         mine = [_name_model(records, model) for records in read if records]
         if not mine:
+            trials = [row for index in indexes for row in index.list_models(purpose="trial")]
+            if any(_is(one, w, revision) for one in trials for w in names or [named]):
+                raise NotMeasuredError(
+                    f"{model} has only trials (as by --limit), which no table shows.",
+                    hint="Type its `harness run` again, without --limit.",
+                )
             raise _explain_missing_records(named, revision, labels)
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
 

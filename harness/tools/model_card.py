@@ -302,8 +302,12 @@ def _list_command_lines(source: _CardSource) -> list[str]:
         commands.append(_format_training_command(source.lineage))
     if source.records:
         about = source.records[0].model
-        hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
-        commands += build_repeat_commands(source.records, hub_id, source.suites)
+        named = source.name
+        if "/" in about.source:
+            named = f"{about.source.partition('@')[0]}@{about.revision}"
+        elif about.source == "local" and source.lineage is None and "/" not in named:
+            named = "FOLDER"
+        commands += build_repeat_commands(source.records, named, source.suites)
     return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```"] if commands else []
 
 
