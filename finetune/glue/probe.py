@@ -127,7 +127,7 @@ def _time_steps(
 
 
 def estimate_runs(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
-    """The estimated cost of each run; where data cannot be read, the reason is in the notes."""
+    """The estimated cost of each run; where data cannot be read, the reason."""
     planned_works = [work for work in works if work is not None]
     sizes = {_build_task_key(work): work for work in planned_works}
     measured_sizes = {place: _measure_task_rows(context, work) for place, work in sizes.items()}
@@ -180,7 +180,7 @@ def _estimate(
 ) -> Estimate:
     """The estimate of the slowest cell that a run may turn out to be."""
     if isinstance(size, DataError):
-        return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
+        return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,), problem=size.message)
     cells = [_estimate_cell(trial, *speeds[work.artifact.key], size) for trial in work.trials]
     return replace(max(cells, key=lambda cell: cell.seconds), steps=max(cell.steps for cell in cells))
 

@@ -146,4 +146,4 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
             text = cost.disk.text
             out.print(f"{text[:1].upper()}{text[1:]}.", highlight=False, soft_wrap=True)
         print_failures(list_impossible_results(prepared), prepared, out)
-    return 1 if prepared.plan.impossible else 0
+    return 1 if any(score.state == "cannot run" for score in cost.scores) else 0

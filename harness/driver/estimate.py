@@ -204,20 +204,24 @@ def _estimate_runs_cost(score: PlannedScore, runs: Sequence[Estimate], *, worker
     """The cost of a score that a recipe trains for, by the runs that it has to make."""
     plan = score.recipe_plan
     notes = [f"{score.task.name}: {note}" for note in plan.notes] if plan and runs else []
+    # The plan finds some data missing, and reading it for the estimate the rest.
+    problem = score.problem.message if score.problem else next((r.problem for r in runs if r.problem), None)
     cost = ScoreCost(
         model=score.subject.artifact.name,
         task=score.task.name,
         key=score.key,
-        state=_describe_score_state(score),
-        error=score.problem.message if score.problem else None,
+        state="cannot run" if problem else _describe_score_state(score),
+        error=problem,
         texts=None,
         tokens=None,
-        flops=sum(run.flops for run in runs),
+        flops=None if problem else sum(run.flops for run in runs),
         seconds=None,
         runs=len(runs),
-        steps=sum(run.steps for run in runs),
+        steps=None if problem else sum(run.steps for run in runs),
         notes=tuple(dict.fromkeys([*notes, *(note for run in runs for note in run.notes)])),
     )
+    if problem:
+        return cost
     time = estimate_run_time(sum(run.seconds for run in runs), workers)
     return cost.add_time(time, "twenty steps on this machine" if runs else "")
 

@@ -51,12 +51,14 @@ class Estimate:
         flops: The operations of training and scoring, attention not counted.
         seconds: The time in one process on this device.
         notes: Sentences on data that is missing.
+        problem: Why the data cannot be read, and the rest is not known; empty where it can.
     """
 
     steps: int
     flops: float
     seconds: float
     notes: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class TaskRecipe(Protocol):

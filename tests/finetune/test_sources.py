@@ -110,7 +110,7 @@ def test_a_variant_has_the_recipes_sources_of_what_it_does_not_change() -> None:
     assert rows["batch_size"].source == sources["other"]["batch_size"]
     assert rows["epochs"].ours, "the recipe's source has another value"
     (sentence,) = describe_ours([*rows.values()])
-    assert sentence.endswith("are ours: epochs.")
+    assert sentence == "Our own choice, from no paper: epochs."
 
 
 def test_a_changed_setting_is_neither_ours_nor_a_papers() -> None:

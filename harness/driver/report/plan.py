@@ -35,7 +35,7 @@ def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
     ):
         if lines:
             print_table(_build_plan_table(lines, names, keys=out.width >= WIDE), out)
-    if with_runs:
+    if any(line.steps for line in with_runs):
         note = "Times of runs are from twenty steps on this machine; one that stops early is shorter."
         out.print(note, style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(

@@ -413,6 +413,8 @@ def print_protocol_plan(prepared: PreparedProtocol, console: Console) -> None:
     for step in prepared.count_steps():
         numbers = [f"{getattr(step, name):,}" for name in counts]
         table.add_row(step.step, step.recipe, step.suites, *numbers)
+    for name in prepared.open_gaps:
+        table.add_row(name, "?", "?", *("?" for _ in counts))
     print_table(table, console)
     _print_step_gaps(prepared, console)
 
