@@ -77,6 +77,7 @@ _HINTS = {
     **dict.fromkeys(("--fp16", "--bf16"), "--dtype float16 or --dtype bfloat16"),
     **dict.fromkeys(("--max-samples", "--max-eval-samples", "--num-samples"), "--limit NUMBER"),
     "--max-train-samples": "--set max_steps=NUMBER",
+    "--tasks": "--task TASK",
     "--name": "--project NAME for the project of a code:FOLDER suite",
     "--limit": "--rows N",
     "--revision": "--model ORG/NAME@REVISION",
@@ -151,7 +152,7 @@ You read results:
   harness serve                                            the leaderboard in a browser
   harness show MODEL                                       what was measured of a model
 
-harness list             models, suites, tasks, recipes
+harness list models      or suites, tasks, recipes, records
 harness doctor           what is missing on this machine
 harness --help           every command
 harness run --help       the options of one

@@ -128,7 +128,7 @@ def _time_steps(
 
 
 def estimate_runs(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
-    """The estimated cost of each run; where data cannot be read, the reason is in the notes."""
+    """The estimated cost of each run; where data cannot be read, the reason."""
     planned_works = [work for work in works if work is not None]
     sizes = {_build_task_key(work): work for work in planned_works}
     measured_sizes: dict[tuple[str, str], _Size | DataError] = {}

@@ -444,8 +444,8 @@ def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[Tas
         suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
     }
     return [
-        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, and "
-        f"perhaps by {_format_loss(one)}, where {one.margin_text} is allowed."
+        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, "
+        f"perhaps by {_format_loss(one)}; a sure loss is red from {50 * one.margin:.2f} on."
         for one in means
         if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]

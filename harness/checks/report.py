@@ -146,7 +146,7 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
     for task in (one for one in _sort_outcomes(check.tasks) if one.collapsed):
         verdict, bounds = _format_verdict(task), task.delta_text.partition(" ")[2]
         note = "" if verdict == "regressed" else f": {verdict}"
-        fell = f"fell by {-100 * _get_task_delta(task):.1f} points {bounds}{note}"
+        fell = f"fell by {-100 * _get_task_delta(task):.2f} points {bounds}{note}"
         collapsed[task.task] = f"collapsed: {task.task} {fell}"
     return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
 
@@ -219,7 +219,8 @@ def _mean_texts(check: Check) -> Iterator[str]:
             least = check.policy.get(f"least_{_choose_margin_setting(check, mean)}", 0.0)
             if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
                 source = "the least that the policy sets"
-            yield f"{mean.suite}: {seen}a loss of {mean.margin_text} is allowed, {source}"
+            red = f"a sure loss is red from {50 * mean.margin:.2f} on"
+            yield f"{mean.suite}: {seen}a loss surely below {mean.margin_text} passes ({source}); {red}"
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
@@ -240,8 +241,8 @@ def _explain_bounds(check: Check) -> str:
     sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
     return (
         f"The true difference is above low ({sure:g} % sure) and below high (97.5 % for all means, "
-        f"{tasks:g} % for all tasks). Passed: low is above −margin. Regressed: high is below 0, and the "
-        "difference below half of −margin. p is of a loss of the margin; of what regressed, of no loss."
+        f"{tasks:g} % for all tasks). Passed: low is above −margin. Regressed: else, if high is below 0, "
+        "and more than half the margin was lost. p is of a loss of the margin; of what regressed, of no loss."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import collect_options
 from harness.core.encoding import Settings
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.terminal import create_console, print_table
 from harness.core.types import SuiteOptions
 from harness.driver.progress import run_with_progress
+from harness.plan.catalog import find_suites
 from harness.plan.prompts import read_prompts
 from harness.plan.request import Request
 
@@ -48,7 +50,12 @@ harness baseline set main --model runs/2/last --suite nanobeir --replace
     help="A name of the catalog, org/name[@revision] of the hub, or a folder. Repeat for replicates of the "
     "first, trained with other seeds, from which its noise is measured.",
 )
-@options.add_options("suites")
+@options.make_option(
+    Request,
+    "suites",
+    required=False,
+    help="Suite of tasks. Repeat for several. With --tasks alone, each task stands by itself.",
+)
 @options.project
 @options.make_option(Request, "seeds", help="Number of seeds of trainings, probes and samples.")
 @options.option("Output", "--replace", "again", is_flag=True, help="Replace the baseline of this name.")
@@ -73,7 +80,11 @@ def _set_baseline(
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
     # JSON has no tuples: as lists they are equal to what is read from the baseline's file later.
     kept |= {option: list(given[option]) for option in ("recipe", "changes", "train_data")}
-    request = Request.parse_options(models, options.insert_project(suites, project), given)
+    request = Request.parse_options(models, suites, given)
+    suites = options.insert_project(suites or find_suites(request.options.tasks), project)
+    if not suites:
+        raise UsageError("A baseline needs a suite.", hint="Name one with --suite, or tasks with --tasks.")
+    request = replace(request, suites=suites)
     with request.limit_network():
         baseline = check.set_baseline(
             name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress

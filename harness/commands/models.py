@@ -246,11 +246,15 @@ def _write_card(
     repeat it.
     """
     folder, lineage, text = _locate_model(model, results, cache)
-    if folder is None:
-        click.echo("Of a name the card lacks the folder's licence and language: type the folder.", err=True)
     source = collect_card_source(
         text, folder=folder, lineage=lineage, suites=suites, settings=settings, results=results
     )
+    if folder is None and lineage is None and any(one.model.source == "local" for one in source.records):
+        click.echo(
+            "The card lacks what only the model's folder states, as licence and language: name the folder in "
+            f"place of {model}.",
+            err=True,
+        )
     content = str(build_model_card(source))
     if output is None:
         click.echo(content, nl=False)

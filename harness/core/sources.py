@@ -136,8 +136,8 @@ def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str
     """
     names = [row.name for row in rows if row.ours]
     every = len(names) == sum(not row.inert for row in rows)
-    ours = "No source has any of the values: all are ours." if every else ""
-    ours = ours or f"No source has these values, which are ours: {', '.join(names)}."
+    ours = "All values are our own choice, from no paper." if every else ""
+    ours = ours or f"Our own choice, from no paper: {', '.join(names)}."
     return (
         *([ours] if names else []),
         *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),

@@ -184,6 +184,8 @@ def format_run_options(record: Record, *, hub: bool, prompts: bool = True) -> li
     options += ["--document-text", identity["documents"]] if "documents" in identity else []
     options += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
     if hub:
+        # Data without a revision came from a data root, which no record names.
+        options += [] if identity["data"].get("revision") else ["--data", "DIR"]
         options += ["--splits", ",".join(identity["splits"])]
         options += ["--subsets", ",".join(identity["subsets"])] if identity["subsets"] != ["default"] else []
     return options

@@ -15,6 +15,7 @@ from harness.commands.options import process_cache, site_results
 from harness.core.errors import UsageError, shorten_names
 from harness.tools.mteb_results import export_mteb
 from harness.tools.trec import export_trec
+from leaderboard.data.groups import group_by
 from leaderboard.data.settings import read_site_settings
 from leaderboard.data.suites import resolve_data_revision
 
@@ -153,8 +154,8 @@ def _export_mteb(model: str, folder: Path, published: str, options: Mapping[str,
     done = export_mteb(model, folder, published=published, resolve_revision=resolve_data_revision, **options)
     for path in done.files:
         click.echo(f"{path}\t{done.settings}")
-    for task, reason in done.left_out.items():
-        click.echo(f"Left out: {task}: {reason}", err=True)
+    for reason, tasks in group_by(done.left_out, done.left_out.__getitem__).items():
+        click.echo(f"Left out: {shorten_names(tasks)}: {reason}", err=True)
     _report_other_settings(done.others)
     return 0 if done.files else 1
 

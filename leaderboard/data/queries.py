@@ -240,7 +240,7 @@ class Queries:
             name: A name in any case, with or without its organisation, or one of the catalog's models.
         """
         for typed in map(extract_letters, (name, CATALOG.get(name.casefold(), ""))):
-            for place in (0, 1):
+            for place in (0, 1, 2):
                 matches = self._by_typed_name[place].get(typed, []) if typed else []
                 # A whole name goes first; the same end of two organisations' names means neither.
                 if matches and len({e.typed_names[0] for e in matches}) == 1:
@@ -249,10 +249,19 @@ class Queries:
 
     @cached_property
     def _by_typed_name(self) -> list[dict[str, list[Entry]]]:
-        """The entries by the letters of their names with organisation, and without."""
+        """The entries by the letters of their names with organisation, without, and of copies."""
+        copies = [
+            (extract_letters(folder), self.entries[number])
+            for number, facts in self.measured_facts.items()
+            for folder in facts.get("folders", ())
+        ]
         return [
             group_by(self.entries.values(), lambda e: e.typed_names[0]),
             group_by(self.entries.values(), lambda e: e.typed_names[1]),
+            {
+                letters: [entry for _, entry in pairs]
+                for letters, pairs in group_by(copies, itemgetter(0)).items()
+            },
         ]
 
     @cached_property

@@ -32,7 +32,7 @@ from harness.results.results import (
 )
 from harness.results.scores import TrainedResult, list_small_columns
 from harness.results.spreads import measure_half_width
-from harness.storage.record import SCHEMA, Record
+from harness.storage.record import SCHEMA, ModelPart, Record
 from harness.storage.store import Store
 from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit
 from leaderboard.data.groups import group_by
@@ -134,16 +134,22 @@ def _read_record_entries(
     paths: Sequence[Path], learnt: Sequence[SiteSuite], few: Collection[str]
 ) -> list[NewEntry]:
     records: dict[tuple[str, str], Located] = {}
+    models: dict[str, list[tuple[str, ModelPart]]] = {}
     for path in paths:
         record = read_or_warn(Store.read_record, path)
         if record is None or record.purpose != "final":
             continue
+        models.setdefault(record.model.artifact, []).append((_find_write_time(record), record.model))
         previous = records.get((record.key, get_record_weights(record)))
         # A success in a later folder counts more than a failure in an earlier one.
         if previous is None or (record.status == "done" and previous[0].status == "failed"):
             records[record.key, get_record_weights(record)] = (record, path)
     grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
-    entries = [entry for group in grouped.values() for entry in _iter_artifact_entries(group, learnt)]
+    entries = [
+        _rename_copy(entry, models[artifact])
+        for artifact, group in grouped.items()
+        for entry in _iter_artifact_entries(group, learnt)
+    ]
     stores, cache = (
         [Store(root) for root in dict.fromkeys(p.parents[3] for p in paths)],
         resolve_cache_folder(),
@@ -159,6 +165,19 @@ def _read_record_entries(
         else entry
         for entry in entries
     ]
+
+
+def _rename_copy(entry: NewEntry, models: Sequence[tuple[str, ModelPart]]) -> NewEntry:
+    """The entry under the name that its content has elsewhere, if its own is that of a folder."""
+    published = [pair for pair in models if pair[1].source != "local"]
+    if not published:
+        return entry
+    folders = sorted({model.name for _, model in models if model.source == "local"})
+    facts = {**entry.facts, "folders": folders} if folders else entry.facts
+    if entry.folder is None:
+        return replace(entry, facts=facts)
+    _, about = max(published, key=lambda pair: pair[0])
+    return replace(entry, model=about.name, revision=about.revision, folder=None, facts=facts)
 
 
 def _iter_artifact_entries(group: Sequence[Located], learnt: Sequence[SiteSuite]) -> Iterator[NewEntry]:

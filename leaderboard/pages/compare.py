@@ -131,8 +131,8 @@ def _resolve_entry(queries: Queries, name: str) -> Entry:
     """The entry of a name in an address; a model's name stands for its best known entry."""
     if name in queries.by_slug:
         return queries.by_slug[name]
-    if name in queries.models:
-        return min(queries.models[name], key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
+    if entries := queries.models.get(name) or queries.find_named_entries(name):
+        return min(entries, key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
     raise build_missing_error("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
 
 

@@ -110,7 +110,7 @@ def test_a_variant_has_the_recipes_sources_of_what_it_does_not_change() -> None:
     assert rows["batch_size"].source == sources["other"]["batch_size"]
     assert rows["epochs"].ours, "the recipe's source has another value"
     (sentence,) = describe_ours([*rows.values()])
-    assert sentence.endswith("are ours: epochs.")
+    assert sentence == "Our own choice, from no paper: epochs."
 
 
 def test_a_changed_setting_is_neither_ours_nor_a_papers() -> None:
@@ -260,5 +260,5 @@ def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_recipe_without_any_source_says_so_in_one_sentence() -> None:
     rows = [SourcedSetting(name="rate", value=1), SourcedSetting(name="rows", value=2, inert=True)]
-    assert describe_ours(rows) == ("No source has any of the values: all are ours.",)
+    assert describe_ours(rows) == ("All values are our own choice, from no paper.",)
     assert describe_ours([]) == ()

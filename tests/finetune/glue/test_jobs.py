@@ -30,7 +30,7 @@ from starlette.testclient import TestClient
 import fakes
 import harness
 import tiny
-from finetune.glue import trainer
+from finetune.glue import probe, trainer
 from finetune.glue.jobs import _build_run_training, _Checkpoints
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
@@ -40,7 +40,7 @@ from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
 from harness.cli import invoke
 from harness.core.documents import append_digest, verify_digest
-from harness.core.errors import UsageError
+from harness.core.errors import DataError, UsageError
 from harness.core.types import LabelledData, LabelledSplit
 from harness.driver.execute import Listeners
 from harness.driver.report.run import Report
@@ -654,6 +654,31 @@ def test_a_dry_run_counts_runs_and_steps(
     assert "CoLA: train has 48 rows, and GLUE's 8,551" in plan["CoLA"]["notes"]
     assert all(line["seconds"] > 0 and line["flops"] > 0 for line in plan.values())
     assert not (tmp_path / "results").exists()
+
+
+def test_a_task_whose_data_cannot_be_had_has_no_cost(
+    backbone: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object) -> DataError:
+        return DataError("the hub cannot be reached")
+
+    monkeypatch.setattr(probe, "_measure_task_rows", refuse)
+    asked = ["run", "--model", str(backbone), "--suite", "glue", "--recipe", "glue-quick", "--dry-run"]
+    asked += ["--data", str(data), "--results", str(tmp_path / "results"), "--tasks", "RTE,CoLA"]
+    assert invoke([*asked, "--json"]) == 1
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert {(line["state"], line["steps"], line["flops"], line["seconds"]) for line in plan} == {
+        ("cannot run", None, None, None)
+    }
+    assert {line["error"] for line in plan} == {"the hub cannot be reached"}
+    assert invoke(asked) == 1
+    said = capsys.readouterr().out
+    assert "0 to do, 0 done, 2 cannot run." in said
+    assert "twenty steps" not in said
 
 
 def test_a_dry_run_says_what_is_trained_first(

@@ -93,6 +93,19 @@ def test_a_name_is_taken_until_it_is_to_be_replaced(measured: Any, asked: Any) -
     assert BASELINES.find_document(measured.results, "last").runs[0].model == "worse"
 
 
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        ((), "Name one with --suite, or tasks with --tasks."),
+        (("--tasks", "STS1"), "No task is called 'STS1'"),
+    ],
+)
+def test_tasks_alone_are_a_suite_each(tasks: tuple[str, ...], said: str, measured: Any, asked: Any) -> None:
+    code, _, err = asked("baseline", "set", "new", "--model", str(measured.model("good")), *tasks)
+    assert code == 2
+    assert said in err
+
+
 @pytest.mark.parametrize("name", ["a b", "../up", ".x"])
 def test_a_name_that_cannot_be_a_files_is_refused_before_anything_runs(
     name: str, measured: Any, asked: Any

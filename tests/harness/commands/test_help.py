@@ -96,6 +96,7 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("check --name x", "--project NAME for the project of a code:FOLDER suite"),
         ("train --learning_rate 1", "--set learning_rate=VALUE"),
         ("list --limit 3", "--rows N"),
+        ("compare --tasks x", "--task TASK"),
     ],
 )
 def test_an_option_of_another_program_is_answered_with_ours(
@@ -172,6 +173,11 @@ def test_a_limited_run_leaves_trials_under_keys_of_their_own(
     assert [*iter_records(store)] == []
     assert invoke(["list", "records", *results, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] == []
+    assert invoke(["list", "records", *results]) == 0
+    assert capsys.readouterr().out.startswith("No records yet but trials (--limit)")
+    for name in (trials[0].model.name, trials[0].model.artifact[:8], str(measured.model("good"))):
+        assert invoke(["show", name, *results]) == 2
+        assert f"{name} has only trials (as by --limit)" in capsys.readouterr().err
     assert invoke([*plan, "--limit", "4", "--json"]) == 0
     assert {line["state"] for line in json.loads(capsys.readouterr().out)["records"]} == {"cached"}
     assert invoke([*plan, "--json"]) == 0

@@ -332,6 +332,18 @@ def test_one_folder_for_each_artifact_whatever_it_is_called(tmp_path: Path) -> N
     assert len(found.outcomes) == 2
 
 
+def test_a_copy_in_a_folder_takes_no_name_from_the_model(tmp_path: Path) -> None:
+    copy = replace(M, name="last-night", source="local")
+    put(tmp_path / "own", copy, [scored(copy, NANO[0], 0.5)])
+    assert only(tmp_path / "own").model == "last-night"
+    published = replace(M, source="m")
+    put(tmp_path / "reference", published, [scored(published, NANO[0], 0.5), scored(published, NANO[1], 0.6)])
+    found = only(tmp_path / "own", tmp_path / "reference")
+    assert (found.model, found.folder, found.facts["folders"]) == ("m", None, ["last-night"])
+    assert found.slug == only(tmp_path / "reference").slug
+    assert outcomes(found).keys() == set(NANO[:2])
+
+
 def test_a_record_of_a_time_to_come_is_not_the_newest(tmp_path: Path) -> None:
     early, late = replace(M, name="org/early"), replace(M, name="org/late")
     record = scored(early, NANO[0], 0.5)

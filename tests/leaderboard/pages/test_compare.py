@@ -68,6 +68,22 @@ def site_of(folder: Path, *entries: Import) -> TestClient:
     return TestClient(site_data.small_app(folder, make))
 
 
+def test_a_model_goes_by_each_of_its_names(tmp_path: Path) -> None:
+    """Of a copy in a folder too, which leads to the model that it is a copy of."""
+    model, other = site_data.measured_model("minilm"), site_data.measured_model("org/other", "b")
+    copy = replace(model, name="last-night", source="local")
+
+    def make(folder: Path) -> None:
+        for one, score in ((copy, 0.5), (other, 0.6)):
+            site_data.put(folder / "results", one, [site_data.scored(one, NANO[0], score)])
+        site_data.put(folder / "results", model, [site_data.scored(model, NANO[1], 0.5)])
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    for name in ("minilm", "last-night"):
+        assert asked(client, m=[name, "other"])["title"] == "minilm and other"
+        assert client.get(f"/models/{name}").url.path == "/models/minilm-aaaaaaaa"
+
+
 def test_means_and_deltas_are_those_of_the_common_tasks(client: TestClient, slugs: dict[str, str]) -> None:
     document = asked(client, m=[slugs["base"], slugs["hostile"]])
     one, two = site_data.spread_scores(NANO, 0.52), site_data.spread_scores(NANO[:3], 0.4)

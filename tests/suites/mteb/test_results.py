@@ -149,6 +149,8 @@ def test_a_suite_asks_for_the_parts_that_it_uses(tmp_path: Path, capsys: pytest.
     task = next(t for t in catalog.open_suite("mteb").tasks if t.name == "STS17")
     assert task.subsets == ("en-en",)
     site_data.put(tmp_path, model, [score(model, task, 0)])
+    assert export(tmp_path, tmp_path / "out", "acme/tiny", "--suite", "mteb") == 0
+    assert capsys.readouterr().err.count("Left out: ") == 1, "tasks with one reason share a line"
     assert export(tmp_path, tmp_path / "out", "acme/tiny", "--suite", "mteb", "--tasks", "STS17") == 0
     assert capsys.readouterr().out.startswith(str(tmp_path / "out" / "results" / "acme__tiny" / COMMIT))
     assert export(tmp_path, tmp_path / "out", "acme/tiny") == 1
