@@ -158,6 +158,20 @@ def test_a_card_is_written_and_a_model_without_anything_refused(
     assert invoke(["models", "card", "nothing-here", "--results", str(results)]) == 2
 
 
+def test_a_card_by_the_name_of_a_folder_says_what_to_type_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = site_data.replace(site_data.measured_model("last-night"), source="local")
+    task = catalog.open_suite("mteb:STSBenchmark").tasks[0]
+    own = site_data.replace(task, data=site_data.replace(task.data, revision=None, content="sha256:1"))
+    site_data.put(tmp_path, model, [site_data.scored(model, own, 0.5)])
+    assert invoke(["models", "card", "last-night", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "harness run --model FOLDER --suite mteb:STSBenchmark " in said.out
+    assert " --data DIR " in said.out
+    assert "licence and language: name the folder in place of last-night." in said.err
+
+
 @pytest.fixture
 def hub() -> Iterator[FakeHub]:
     server = FakeHub()
