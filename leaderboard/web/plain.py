@@ -67,7 +67,7 @@ class PlainFiles:
         return replace(form, controls=controls, hidden=(), reset=form.path)
 
     def find_file(self, address: str) -> str | None:
-        """The file that stands for an address of the site in that state, with what of its query works there."""
+        """The file of an address of the site, with what of its query works there; None for another state."""
         path, _, fragment = address.partition("#")
         path, _, query = path.partition("?")
         path = unquote(path)
