@@ -76,13 +76,10 @@ _HINTS = {
     **dict.fromkeys(("--eval-splits", "--split"), "--splits SPLIT"),
     **dict.fromkeys(("--fp16", "--bf16"), "--dtype float16 or --dtype bfloat16"),
     **dict.fromkeys(("--max-samples", "--max-eval-samples", "--num-samples"), "--limit NUMBER"),
-    "--max-train-samples": "--set max_steps=NUMBER",
     "--tasks": "--task TASK",
-    "--name": "--project NAME for the project of a code:FOLDER suite",
     "--limit": "--rows N",
     "--revision": "--model ORG/NAME@REVISION",
     "--overwrite": "--force",
-    "--hub-model-id": "--model ORG/NAME",
 }
 """What to type in place of options of other programs, or of another command."""
 

@@ -111,7 +111,8 @@ def _show_model(model: str, results: Path | None, cache: Path | None, as_json: b
 def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> int:
     """Remove MODEL, a name or six or more digits of a key, or the rest of an interrupted training.
 
-    Its records stay. Asks for the model's name or key unless --yes is given.
+    Its records stay; the run that it was the classifier of, repeated, trains it again. Asks for the model's
+    name or key unless --yes is given.
     """
     store = ModelStore(paths.resolve_results_folder(results))
     stored_model = _find_stored_model(model, store, cache)
@@ -245,9 +246,9 @@ def _write_card(
     It has the scores as `model-index`, how the model was made, what was assumed, and the commands to
     repeat it.
     """
-    folder, lineage, text = _locate_model(model, results, cache)
+    folder, document, text = _locate_model(model, results, cache)
     source = collect_card_source(
-        text, folder=folder, lineage=lineage, suites=suites, settings=settings, results=results
+        text, folder=folder, document=document, suites=suites, settings=settings, results=results
     )
     if folder is None and lineage is None and any(one.model.source == "local" for one in source.records):
         click.echo(
@@ -291,12 +292,12 @@ def _push(
     `hf auth login` or HF_TOKEN.
     """
     require_repository_name(repository)
-    folder, lineage, text = _locate_model(model, results, cache)
+    folder, document, text = _locate_model(model, results, cache)
     if folder is None:
         raise UsageError(
             f"{model} is no model of the results folder and no folder.", hint="Name one of these."
         )
-    source = collect_card_source(text, name=repository, folder=folder, lineage=lineage, results=results)
+    source = collect_card_source(text, name=repository, folder=folder, document=document, results=results)
     content = card.read_bytes() if card else str(build_model_card(source)).encode()
     own_files = {**list_published_files(folder), README: content, **build_eval_files(source)}
     for name, part in own_files.items():
@@ -310,23 +311,24 @@ def _push(
 
 def _locate_model(
     model: str, results: Path | None, cache: Path | None
-) -> tuple[Path | None, Lineage | None, str]:
-    """The folder and the lineage of a model, if they are here, and the text that finds its records."""
-    folder = paths.resolve_home_path(model)
-    if "/" in model:
-        if not folder.is_dir():
-            return None, None, model
-        document = compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document
-        return folder, None if document is None else document.lineage, str(folder.resolve())
+) -> tuple[Path | None, ModelDocument | None, str]:
+    """The folder and the document of a model, if they are here, and the text that finds its records."""
     store = ModelStore(paths.resolve_results_folder(results))
-    if not any(
-        model in (one.name, one.folder.name) or one.key.startswith(model)
+    is_key = _KEY.fullmatch(model)
+    if any(
+        model in (one.name, one.folder.name) or (is_key and one.key.startswith(model))
         for one in _list_stored_models(store, cache)
     ):
+        stored_model = _find_whole_model(model, results, cache)
+        return stored_model.folder, stored_model.document, stored_model.key
+    folder = paths.resolve_home_path(model)
+    if not folder.is_dir():
         return None, None, model
-    stored_model = _find_whole_model(model, results, cache)
-    assert stored_model.document is not None
-    return stored_model.folder, stored_model.document.lineage, stored_model.key
+    return (
+        folder,
+        compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document,
+        str(folder.resolve()),
+    )
 
 
 def _find_whole_model(text: str, results: Path | None, cache: Path | None) -> StoredModel:

@@ -373,8 +373,13 @@ class Task:
 
     @property
     def limited_size(self) -> Size:
-        """The size of the texts to encode; of a limit about two an example, but all documents of a search."""
-        if self.limit is None or self.retrieves or not self.size.texts:
+        """The size of the texts to encode; of a limit about two an example.
+
+        It is the whole one where the limit leaves most of them: the documents of a search, and the texts that
+        a classifier is trained on.
+        """
+        trains = self.type in ("Classification", "MultilabelClassification", "Regression")
+        if self.limit is None or self.retrieves or trains or not self.size.texts:
             return self.size
         share = min(1.0, 2 * self.limit * len(self.cells) / self.size.texts)
         return Size(
@@ -551,7 +556,7 @@ class SuiteOptions:
         Names,
         Form(read=_require_task_named),
         Option(
-            "Only these tasks, e.g. RTE,MRPC. type:STS stands for all of a type.",
+            "Only these tasks, e.g. RTE,MRPC. type:STS stands for all of a type of the suite.",
             unset=None,
             group="What",
         ),

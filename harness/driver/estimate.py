@@ -152,12 +152,13 @@ def _count_parameters(model: ConfiguredModel) -> int:
 
 @cache
 def _count_stored_parameters(folder: Path) -> int:
-    paths = weight_files(folder)
-    tensors = read_tensor_headers(paths)
-    if tensors is None:
+    count = 0
+    for path in weight_files(folder):
+        # Each file by itself: towers have tensors of the same names.
+        tensors = read_tensor_headers([path])
         # A pickle that says nothing before it is loaded: as if in float32, 4 bytes a parameter.
-        return sum(path.stat().st_size for path in paths) // 4
-    return sum(prod(tensor.shape) for tensor in tensors.values())
+        count += path.stat().st_size // 4 if tensors is None else sum(prod(t.shape) for t in tensors.values())
+    return count
 
 
 def estimate_disk_need(prepared: PreparedRun) -> DiskNeed | None:

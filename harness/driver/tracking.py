@@ -32,16 +32,17 @@ class Tracking:
     """The trackers of one run of the program: a context that ends when everything is written."""
 
     def __init__(self, names: Sequence[str], results: Path) -> None:
-        self._names, self._folder = [*names], results / "tracking"
+        self._names, self._folder = tuple(names), results / "tracking"
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trackers")
-        # Used in the thread alone, by the names of trackers.
+        # Used in the thread alone: the trackers of each run by name, and the names of those that failed.
         self._runs: dict[str, dict[str, Tracker]] = {}
+        self._lost: set[str] = set()
 
     def __enter__(self) -> Tracking:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._thread.submit(self._finish_all)
+    def __exit__(self, error: object, *_: object) -> None:
+        self._submit(self._finish_all, success=error is None)
         self._thread.shutdown()
 
     def extend_listeners(self, listeners: Listeners | None) -> Listeners:
@@ -53,56 +54,62 @@ class Tracking:
         def note_event(job: Job, event: Event) -> None:
             first.event(job, event)
             if event.log or event.kind in ("finished", "failed"):
-                self._thread.submit(self._attempt, self._follow, job, event)
+                self._submit(self._follow, job, event)
 
         def note_record(job: Job, record: Record) -> None:
             first.trained(job, record)
             if job.kind == "finetune":
-                self._thread.submit(self._attempt, self._end_finetune, job, record)
+                self._submit(self._end_finetune, job, record)
 
         return replace(first, event=note_event, trained=note_record)
 
     def log_scores(self, report: Report) -> None:
-        """Write the scores of each model of a report, and its means."""
-        models = report.prepared.subjects if self._names else ()
-        for run, point in (_read_scores(report, model) for model in models):
-            if point.values:
-                self.log_curve(run, [point])
-                self._thread.submit(self._finish, run.id, success=True)
+        """Write the scores of each model of a report, and its means, but for those of a limit."""
+        if report.prepared.request.limit is None:
+            self._submit(self._log_scores, report)
 
     def log_curve(self, run: TrackedRun, points: Sequence[LoggedValues], *, live: bool = False) -> None:
         """Write the points of a run that are not there, as `Tracker.log_points` does."""
-        self._thread.submit(self._log, run.id, lambda: run, points, live)
+        self._submit(self._log, run, points, live=live)
 
-    def _log(
-        self,
-        key: str,
-        build_run: Callable[[], TrackedRun],
-        points: Sequence[LoggedValues],
-        live: bool = False,
-    ) -> None:
-        if key not in self._runs:
-            run = build_run()
-            self._runs[key] = {name: open_tracker(name, run, self._folder) for name in self._names}
-        for name, tracker in self._runs[key].items():
-            if name in self._names:
-                self._attempt(tracker.log_points, points, live=live, of=name)
+    def _submit(self, work: Callable[..., None], *args: Any, **options: Any) -> None:
+        if self._names:
+            self._thread.submit(self._attempt, work, *args, **options)
+
+    def _log_scores(self, report: Report) -> None:
+        for model in report.prepared.subjects:
+            run, point = _read_scores(report, model)
+            if point.values:
+                self._log(run, [point])
+                self._finish(run.id, success=True)
+
+    def _log(self, run: TrackedRun, points: Sequence[LoggedValues], *, live: bool = False) -> None:
+        trackers = self._runs.setdefault(run.id, {})
+
+        def write_points(name: str) -> None:
+            if name not in trackers:
+                trackers[name] = open_tracker(name, run, self._folder)
+            trackers[name].log_points(points, live=live)
+
+        for name in self._names:
+            if name not in self._lost:
+                self._attempt(write_points, name, of=name)
 
     def _finish(self, key: str, *, success: bool) -> None:
         for name, tracker in self._runs.pop(key, {}).items():
             self._attempt(tracker.finish_tracking, success=success, of=name)
 
-    def _finish_all(self) -> None:
+    def _finish_all(self, *, success: bool) -> None:
         for key in [*self._runs]:
-            self._finish(key, success=False)
+            self._finish(key, success=success)
 
     def _attempt(self, work: Callable[..., None], *args: Any, of: str = "", **options: Any) -> None:
         """Do a part of the work; an error ends a tracker, or all of them, and nothing else."""
         try:
             work(*args, **options)
         except Exception as error:
-            lost = [name for name in self._names if of in ("", name)]
-            self._names = [name for name in self._names if name not in lost]
+            lost = [name for name in self._names if of in ("", name) and name not in self._lost]
+            self._lost.update(lost)
             if lost:
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 warn(f"{', '.join(lost)} gets nothing more of this run ({reason}). The run goes on.")
@@ -110,21 +117,21 @@ class Tracking:
     def _follow(self, job: Job, event: Event) -> None:
         """Write what an event of a training says, behind what its log has and this process has not heard."""
         if points := [_read_point(line) for line in event.log]:
-            if job.key not in self._runs:
+            run = _build_training_run(job)
+            if run.id not in self._runs:
                 lines = read_log(job.work.spec.log.path) if isinstance(job.work, Train) else []
-                before = [_read_point(line) for line in lines if line["step"] < points[0].step]
-                self._log(job.key, lambda: _build_training_run(job), before)
-            self._log(job.key, lambda: _build_training_run(job), points, live=True)
+                self._log(run, [_read_point(line) for line in lines if line["step"] < points[0].step])
+            self._log(run, points, live=True)
         if event.kind != "trained":
-            self._finish(job.key, success=event.kind == "finished")
+            self._finish(job.key[:12], success=event.kind == "finished")
 
     def _end_finetune(self, job: Job, record: Record) -> None:
         """Write the score of a fine-tuning run, and end it."""
         score, step = record.main_score, record.training["steps"]["done"]
-        if job.key in self._runs and score is not None:
+        if job.key[:12] in self._runs and score is not None:
             point = LoggedValues(order=step + 0.5, step=step, values={"score": score})
-            self._log(job.key, lambda: _build_training_run(job), [point])
-        self._finish(job.key, success=True)
+            self._log(_build_training_run(job), [point])
+        self._finish(job.key[:12], success=True)
 
 
 def _read_point(line: Mapping[str, Any]) -> LoggedValues:

@@ -115,12 +115,14 @@ def find_suites(tasks: Sequence[str]) -> tuple[str, ...]:
     """A suite for each task: the task alone, or else the first suite with a column of this name.
 
     Raises:
-        UsageError: No suite has a task of this name.
+        UsageError: No suite has a task of this name, or it is a type.
     """
     suites: dict[str, None] = {}
     entries = load_suite_entries().values()
     offers = {o.name: f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "task"}
     for name in tasks:
+        if name.startswith(_TYPE):
+            raise UsageError(f"{name} is of a suite, and none is named.", hint="Add e.g. --suite mteb.")
         suite_names = (e.name for e in entries if e.alone and not e.offers() and _has_column(e, name))
         suite = offers.get(name) or next(suite_names, "")
         if not suite:

@@ -431,11 +431,8 @@ class Plan:
         planned_scores = plan_scores(
             subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
         )
-        cells = (
-            planned_scores.cells
-            if force
-            else tuple(_attach_record(cell, store, purpose) for cell in planned_scores.cells)
-        )
+        cells = tuple(replace(cell, purpose=purpose) for cell in planned_scores.cells)
+        cells = cells if force else tuple(_attach_record(cell, store) for cell in cells)
         lost_runs = {cell.key: keys for cell in cells if (keys := _find_lost_classifiers(cell, store))}
         cells = tuple(_reopen_score(cell) if cell.key in lost_runs else cell for cell in cells)
         lookups = _Lookups.create_lookups(settings)
@@ -443,12 +440,12 @@ class Plan:
         trials = {
             trial.key: trial
             for trial in lookups.refresh_scores(
-                [_attach_record(one, store, "trial") for one in _open_trials(subjects)]
+                [_attach_record(one, store) for one in _open_trials(subjects)]
             )
         }
         _require_selection(trials.values())
         lost_keys = frozenset().union(*lost_runs.values())
-        jobs, known_jobs = _collect_jobs(cells, trials, store, lost_keys, gate=gate, purpose=purpose)
+        jobs, known_jobs = _collect_jobs(cells, trials, store, lost_keys, gate=gate)
         if not suites:
             training_jobs = [
                 job for one in subjects if one.training for job in one.training.plan_jobs(trials, gate=gate)
@@ -538,7 +535,7 @@ def _sweep_jobs(
             jobs |= {resolve.key: replace(resolve, label=name, member=value)}
         for trial in open_trials:
             named = f"{trial.task.name} ({name})"
-            trial_jobs = _build_task_jobs(trial, resolve.key, trial.purpose)
+            trial_jobs = _build_task_jobs(trial, resolve.key)
             jobs |= {job.key: replace(job, label=named, member=value) for job in trial_jobs}
     needed = tuple(job.key for job in jobs.values() if job.member and job.kind in ("train", "score"))
     return (*jobs.values(), replace(choice, inputs=needed))
@@ -552,15 +549,15 @@ def _choose_by_records(scores: Sequence[Sequence[PlannedScore]]) -> int | None:
 
 def find_recorded_choice(sweep: PlannedSweep, store: Store) -> ConfiguredModel | None:
     """The member that the recorded trials of a sweep choose; None where they do not tell."""
-    scores = [[_attach_record(one, store, "trial") for one in found.values()] for _, found in sweep.open]
+    scores = [[_attach_record(one, store) for one in found.values()] for _, found in sweep.open]
     if _find_lost_weights([trial for found in scores for trial in found]):
         return None
     best = _choose_by_records(scores)
     return None if best is None else sweep.open[best][0]
 
 
-def _attach_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
-    record = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+def _attach_record(cell: PlannedScore, store: Store) -> PlannedScore:
+    record = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=cell.purpose)
     artifact = cell.subject.artifact
     # A trained model keeps its key when it is trained again, so that only the weights tell whether a record
     # is of the present model. Empty weights: it is not on this disk, and the record may still be its own.
@@ -655,7 +652,6 @@ def _collect_jobs(
     lost: frozenset[str],
     *,
     gate: bool,
-    purpose: Purpose,
 ) -> tuple[tuple[Job, ...], frozenset[str]]:
     """The jobs of all open planned scores, each once, and the keys of those that are done and not lost."""
     jobs: dict[str, Job] = {}
@@ -664,15 +660,13 @@ def _collect_jobs(
         if cell.record is not None or cell.problem is not None:
             continue
         if cell.subject.ranks:
-            jobs[cell.key] = _rank(cell, purpose)
+            jobs[cell.key] = _rank(cell)
             continue
         training = cell.subject.training
         before = () if training is None else training.plan_jobs(trials, gate=gate)
         resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         if cell.recipe_plan is None:
-            jobs |= {
-                job.key: job for job in (*before, resolve, *_build_task_jobs(cell, resolve.key, purpose))
-            }
+            jobs |= {job.key: job for job in (*before, resolve, *_build_task_jobs(cell, resolve.key))}
             continue
         settled_keys = _find_settled_jobs(cell, cell.recipe_plan.jobs, store, lost)
         for job in _select_required_jobs(cell.key, cell.recipe_plan.jobs, settled_keys):
@@ -741,19 +735,19 @@ def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = 
     return Job(key=key, kind="resolve", label=artifact.name, inputs=inputs, work=work)
 
 
-def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
+def _rank(cell: PlannedScore) -> Job:
     """The only job of a score from a ranking."""
     ranking = cell.subject.encoding
     assert isinstance(ranking, Ranking)
-    ranked = _score_job(cell, "rank", Rank(ranking=ranking, **_collect_score_arguments(cell, purpose)))
+    ranked = _score_job(cell, "rank", Rank(ranking=ranking, **_collect_score_arguments(cell)))
     return ranked.replace_resources(begins_on_cpu=True)
 
 
-def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
+def _build_task_jobs(cell: PlannedScore, resolve: str) -> Iterable[Job]:
     encoding = cell.encoding
     assert isinstance(encoding, Encoding)
     if cell.subject.interacts_late:
-        search = ScoreByMaxSim(encoding=encoding, **_collect_score_arguments(cell, purpose))
+        search = ScoreByMaxSim(encoding=encoding, **_collect_score_arguments(cell))
         ordered = _score_job(cell, "score", search)
         return (replace(ordered, inputs=(resolve,)),)
     encode = Job(
@@ -767,7 +761,7 @@ def _build_task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iter
         # Texts that would not be sent are collected once, where the model is.
         resources=Resources(begins_on_cpu=(cell.task.size.characters or 0) <= SENT_CHARACTERS),
     )
-    score = _score_job(cell, "score", Score(encoding=encoding, **_collect_score_arguments(cell, purpose)))
+    score = _score_job(cell, "score", Score(encoding=encoding, **_collect_score_arguments(cell)))
     score = score.replace_resources(begins_on_cpu=True)
     return encode, replace(score, inputs=(resolve, encode.key))
 
@@ -790,9 +784,14 @@ def _collect_task_arguments(cell: PlannedScore) -> dict[str, Any]:
     }
 
 
-def _collect_score_arguments(cell: PlannedScore, purpose: Purpose) -> dict[str, Any]:
+def _collect_score_arguments(cell: PlannedScore) -> dict[str, Any]:
     """What every job is given that makes the record of a score."""
-    return {**_collect_task_arguments(cell), "key": cell.key, "identity": cell.identity, "purpose": purpose}
+    return {
+        **_collect_task_arguments(cell),
+        "key": cell.key,
+        "identity": cell.identity,
+        "purpose": cell.purpose,
+    }
 
 
 def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim) -> Job:

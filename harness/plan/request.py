@@ -137,8 +137,8 @@ class Request:
     limit: Annotated[
         Examples | None,
         Option(
-            "At most N examples of each task, for a quick look. Of a retrieval task these are queries, "
-            "searched in the whole corpus. The scores are trials, and enter no other table.",
+            "At most N examples of each split and subset, for a quick look. Of a retrieval task these are "
+            "queries, searched in the whole corpus. The scores are trials, and enter no other table.",
             metavar="N",
             alone=True,
             group="What",
@@ -242,7 +242,7 @@ class Request:
     track: Annotated[
         Trackers,
         Option(
-            "Also write trainings and scores to a tracker: wandb, tensorboard, mlflow or trackio "
+            "Also write trainings and scores to a tracker: wandb, tensorboard or mlflow "
             "(docs/training.md). Repeat for several.",
             metavar="TRACKER",
         ),

@@ -1,4 +1,4 @@
-"""Trackers of experiments: W&B, TensorBoard, MLflow and trackio, each imported when it is first written to.
+"""Trackers of experiments: W&B, TensorBoard and MLflow, each imported when it is first written to.
 
 A tracked run has an id of ours, so that a training that goes on is the same run in the tracker. A mark in
 the results folder says how far each tracker has been written, so that no point is written twice.
@@ -9,13 +9,10 @@ the results folder says how far each tracker has been written, so that no point 
 
 from __future__ import annotations
 
-import contextvars
-import functools
 import importlib.util
 import json
 import os
 import re
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -133,34 +130,6 @@ class _WandB(Tracker):
         self._client.finish(exit_code=0 if status == "FINISHED" else 1)
 
 
-class _Trackio(Tracker):
-    _client: Any
-
-    def start_tracking(self) -> None:
-        import trackio
-
-        # It prints to standard output, which belongs to tables and JSON.
-        for module in (trackio, sys.modules["trackio.run"]):
-            vars(module)["print"] = functools.partial(print, file=sys.stderr)
-        # In a context of its own, as it ends the run that it finds in the present one.
-        self._client = contextvars.Context().run(
-            trackio.init,
-            project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name=build_artifact_slug(self._run.name, self._run.id),
-            group=self._run.kind,
-            config=dict(self._run.config),
-            resume="allow",
-            embed=False,
-        )
-
-    def write_points(self, points: Sequence[LoggedValues]) -> None:
-        for point in points:
-            self._client.log(dict(point.values), step=point.step)
-
-    def end_tracking(self, status: str) -> None:
-        self._client.finish()
-
-
 class _MLflow(Tracker):
     _client: Any
     _id: str
@@ -242,7 +211,6 @@ _TRACKERS: Mapping[str, type[Tracker]] = {
     "wandb": _WandB,
     "tensorboard": _TensorBoard,
     "mlflow": _MLflow,
-    "trackio": _Trackio,
 }
 """The trackers by the names of their packages, which are those of their modules as well."""
 

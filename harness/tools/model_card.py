@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import paths
 from harness.core.errors import UsageError
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.lineage import Lineage, ModelDocument, ParentPart
 from harness.core.types import Suite, SuiteOptions
 from harness.driver.report.suite import (
     CHOSE,
@@ -75,7 +75,7 @@ def collect_card_source(
     *,
     name: str = "",
     folder: Path | None = None,
-    lineage: Lineage | None = None,
+    document: ModelDocument | None = None,
     suites: Sequence[str] = (),
     settings: str = "",
     results: Path | None = None,
@@ -86,7 +86,7 @@ def collect_card_source(
         model: A name, six or more digits of an artifact key, or a folder.
         name: The name in the card; empty for the recorded one.
         folder: The model's folder, if it is here.
-        lineage: Its lineage, if it was trained.
+        document: Its document, if it was trained.
         suites: Only scores of these suites, with their means.
         settings: A part of the text of the condition to show, where there are several.
         results: The results folder, None for the default.
@@ -106,11 +106,11 @@ def collect_card_source(
     conditions = collect_conditions(records, opened, names)
     chosen = choose_condition(conditions, settings) if conditions else None
     recorded_lineage = next((one.lineage for one in records if one.lineage), None)
-    recorded = records[0].model.name if records else model
+    known_name = document.name if document else Path(model).name
     return _CardSource(
-        name=name or recorded,
+        name=name or (records[0].model.name if records else known_name),
         folder=folder,
-        lineage=lineage or recorded_lineage,
+        lineage=document.lineage if document else recorded_lineage,
         measured=chosen,
         others=tuple(one.condition.text for one in conditions if one is not chosen),
         suites=tuple(opened),

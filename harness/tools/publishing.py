@@ -28,7 +28,8 @@ def list_published_files(folder: Path) -> dict[str, Path]:
     own_code = list_remote_classes(folder) or packages - {*_LIBRARIES}
     paths = [path for path in list_content_files(folder) if own_code or path.suffix != ".py"]
     indexes = {index for path in paths for index in path.parent.glob(f"*{path.suffix}.index.json")}
-    others = [folder / FILE, *folder.glob("LICENSE*"), *folder.glob("NOTICE*")]
+    terms = [f"{name}{suffix}" for name in ("LICENSE", "NOTICE") for suffix in ("", ".md", ".txt")]
+    others = [folder / name for name in (FILE, *terms)]
     files = {*paths, *indexes, *(path for path in others if path.is_file())}
     return {path.relative_to(folder).as_posix(): path for path in sorted(files)}
 

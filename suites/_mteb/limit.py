@@ -21,7 +21,7 @@ def limit_examples(task: AbsTask, limit: int) -> None:
     be clustered, of one set where there are several.
 
     Raises:
-        DataError: The task's own metric compares groups of queries.
+        DataError: The task's own metric compares groups of queries, or it trains on a split that it scores.
     """
     from mteb.abstasks import AbsTaskRetrieval
 
@@ -31,6 +31,12 @@ def limit_examples(task: AbsTask, limit: int) -> None:
     if task_scores not in (None, AbsTaskRetrieval.task_specific_scores):
         raise DataError(
             f"{task.metadata.name} compares groups of queries, so --limit cannot leave some out.",
+            hint="Run it without --limit.",
+        )
+    trained = "" if getattr(task, "is_cross_validation", False) else getattr(task, "train_split", "")
+    if trained in task.eval_splits:
+        raise DataError(
+            f"{task.metadata.name} trains a classifier on a split that it scores, so --limit cannot cut it.",
             hint="Run it without --limit.",
         )
     kinds = {kind.__name__ for kind in type(task).__mro__}
@@ -56,7 +62,9 @@ def _limit_split(task: Any, rows: Any, limit: int, kinds: set[str]) -> Any:
         return type(rows).from_dict({name: [[values[at] for at in places]] for name, values in lists.items()})
     if "AbsTaskClustering" in kinds:
         share = task.max_fraction_of_documents_to_embed
-        limit = min(limit, task.max_document_to_embed or limit, int(share * len(rows)) if share else limit)
+        limit = min(
+            limit, task.max_document_to_embed or limit, max(3, int(share * len(rows))) if share else limit
+        )
     labels = rows[task.label_column_name][:] if classified else ()
     return rows.select(_sample(range(len(rows)), limit, labels))
 

@@ -197,6 +197,8 @@ def _serialize_result(report: Report, result: Result) -> dict[str, Any]:
         **_serialize_length(report, cell.subject),
         "key": cell.key,
         "state": result.how,
+        "purpose": cell.purpose,
+        "limit": cell.task.limit,
         "main_score": record.main_score if record is not None and done else None,
         "selected": lineage is not None
         and bool(lineage.chosen_by(cell.task.name, cell.task.splits, cell.task.subsets)),

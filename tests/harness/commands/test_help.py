@@ -93,7 +93,6 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("run --output_dir x", "--results FOLDER"),
         ("run --device cpu", "--devices DEVICE"),
         ("explain --device cpu", "--devices DEVICE"),
-        ("check --name x", "--project NAME for the project of a code:FOLDER suite"),
         ("train --learning_rate 1", "--set learning_rate=VALUE"),
         ("list --limit 3", "--rows N"),
         ("compare --tasks x", "--task TASK"),
@@ -179,10 +178,14 @@ def test_a_limited_run_leaves_trials_under_keys_of_their_own(
         assert invoke(["show", name, *results]) == 2
         assert f"{name} has only trials (as by --limit)" in capsys.readouterr().err
     assert invoke([*plan, "--limit", "4", "--json"]) == 0
-    assert {line["state"] for line in json.loads(capsys.readouterr().out)["records"]} == {"cached"}
+    lines = json.loads(capsys.readouterr().out)["records"]
+    assert {(line["state"], line["purpose"], line["limit"]) for line in lines} == {("cached", "trial", 4)}
+    assert invoke([*plan, "--limit", "5", "--dry-run", "--json"]) == 0
+    assert {line["purpose"] for line in json.loads(capsys.readouterr().out)["plan"]} == {"trial"}
     assert invoke([*plan, "--json"]) == 0
     whole = json.loads(capsys.readouterr().out)["records"]
-    assert {line["state"] for line in whole} == {"done"}, "a trial is no cache of the whole task"
+    states = {(line["state"], line["purpose"], line["limit"]) for line in whole}
+    assert states == {("done", "final", None)}, "a trial is no cache of the whole task"
     assert not {line["key"] for line in whole} & {record.key for record in trials}
 
 

@@ -47,6 +47,7 @@ def results(tmp_path: Path, tiny_folder: Path) -> Path:
     (work / "log.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     model = shutil.copytree(tiny_folder, work / "model")
     (model / "LICENSE").write_text("Take it.")
+    (model / "LICENSE.pem").write_text("secret")
     (model / "README.md").write_text("---\nlicense: mit\nlanguage: en\n---\nOurs.\n")
     for leftover in ("optimizer.pt", "training_args.bin", "train.py", ".env"):
         (model / leftover).write_text("secret")
@@ -170,6 +171,19 @@ def test_a_card_by_the_name_of_a_folder_says_what_to_type_for_it(
     assert "harness run --model FOLDER --suite mteb:STSBenchmark " in said.out
     assert " --data DIR " in said.out
     assert "licence and language: name the folder in place of last-night." in said.err
+
+
+def test_a_folder_needs_no_slash_and_a_model_no_scores(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a model has its own name; a short name of a folder is not taken for a key."""
+    folder = next(results.glob("models/tiny-contrast-*"))
+    shutil.copytree(folder, tmp_path / MADE.key[0])
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(results / "records")
+    for asked in ("tiny-contrast", MADE.key[0]):
+        assert invoke(["models", "card", asked, "--results", str(results)]) == 0
+        assert "\n# tiny-contrast\n" in capsys.readouterr().out
 
 
 @pytest.fixture

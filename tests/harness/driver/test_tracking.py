@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -98,9 +99,11 @@ def test_points_are_written_once_and_by_one_process_after_the_other(
         tracking.log_curve(RUN, points(1, 2, 3), live=True)
         tracking.log_curve(RUN, points(1, 2, 3, 4))
     assert steps(fake) == [1, 2, 3, 4]
-    assert fake.ends == [(RUN.id, "KILLED")]
-    with Tracking(["wandb"], tmp_path) as tracking:
+    assert fake.ends == [(RUN.id, "FINISHED")]
+    with contextlib.suppress(KeyboardInterrupt), Tracking(["wandb"], tmp_path) as tracking:
         tracking.log_curve(RUN, points(3, 4, 5), live=True)
+        raise KeyboardInterrupt
+    assert fake.ends[1:] == [(RUN.id, "KILLED")]
     assert steps(fake) == [1, 2, 3, 4, 5]
     fake.runs.clear()
     with Tracking(["wandb"], tmp_path) as tracking:
@@ -131,6 +134,21 @@ def test_a_tracker_that_fails_is_warned_of_once_and_ends_nothing(
     assert warning == (
         "wandb gets nothing more of this run (OSError: No space left on device). The run goes on."
     )
+
+
+def test_a_damaged_mark_ends_one_tracker(
+    tmp_path: Path, fake: type[FakeTracker], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = type("Other", (FakeTracker,), {"rows": {}, "runs": {}, "ends": []})
+    trackers._TRACKERS["mlflow"] = other  # type: ignore[index]
+    mark = tmp_path / "tracking" / "marks" / f"{RUN.id}.wandb.json"
+    mark.parent.mkdir(parents=True)
+    mark.write_text("")
+    with Tracking(["wandb", "mlflow"], tmp_path) as tracking:
+        tracking.log_curve(RUN, points(1), live=True)
+    assert (steps(fake), steps(other)) == ([], [1])
+    (warning,) = caplog.messages
+    assert "wandb gets nothing more of this run (JSONDecodeError" in warning
 
 
 def test_lines_that_no_driver_has_heard_come_from_the_log(
@@ -188,11 +206,13 @@ def test_scores_and_the_curve_of_a_watch_are_written(
     assert step == 0
     assert names.items() <= values.items()
     assert values[f"{suite['suite']}/mean"] == suite["mean_over_tasks"]["value"]
-    # Again, from records: there is nothing new.
+    # Again, from records: there is nothing new. A sample of the examples does not take its place.
     assert invoke([*map(str, ["run", "--model", model, *asked])]) == 0
+    assert invoke([*map(str, ["run", "--model", model, *asked, "--limit", "5"])]) == 0
     assert fake.rows == {}
     watch = [*map(str, ["watch", tmp_path / "run", *asked, "--once", "--settle", "0"])]
     assert invoke(watch) == 0
+    assert fake.ends[-1][1] == "FINISHED"
     (curve,) = fake.rows.values()
     assert [step for step, _ in curve] == [1, 2]
     assert curve[0][1].items() <= values.items()

@@ -29,7 +29,7 @@ from harness.core.errors import DataError, UsageError
 from harness.core.identity import build_task_identity
 from harness.core.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
 from harness.jobs.jobs import build_record_output
-from harness.plan.catalog import open_suites
+from harness.plan.catalog import find_suites, open_suites
 from harness.results.scores import Aggregates
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
@@ -78,6 +78,17 @@ def test_tasks_of_a_type_are_asked_for_by_it() -> None:
     with pytest.raises(UsageError, match="No task of mteb is called 'type:STSS'") as caught:
         open_suites(["mteb"], SuiteOptions(tasks=("type:STSS",)))
     assert "Did you mean type:STS?" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="type:STS is of a suite, and none is named"):
+        find_suites(["type:STS"])
+
+
+def test_the_size_of_a_limit_is_whole_where_a_classifier_is_trained() -> None:
+    sizes = {}
+    for name in ("STS17", "Banking77Classification.v2"):
+        task = replace(open_suites([f"mteb:{name}"])[0].tasks[0], limit=3)
+        sizes[name] = (task.limited_size.texts, task.size.texts)
+    assert sizes["STS17"][0] == 2 * 3 * 11
+    assert len({*sizes["Banking77Classification.v2"]}) == 1
 
 
 # mteb scores, we encode: examples add up to the scores, and scores are mteb's own
@@ -985,3 +996,16 @@ def test_a_limit_of_reranking_keeps_the_candidates_and_groups_of_queries_are_ref
 
     with pytest.raises(DataError, match="compares groups of queries"):
         limit_examples(made(Grouped, {"default": {"test": part}}, metric="map_at_10", type="Retrieval"), 4)
+
+
+def test_a_limit_leaves_the_rows_of_a_classifier_and_enough_to_cluster() -> None:
+    task = made(abstasks.AbsTaskClassification, copy.deepcopy(TRAINED), metric="accuracy", train_split="test")
+    with pytest.raises(DataError, match="trains a classifier on a split that it scores"):
+        limit_examples(task, 5)
+    # Its folds are those of the sample.
+    task.is_cross_validation = True  # type: ignore[attr-defined]
+    limit_examples(task, 5)
+    base, data, more = KINDS["a part of the texts"]
+    task = made(base, copy.deepcopy(data), **{**more, "max_fraction_of_documents_to_embed": 0.01})
+    limit_examples(task, 5)
+    assert len(task.dataset["test"]) == 3  # type: ignore[index]
