@@ -245,9 +245,9 @@ def _write_card(
     It has the scores as `model-index`, how the model was made, what was assumed, and the commands to
     repeat it.
     """
-    folder, lineage, text = _locate_model(model, results, cache)
+    folder, document, text = _locate_model(model, results, cache)
     source = collect_card_source(
-        text, folder=folder, lineage=lineage, suites=suites, settings=settings, results=results
+        text, folder=folder, document=document, suites=suites, settings=settings, results=results
     )
     content = str(build_model_card(source))
     if output is None:
@@ -285,12 +285,12 @@ def _push(
     `hf auth login` or HF_TOKEN.
     """
     require_repository_name(repository)
-    folder, lineage, text = _locate_model(model, results, cache)
+    folder, document, text = _locate_model(model, results, cache)
     if folder is None:
         raise UsageError(
             f"{model} is no model of the results folder and no folder.", hint="Name one of these."
         )
-    source = collect_card_source(text, name=repository, folder=folder, lineage=lineage, results=results)
+    source = collect_card_source(text, name=repository, folder=folder, document=document, results=results)
     content = card.read_bytes() if card else str(build_model_card(source)).encode()
     own_files = {**list_published_files(folder), README: content, **build_eval_files(source)}
     for name, part in own_files.items():
@@ -304,23 +304,17 @@ def _push(
 
 def _locate_model(
     model: str, results: Path | None, cache: Path | None
-) -> tuple[Path | None, Lineage | None, str]:
-    """The folder and the lineage of a model, if they are here, and the text that finds its records."""
-    folder = paths.resolve_home_path(model)
-    if "/" in model:
-        if not folder.is_dir():
-            return None, None, model
-        document = compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document
-        return folder, None if document is None else document.lineage, str(folder.resolve())
+) -> tuple[Path | None, ModelDocument | None, str]:
+    """The folder and the document of a model, if they are here, and the text that finds its records."""
     store = ModelStore(paths.resolve_results_folder(results))
-    if not any(
-        model in (one.name, one.folder.name) or one.key.startswith(model)
-        for one in _list_stored_models(store, cache)
-    ):
+    if _match_models(model, _list_stored_models(store, cache)):
+        stored_model = _find_whole_model(model, results, cache)
+        return stored_model.folder, stored_model.document, stored_model.key
+    folder = paths.resolve_home_path(model)
+    if not folder.is_dir():
         return None, None, model
-    stored_model = _find_whole_model(model, results, cache)
-    assert stored_model.document is not None
-    return stored_model.folder, stored_model.document.lineage, stored_model.key
+    document = compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document
+    return folder, document, str(folder.resolve())
 
 
 def _find_whole_model(text: str, results: Path | None, cache: Path | None) -> StoredModel:
@@ -362,10 +356,7 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
         UsageError: There is none, or several.
     """
     models = _list_stored_models(store, cache)
-    matches = [one for one in models if text in (one.name, one.folder.name)]
-    if not matches and _KEY.fullmatch(text):
-        # Of an unfinished training perhaps only the first 12 digits are known, and more of them were typed.
-        matches = [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
+    matches = _match_models(text, models)
     if not matches:
         names = {one.name for one in models}
         raise explain_unknown(
@@ -380,6 +371,14 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
             f"{len(matches)} trained models are called {text}.", hint=f"Give the key: {shorten_names(keys)}."
         )
     return matches[0]
+
+
+def _match_models(text: str, models: Sequence[_Model]) -> list[_Model]:
+    matches = [one for one in models if text in (one.name, one.folder.name)]
+    if matches or not _KEY.fullmatch(text):
+        return matches
+    # Of an unfinished training perhaps only the first 12 digits are known, and more of them were typed.
+    return [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
 
 
 def _format_model_recipe(model: _Model) -> str:
