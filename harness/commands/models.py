@@ -250,7 +250,7 @@ def _write_card(
     source = collect_card_source(
         text, folder=folder, document=document, suites=suites, settings=settings, results=results
     )
-    if folder is None and lineage is None and any(one.model.source == "local" for one in source.records):
+    if folder is None and document is None and any(one.model.source == "local" for one in source.records):
         click.echo(
             "The card lacks what only the model's folder states, as licence and language: name the folder in "
             f"place of {model}.",
@@ -314,21 +314,14 @@ def _locate_model(
 ) -> tuple[Path | None, ModelDocument | None, str]:
     """The folder and the document of a model, if they are here, and the text that finds its records."""
     store = ModelStore(paths.resolve_results_folder(results))
-    is_key = _KEY.fullmatch(model)
-    if any(
-        model in (one.name, one.folder.name) or (is_key and one.key.startswith(model))
-        for one in _list_stored_models(store, cache)
-    ):
+    if _match_models(model, _list_stored_models(store, cache)):
         stored_model = _find_whole_model(model, results, cache)
         return stored_model.folder, stored_model.document, stored_model.key
     folder = paths.resolve_home_path(model)
     if not folder.is_dir():
         return None, None, model
-    return (
-        folder,
-        compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document,
-        str(folder.resolve()),
-    )
+    document = compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document
+    return folder, document, str(folder.resolve())
 
 
 def _find_whole_model(text: str, results: Path | None, cache: Path | None) -> StoredModel:
@@ -370,10 +363,7 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
         UsageError: There is none, or several.
     """
     models = _list_stored_models(store, cache)
-    matches = [one for one in models if text in (one.name, one.folder.name)]
-    if not matches and _KEY.fullmatch(text):
-        # Of an unfinished training perhaps only the first 12 digits are known, and more of them were typed.
-        matches = [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
+    matches = _match_models(text, models)
     if not matches:
         names = {one.name for one in models}
         raise explain_unknown(
@@ -388,6 +378,14 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
             f"{len(matches)} trained models are called {text}.", hint=f"Give the key: {shorten_names(keys)}."
         )
     return matches[0]
+
+
+def _match_models(text: str, models: Sequence[_Model]) -> list[_Model]:
+    matches = [one for one in models if text in (one.name, one.folder.name)]
+    if matches or not _KEY.fullmatch(text):
+        return matches
+    # Of an unfinished training perhaps only the first 12 digits are known, and more of them were typed.
+    return [one for one in models if one.key.startswith(text) or text.startswith(one.key)]
 
 
 def _format_model_recipe(model: _Model) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,30 +40,21 @@ _SHOWN = 20
 """The most rows that a table shows of itself."""
 
 
-class ResultTable:
-    """Rows of results: a sequence of dictionaries with the same keys, which pandas and polars can take."""
+class ResultTable(list[dict[str, Any]]):
+    """Rows of results: a list of dictionaries with the same keys, which pandas and polars can take."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], shown: Sequence[str] = ()) -> None:
         """A table of `rows`; `shown` are the columns that it shows of itself, all by default."""
-        self._rows = [dict(row) for row in rows]
-        self._shown = [*shown] or list(self._rows[0] if self._rows else ())
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self._rows)
-
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        return self._rows[place]
+        super().__init__(map(dict, rows))
+        self._shown = [*shown] or list(self[0] if self else ())
 
     def to_pandas(self) -> Any:
         """The rows as a pandas.DataFrame."""
-        return _import_library("pandas").DataFrame(self._rows)
+        return _import_library("pandas").DataFrame(self)
 
     def to_polars(self) -> Any:
         """The rows as a polars.DataFrame; columns of dictionaries or lists are JSON's own types."""
-        return _import_library("polars").DataFrame(self._rows, infer_schema_length=None)
+        return _import_library("polars").DataFrame(self, infer_schema_length=None)
 
     def __repr__(self) -> str:
         lines = [self._shown, *self._list_cells()]
@@ -81,10 +72,10 @@ class ResultTable:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{rest}"
 
     def _list_cells(self) -> list[list[str]]:
-        return [[_format_value(row.get(name)) for name in self._shown] for row in self._rows[:_SHOWN]]
+        return [[_format_value(row.get(name)) for name in self._shown] for row in self[:_SHOWN]]
 
     def _describe_rest(self) -> list[str]:
-        more = len(self._rows) - _SHOWN
+        more = len(self) - _SHOWN
         return [f"… {more:,} more rows"] if more > 0 else []
 
 

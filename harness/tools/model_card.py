@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCard
 
 README = "README.md"
+_TAG = "encoder-harness"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,11 @@ class _CardSource:
         """The records of the card's scores."""
         return [*self.measured.records.values()] if self.measured else []
 
+    @property
+    def sent_records(self) -> list[Record]:
+        """The records of scores that need no mark, as metadata has none."""
+        return [one for one in self.records if not list_marks(one, self.lineage)]
+
 
 def collect_card_source(
     model: str,
@@ -86,7 +92,7 @@ def collect_card_source(
         model: A name, six or more digits of an artifact key, or a folder.
         name: The name in the card; empty for the recorded one.
         folder: The model's folder, if it is here.
-        document: Its document, if it was trained.
+        document: Its `model.json`, if it was trained.
         suites: Only scores of these suites, with their means.
         settings: A part of the text of the condition to show, where there are several.
         results: The results folder, None for the default.
@@ -106,9 +112,9 @@ def collect_card_source(
     conditions = collect_conditions(records, opened, names)
     chosen = choose_condition(conditions, settings) if conditions else None
     recorded_lineage = next((one.lineage for one in records if one.lineage), None)
-    known_name = document.name if document else Path(model).name
+    own_name = document.name if document else Path(model).name
     return _CardSource(
-        name=name or (records[0].model.name if records else known_name),
+        name=name or (records[0].model.name if records else own_name),
         folder=folder,
         lineage=document.lineage if document else recorded_lineage,
         measured=chosen,
@@ -121,8 +127,8 @@ def build_model_card(source: _CardSource) -> ModelCard:
     """The card: YAML with a `model-index` of every split and subset, and a text."""
     from huggingface_hub import ModelCard, ModelCardData
 
-    results, lineage = _list_eval_results(source.records), source.lineage
-    stated = _read_stated(source.folder)
+    results, lineage = _list_eval_results(source.sent_records), source.lineage
+    stated, own_text = _read_stated(source.folder)
     parents = list(filter(None, map(_format_parent, lineage.parents))) if lineage else []
     data = lineage.data if lineage else ()
     datasets = [path for one in data if "/" in (path := str(one.get("path", "")))]
@@ -132,7 +138,7 @@ def build_model_card(source: _CardSource) -> ModelCard:
         datasets=list(dict.fromkeys(datasets)) or None,
         license=stated.get("license"),
         language=stated.get("language"),
-        tags=[*kind.get("tags", ()), "encoder-harness", *([lineage.recipe] if lineage else [])],
+        tags=[*kind.get("tags", ()), _TAG, *([lineage.recipe] if lineage else [])],
         library_name=kind.get("library_name"),
         pipeline_tag=kind.get("pipeline_tag"),
         # Without results the name would be a field of its own, which the hub does not know.
@@ -140,6 +146,9 @@ def build_model_card(source: _CardSource) -> ModelCard:
         eval_results=results or None,
     )
     sections = [*_list_score_lines(source), *_list_lineage_lines(lineage), *_list_command_lines(source)]
+    # A README with this tag is a card of this function.
+    if own_text and _TAG not in (stated.get("tags") or ()):
+        sections += ["## From the model's README", own_text]
     text = "\n\n".join([f"# {source.name}", *filter(None, sections)])
     return ModelCard(f"---\n{yaml.to_yaml()}\n---\n\n{text}\n")
 
@@ -186,12 +195,18 @@ def build_eval_files(source: _CardSource) -> dict[str, bytes]:
             date=record.provenance.get("written"),
             notes=f"{record.identity['scoring']}, {source.measured.condition.text}",
         )
-        for record in source.records
+        for record in source.sent_records
         if record.identity.get("scoring", "").startswith("mteb ") and record.identity["data"].get("revision")
         for split, subset, value in _list_main_scores(record)
     ]
     content = yaml.safe_dump(huggingface_hub.eval_result_entries_to_yaml(entries), sort_keys=False).encode()
     return {".eval_results/encoder-harness.yaml": content} if entries else {}
+
+
+def list_marks(record: Record, lineage: Lineage | None) -> list[str]:
+    """The marks that a record's score has in tables."""
+    marks = [CHOSE] if is_selection_score(record, lineage) else []
+    return [*marks, APPROXIMATE] if is_approximate(record) else marks
 
 
 def _list_main_scores(record: Record) -> list[tuple[str, str, float]]:
@@ -204,19 +219,20 @@ def _list_main_scores(record: Record) -> list[tuple[str, str, float]]:
     return [(*cell, float(value)) for cell, value in values if value is not None]
 
 
-def _read_stated(folder: Path | None) -> dict[str, Any]:
-    """What the model's own README states."""
+def _read_stated(folder: Path | None) -> tuple[dict[str, Any], str]:
+    """What the model's own README states, and its text."""
     import yaml
     from huggingface_hub import ModelCard
 
     path = (folder or Path()) / README
     if folder is None or not path.is_file():
-        return {}
+        return {}, ""
     try:
-        stated: dict[str, Any] = ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+        card = ModelCard.load(path, ignore_metadata_errors=True)
+        stated: dict[str, Any] = card.data.to_dict()
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", hint="Mend or remove it.") from error
-    return stated
+    return stated, card.text.strip()
 
 
 def _describe_kind(folder: Path | None) -> dict[str, Any]:
@@ -240,10 +256,8 @@ def _list_score_lines(source: _CardSource) -> list[str]:
         return []
     rows = ["| task | type | metric | score | |", "| --- | --- | --- | ---: | --- |"]
     for record in source.records:
-        marks = [CHOSE] if is_selection_score(record, source.lineage) else []
-        marks += [APPROXIMATE] if is_approximate(record) else []
         cells = (record.task.name, record.task.type, record.task.metric, score_text(record.main_score))
-        rows.append(f"| {' | '.join([*cells, ', '.join(marks)])} |")
+        rows.append(f"| {' | '.join([*cells, ', '.join(list_marks(record, source.lineage))])} |")
     scoring = ", ".join(dict.fromkeys(str(one.identity.get("scoring")) for one in source.records))
     means = [
         f"- {suite.title}: {line}" for suite in source.suites for line in _list_mean_lines(source, suite)
@@ -261,7 +275,7 @@ def _list_score_lines(source: _CardSource) -> list[str]:
         "## Scores",
         f"Settings: {source.measured.condition.text}. Scored by {scoring}.",
         "Scores are the main metric × 100; that of a task is the mean over its splits and subsets, which "
-        "`model-index` has one by one, as shares."
+        "`model-index` has one by one, as shares, without those that have a mark in the table."
         + ("" if means else " No mean over tasks is stated: these tasks are no whole suite."),
         "\n".join(rows),
         "\n".join([*means, *(f"- {line}" for line in format_lineage_lines(source.lineage))]),

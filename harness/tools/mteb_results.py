@@ -17,8 +17,10 @@ from harness.results.results import MeasuredSuite
 from harness.results.scores import MAIN_SCORE
 from harness.storage.record import Record
 from harness.tools.conditions import choose_condition, collect_conditions
+from harness.tools.model_card import list_marks
 
-_PUBLISHED = re.compile(r"([\w.-]+/[\w.-]+)@([\w.-]+)")
+# "." and ".." would lead out of the revision's folder.
+_PUBLISHED = re.compile(r"(\w[\w.-]*/\w[\w.-]*)@(\w[\w.-]*)")
 
 
 @runtime_checkable
@@ -62,8 +64,8 @@ def export_mteb(
 ) -> _MtebExport:
     """Write `results/ORG__NAME/REVISION/` with mteb's card of the model and a file for each of its tasks.
 
-    All scores are of one condition, as with `export_trec`. A task is left out, with the reason, where mteb
-    has no such task, pins other data, or asks for splits or subsets that were not measured.
+    All scores are of one condition. A task is left out, with the reason, where mteb has no such task, pins
+    other data, or asks for splits or subsets that were not measured, and where tables mark its score.
 
     Args:
         model: A name, six or more digits of an artifact key, or a folder.
@@ -76,7 +78,8 @@ def export_mteb(
         resolve_revision: The revision of a task's data that is known to have the same content as other data.
 
     Raises:
-        UsageError: Nothing can be written, or the model has no name and revision.
+        UsageError: Nothing can be written, none of several conditions is chosen, or the model has no name and
+            revision.
     """
     measured = MeasuredSuite.load_own_records(model, results)
     records = [record for record in measured.records if record.main_score is not None]
@@ -95,6 +98,12 @@ def export_mteb(
         raise UsageError(
             f"None of these tasks was measured with {model}.",
             hint=f"`harness show {model}` lists what was.",
+        )
+    texts = dict.fromkeys(one.condition.text for one in conditions)
+    if len(texts) > 1 and not settings:
+        raise UsageError(
+            f"{model} was measured with these settings: {'; '.join(texts)}. mteb's files do not name them.",
+            hint="Choose: type a part of one with --settings.",
         )
     chosen = choose_condition(conditions, settings)
     left_out: dict[str, str] = {}
@@ -143,6 +152,8 @@ def _find_obstacle(record: Record | None, task: Task | None, resolve: Callable[[
         return "mteb has no such task"
     if record is None:
         return "not measured with these settings"
+    if marks := list_marks(record, record.lineage):
+        return f"tables mark its score: {', '.join(marks)}; mteb's files have no marks"
     identity, data = record.identity, record.identity["data"]
     if identity.get("scoring", "").partition(" ")[0] != task.source.scoring.partition(" ")[0]:
         return f"scored by {identity.get('scoring')}, not by mteb"

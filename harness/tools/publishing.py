@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from harness.encoder.folder.modules import list_modules
 _LIBRARIES = ("sentence_transformers", "pylate", "harness")
 """The packages whose modules need no code of a model's own."""
 
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 def list_published_files(folder: Path) -> dict[str, Path]:
@@ -28,8 +27,8 @@ def list_published_files(folder: Path) -> dict[str, Path]:
     own_code = list_remote_classes(folder) or packages - {*_LIBRARIES}
     paths = [path for path in list_content_files(folder) if own_code or path.suffix != ".py"]
     indexes = {index for path in paths for index in path.parent.glob(f"*{path.suffix}.index.json")}
-    terms = [f"{name}{suffix}" for name in ("LICENSE", "NOTICE") for suffix in ("", ".md", ".txt")]
-    others = [folder / name for name in (FILE, *terms)]
+    texts = [path for pattern in ("LICENSE*", "NOTICE*") for path in folder.glob(pattern)]
+    others = [folder / FILE, *(path for path in texts if path.suffix in ("", ".md", ".txt"))]
     files = {*paths, *indexes, *(path for path in others if path.is_file())}
     return {path.relative_to(folder).as_posix(): path for path in sorted(files)}
 
@@ -53,41 +52,24 @@ def push_files(repository: str, files: Mapping[str, Path | bytes], *, private: b
         HarnessError: The hub cannot be reached or fails.
     """
     import httpx
-    from huggingface_hub import HfApi, get_token
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError
 
     if get_token() is None:
         raise UsageError(
             "No token found.", hint="Type `hf auth login`, or set HF_TOKEN to a token that may write."
         )
-    api = HfApi()
-    with tempfile.TemporaryDirectory() as staging:
-        _link_files(files, Path(staging))
-        try:
-            url = api.create_repo(repository, private=private or None, exist_ok=True)
-            api.upload_folder(
-                repo_id=repository, folder_path=staging, commit_message="Model and card by encoder-harness"
-            )
-        except HfHubHTTPError as error:
-            raise _explain_refusal(repository, error) from error
-        except ValueError as error:
-            raise UsageError(
-                f"{repository} is refused: {error}", hint="Mend the card: --card FILE."
-            ) from error
-        except (OSError, httpx.HTTPError) as error:
-            raise HarnessError(f"The hub cannot be reached: {error}.", hint="Type it again.") from error
+    api, additions = HfApi(), [CommitOperationAdd(*pair) for pair in files.items()]
+    try:
+        url = api.create_repo(repository, private=private or None, exist_ok=True)
+        api.create_commit(repository, additions, commit_message="Model and card by encoder-harness")
+    except HfHubHTTPError as error:
+        raise _explain_refusal(repository, error) from error
+    except ValueError as error:
+        raise UsageError(f"{repository} is refused: {error}", hint="Mend the card: --card FILE.") from error
+    except (OSError, httpx.HTTPError) as error:
+        raise HarnessError(f"The hub cannot be reached: {error}.", hint="Type it again.") from error
     return str(url)
-
-
-def _link_files(files: Mapping[str, Path | bytes], folder: Path) -> None:
-    """Links to files, as weights are large; contents are written."""
-    for name, content in files.items():
-        place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, bytes):
-            place.write_bytes(content)
-        else:
-            place.symlink_to(content.resolve())
 
 
 def _explain_refusal(repository: str, error: Exception) -> HarnessError:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 _PACKAGES = ("mteb", "torch", "sentence-transformers", "flash-attn", "transformers")
 """The packages whose versions mteb notes for each task."""
 
-_SIMILARITIES = {"cosine": "cosine", "dot": "dot", "maxsim": "MaxSim", "maxsim-pylate": "MaxSim"}
-"""mteb's names; it reads no other from a file."""
-
 _KINDS = {"vector": "dense", "multivector": "late-interaction", "ranking": "sparse"}
 
 
@@ -89,16 +86,14 @@ def _build_model_meta(records: Sequence[Record], name: str, revision: str) -> Mo
         return mteb.get_model_meta(name, revision).model_copy(update={"loader": None})
     except (KeyError, ValueError):
         pass
-    about, encoding = records[0].model, records[0].identity["encoding"]
-    late, output = encoding.get("late_interaction"), encoding["output"]
+    about, output = records[0].model, records[0].identity["encoding"]["output"]
+    # No length and no similarity: those of a record are settings of its run, those of a card the model's.
     facts = {
         "name": name,
         "revision": revision,
         "n_parameters": about.parameters,
-        "max_tokens": late["document_length"] if late else encoding.get("max_length"),
         "embed_dim": about.dimension,
         "framework": [] if output == "ranking" else ["PyTorch"],
-        "similarity_fn_name": _SIMILARITIES.get(encoding.get("similarity", "")),
         "use_instructions": any(text for one in records for text in one.identity["prompts"].values()),
         "model_type": [_KINDS[output]],
     }

@@ -80,14 +80,14 @@ def test_the_model_index_goes_round(results: Path, capsys: pytest.CaptureFixture
             dataset_revision=tasks[task].data.revision,
             metric_type="cosine_spearman",
             metric_name=f"{task}: cosine_spearman",
-            metric_value={"STSBenchmark": 0.75, "STS17": 0.5}[task],
+            metric_value=0.5,
         )
-        for task in tasks
+        for task in ("STS17",)  # STSBenchmark chose the checkpoint.
         for subset in tasks[task].subsets
     ]
     assert name == "tiny-contrast"
     assert sorted(read, key=str) == sorted(expected, key=str)
-    assert len(read) == 12
+    assert len(read) == 11
     data = made.data.to_dict()
     assert (data["license"], data["language"], data["base_model"]) == ("mit", "en", ["acme/tiny"])
     assert (data["datasets"], data["library_name"]) == (["org/pairs"], "transformers")
@@ -156,7 +156,26 @@ def test_a_card_is_written_and_a_model_without_anything_refused(
     file = tmp_path / "README.md"
     assert invoke(["models", "card", "tiny-contrast", "--output", str(file), "--results", str(results)]) == 0
     assert file.read_text() == said
-    assert invoke(["models", "card", "nothing-here", "--results", str(results)]) == 2
+    # Not a digit of a key: a key has six or more.
+    for text in ("nothing-here", MADE.key[0]):
+        assert invoke(["models", "card", text, "--results", str(results)]) == 2
+
+
+def test_a_card_without_scores_has_the_models_name(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(results / "records")
+    assert card(results, capsys).text.startswith("\n# tiny-contrast\n")
+    (folder,) = (results / "models").glob("tiny-contrast-*")
+    # A folder of the present one needs no slash, and its own card is not added again.
+    copy = shutil.copytree(folder, tmp_path / "checkpoint")
+    (copy / "model.json").unlink()
+    (copy / "README.md").write_text(str(card(results, capsys)))
+    monkeypatch.chdir(tmp_path)
+    assert invoke(["models", "card", "checkpoint"]) == 0
+    text = ModelCard(capsys.readouterr().out).text
+    assert text.startswith("\n# checkpoint\n")
+    assert "Ours." not in text
 
 
 def test_a_card_by_the_name_of_a_folder_says_what_to_type_for_it(
@@ -229,9 +248,10 @@ def test_a_hub_receives_the_models_own_files_and_nothing_more(
     assert {one.encode() for one in hub.validated} == {hub.files["README.md"]}
     assert ModelCard(hub.validated[0]).data.model_name == REPOSITORY
     entries = yaml.safe_load(hub.files[".eval_results/encoder-harness.yaml"])
-    assert len(entries) == 12
-    whole = next(one for one in entries if one["dataset"]["task_id"] == "STSBenchmark_default_test")
-    assert (whole["dataset"]["id"], whole["value"]) == ("mteb/stsbenchmark-sts", 75.0)
+    assert len(entries) == 11
+    whole = next(one for one in entries if one["dataset"]["task_id"] == "STS17_en-en_test")
+    assert (whole["dataset"]["id"], whole["value"]) == ("mteb/sts17-crosslingual-sts", 50.0)
+    assert hub.files["README.md"].endswith(b"## From the model's README\n\nOurs.\n")
     assert b"secret" not in b"".join(hub.files.values())
     assert all(one.split()[0] in ("POST", "PUT") for one in hub.requests)
 

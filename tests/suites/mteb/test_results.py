@@ -97,7 +97,7 @@ def test_mteb_reads_every_type_of_task_back(
         assert read[name].evaluation_time == 1.75
     with fakes.quiet():  # mteb writes a field that it calls deprecated
         card = ModelMeta(**json.loads((place / "model_meta.json").read_text()))
-    assert (card.name, card.revision, card.max_tokens, card.license) == ("acme/tiny", COMMIT, 128, None)
+    assert (card.name, card.revision, card.max_tokens, card.license) == ("acme/tiny", COMMIT, None, None)
     settings = [json.loads(line) for line in (place / "run_settings.jsonl").read_text().splitlines()]
     # Those of the record, in which transformers is missing, and not those that are installed.
     assert all(one["version"]["transformers"] is None for one in settings)
@@ -113,8 +113,9 @@ def test_what_is_no_whole_result_of_mteb_is_named_and_left_out(
 ) -> None:
     model = site_data.measured_model("tiny")
     whole, other = find_task("SciFact"), find_task("STS12")
-    part = find_task("STS17").cells[:2]
+    part, chooser = find_task("STS17").cells[:2], find_task("BornholmBitextMining")
     own = score(model, other, 1)
+    lineage = fakes.lineage(selected_on=(chooser.name,))
     moved = {**own.identity, "data": {"path": other.data.path, "revision": "0" * 40}}
     site_data.put(
         tmp_path,
@@ -123,6 +124,7 @@ def test_what_is_no_whole_result_of_mteb_is_named_and_left_out(
             score(model, whole, 0),
             own.model_copy(update={"identity": moved, "key": digest(moved)}),
             score(model, find_task("STS17"), 2, part),
+            score(model, chooser, 4).model_copy(update={"lineage": lineage}),
             score(model, site_data.task("RTE"), 3),
         ],
     )
@@ -130,17 +132,31 @@ def test_what_is_no_whole_result_of_mteb_is_named_and_left_out(
     said = capsys.readouterr().err
     assert "tiny has no name and revision on the hub" in said
     assert "--as org/name@revision" in said
-    assert export(tmp_path, tmp_path / "out", "tiny", "--as", "acme/tiny") == 2
+    for published in ("acme/tiny", "acme/tiny@.."):
+        assert export(tmp_path, tmp_path / "out", "tiny", "--as", published) == 2
     assert export(tmp_path, tmp_path / "out", "tiny", "--as", "acme/tiny@v1") == 0
     said = capsys.readouterr().err
     for line in (
         "STS12: its data is not known to be",
         "STS17: no score of test, ",
+        "BornholmBitextMining: tables mark its score: chose",
         "RTE: mteb has no such task",
     ):
         assert f"Left out: {line}" in said
     place = tmp_path / "out" / "results" / "acme__tiny" / "v1"
     assert sorted(p.name for p in place.glob("*.json")) == ["SciFact.json", "model_meta.json"]
+
+
+def test_of_several_settings_one_must_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = replace(site_data.measured_model("acme/tiny", revision=COMMIT), source="acme/tiny")
+    record, other = (score(model, find_task(name), 0) for name in ("SciFact", "STS12"))
+    longer = {**other.identity, "encoding": {**other.identity["encoding"], "max_length": 512}}
+    other = other.model_copy(update={"identity": longer, "key": digest(longer)})
+    site_data.put(tmp_path, model, [record, other])
+    assert export(tmp_path, tmp_path / "out", "acme/tiny") == 2
+    assert "mteb's files do not name them" in capsys.readouterr().err
+    assert export(tmp_path, tmp_path / "out", "acme/tiny", "--settings", "512 tokens") == 0
+    assert capsys.readouterr().out.partition("\t")[0].endswith("STS12.json")
 
 
 def test_a_suite_asks_for_the_parts_that_it_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
