@@ -55,7 +55,7 @@ MANY = 50
 CATALOG: Mapping[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 """The models of harness' catalog, with the repositories that have the same weights."""
 
-MEMORY = "96MB"
+MEMORY = "160MB"
 """Memory that DuckDB may take for a query."""
 
 
