@@ -156,13 +156,13 @@ def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]
 def _mark_incomparable_numbers(numbers: Sequence[_Number]) -> list[_Number]:
     """The numbers, marked where their column mixes some that are not to be compared."""
     reasons: dict[str, set[str]] = {}
-    for one in numbers:
-        reasons.setdefault(one.benchmark.key, set()).add(one.why)
+    for number in numbers:
+        reasons.setdefault(number.benchmark.key, set()).add(number.why)
     marked = []
-    for one in numbers:
-        cell = mark_incomparable(one.cell, one.why) if one.why else one.cell
-        is_mixed = len(reasons[one.benchmark.key]) > 1
-        marked.append(replace(one, cell=cell if is_mixed else replace(cell, kind=one.cell.kind)))
+    for number in numbers:
+        cell = mark_incomparable(number.cell, number.why) if number.why else number.cell
+        is_mixed = len(reasons[number.benchmark.key]) > 1
+        marked.append(replace(number, cell=cell if is_mixed else replace(cell, kind=number.cell.kind)))
     return marked
 
 
