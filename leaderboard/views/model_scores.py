@@ -102,7 +102,8 @@ def iter_standings(
                 if site_suite.main:
                     # The random encoder, which says what chance gives, is another model.
                     chance = queries.load_suite_scores(site_suite, convention).chance
-                    scores = replace(scores, chance=chance)
+                    # A suite without any ranked score knows no columns.
+                    scores = replace(scores, chance=chance) if chance.size else scores
                 for row in range(len(entries)):
                     average = scores.averages.get(row) or {}
                     if (scores.reasons[row] != NONE).any() or average.get("columns") or average.get("types"):

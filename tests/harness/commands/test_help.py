@@ -176,7 +176,7 @@ def test_a_limited_run_leaves_trials_under_keys_of_their_own(
     assert capsys.readouterr().out.startswith("No records yet but trials (--limit)")
     for name in (trials[0].model.name, trials[0].model.artifact[:8], str(measured.model("good"))):
         assert invoke(["show", name, *results]) == 2
-        assert f"{name} has only trials (as by --limit)" in capsys.readouterr().err
+        assert f"{name} has only trials (--limit)" in capsys.readouterr().err
     assert invoke([*plan, "--limit", "4", "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)["records"]
     assert {(line["state"], line["purpose"], line["limit"]) for line in lines} == {("cached", "trial", 4)}

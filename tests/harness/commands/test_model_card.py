@@ -137,18 +137,6 @@ def test_a_card_of_trained_scores_has_the_papers_rule_and_the_recipe(
     assert "--suite glue --tasks CoLA,RTE --recipe glue-optibert --set fresh_seeds=3" in text
 
 
-def test_a_card_of_a_folders_scores_names_no_command_that_opens_nothing(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    artifact = site_data.replace(site_data.measured_model("last-night"), source="local", revision=None)
-    task = catalog.open_suite("mteb:STSBenchmark").tasks[0]
-    site_data.put(results, artifact, [site_data.scored(artifact, task, 0.5)])
-    assert invoke(["models", "card", "last-night", "--results", str(results)]) == 0
-    shown = capsys.readouterr()
-    assert "harness run --model FOLDER --suite mteb:STSBenchmark" in shown.out
-    assert "type the folder" in shown.err
-
-
 def test_a_card_is_written_and_a_model_without_anything_refused(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
