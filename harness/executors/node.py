@@ -43,9 +43,9 @@ def collect_environment() -> Mapping[str, str]:
         SHA-256 of the project's Python files.
     """
     requirements = (Requirement(text) for text in importlib.metadata.requires(PROJECT) or ())
-    # Only what every installation has: the extras of machines may differ.
-    libraries = sorted(r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""}))
-    versions = {name: _read_package_version(name) for name in libraries}
+    # Only what every installation has: the extras of machines may differ, but for the one that searches.
+    libraries = {r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})}
+    versions = {name: _read_package_version(name) for name in sorted({*libraries, "pylate"})}
     return {"Python": ".".join(platform.python_version_tuple()[:2]), **versions, SOURCE: _hash_source()}
 
 
