@@ -99,7 +99,7 @@ def test_export(results: Path) -> None:
 def test_static_files(results: Path, tmp_path: Path) -> None:
     done = run(FEW, "serve", "--static", tmp_path / "site", "--results", results)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "site" / "suites" / "nanobeir" / "index.html").exists()
+    assert (tmp_path / "site" / "suites" / "nanobeir.html").exists()
 
 
 def test_import(tmp_path: Path) -> None:
