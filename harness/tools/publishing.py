@@ -77,7 +77,7 @@ def _explain_refusal(repository: str, error: Exception) -> HarnessError:
     if status in (401, 403):
         return UsageError(
             f"The token may not write to {repository} (HTTP {status}).",
-            hint="Make one with the right to write at https://huggingface.co/settings/tokens, or name a "
-            "repository of your own.",
+            hint="Make one with the right to write in your settings on the hub, or name a repository of "
+            "your own.",
         )
     return HarnessError(f"The hub does not take {repository}: {error}", hint="Type it again.")
