@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+UNPACKED: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Arguments for unpacking a tar: the first releases of Python 3.11 know no filter."""
 
 
 def lines(path: Path, rows: Sequence[object]) -> Path:

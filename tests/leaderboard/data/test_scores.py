@@ -20,6 +20,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import data_files
 from fakes import task as fake_task
 from harness.core.types import Column, Suite
 from harness.results.scores import Aggregates, Mean
@@ -506,7 +507,7 @@ def results(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for member in archive:
             model = member.name.partition("results/")[2].partition("/")[0]
             if model in named or crc32(model.encode()) % ONE_IN == 0:
-                archive.extract(member, folder, filter="data")
+                archive.extract(member, folder, **data_files.UNPACKED)
     return next(path.parent for path in (folder, *folder.glob("*")) for path in path.glob("results"))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import data_files
 from fakes import task as fake_task
 from harness.core.types import Column, Data, Suite, Task
 from html_pages import BROWSER, ask, find_rows
@@ -139,7 +140,7 @@ def test_random_questions_over_the_public_results(tmp_path: Path, shared: Path) 
     if not archive.exists():
         pytest.skip("needs mteb-results.tar.xz")
     with tarfile.open(archive) as content:
-        content.extractall(tmp_path / "raw", filter="data")
+        content.extractall(tmp_path / "raw", **data_files.UNPACKED)
     import_results(tmp_path / "raw", tmp_path / "results", workers=1)
     queries = open_site(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site")).queries
     slugs = ["mteb", "beir", "mteb-v1", "mteb-MTEB-Multilingual-v2", "mteb-MTEB-Europe-v1"]

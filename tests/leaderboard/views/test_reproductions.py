@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 from starlette.testclient import TestClient
 
+import data_files
 import site_data
 from fakes import artifact
 from harness.core import paths
@@ -332,7 +333,7 @@ def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Pa
     with tarfile.open(archive, "r|xz") as packed:
         for member in packed:
             if MINILM.replace("/", "__") in member.name:
-                packed.extract(member, tmp_path, filter="data")
+                packed.extract(member, tmp_path, **data_files.UNPACKED)
     import_results(tmp_path / "results", tmp_path / "out")
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "out",),
                        reference=paths.find_reference_folder())  # fmt: skip
