@@ -61,12 +61,12 @@ from harness.tools.measured import (
     collect_view_scores,
     compute_metric_means,
     compute_view_means,
-    get_task_length,
     list_record_rows,
     list_suite_results,
     measure_view_spreads,
     serialize_model,
     serialize_suite_result,
+    sort_records,
 )
 from harness.training.model_store import ModelStore
 
@@ -202,7 +202,7 @@ def _print_former(measured: MeasuredSuite) -> None:
 
 
 def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
-    records = sorted(measured.records, key=get_task_length)
+    records = sort_records(measured.records)
     about = records[0].model
     if as_json:
         rows = list_record_rows(measured)
@@ -258,7 +258,7 @@ def _show_seed_tasks(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
     # By the place of the seed, so that a seed without a score leaves a gap and moves no other.
     tasks: dict[tuple[str, str], dict[int, Record]] = {}
     for number, replicate in enumerate(seeds):
-        for record in sorted(replicate.newest.records, key=get_task_length):
+        for record in sort_records(replicate.newest.records):
             tasks.setdefault((record.task.name, describe_record(record)), {})[number] = record
     rows = [
         (task, settings, [there[at].main_score if at in there else None for at in range(len(seeds))], there)

@@ -124,7 +124,7 @@ def list_records(
         [
             {**_name_row(one), "type": record.task.type, "metric": record.task.metric, **row}
             for one in suites
-            for record, row in zip(one.records, list_record_rows(one), strict=True)
+            for record, row in zip(sort_records(one.records), list_record_rows(one), strict=True)
         ],
         shown,
     )
@@ -206,9 +206,9 @@ def list_index_rows(
     ]
 
 
-def get_task_length(record: Record) -> tuple[str, int]:
-    """The sort key of records: by task, then by the longest input."""
-    return record.task.name, record.identity.get("encoding", {}).get("max_length") or 0
+def sort_records(records: Iterable[Record]) -> list[Record]:
+    """Records by task, then by the longest input."""
+    return sorted(records, key=lambda r: (r.task.name, r.identity.get("encoding", {}).get("max_length") or 0))
 
 
 def list_record_rows(measured: MeasuredSuite) -> list[dict[str, Any]]:
@@ -225,7 +225,7 @@ def list_record_rows(measured: MeasuredSuite) -> list[dict[str, Any]]:
             "selected": is_selection_score(r, measured.lineage),
             "approximate": is_approximate(r),
         }
-        for r in sorted(measured.records, key=get_task_length)
+        for r in sort_records(measured.records)
     ]
 
 

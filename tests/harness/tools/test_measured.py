@@ -42,6 +42,10 @@ def test_records_are_those_of_show(results: Path, capsys: pytest.CaptureFixture[
     listed = ask(capsys, "list", "records", "--results", results)
     assert [*harness.records(results=results)] == listed["records"]
     assert {row["seed"] for row in harness.records("tiny-base-simcse", results=results)} == {1, 2, 3}
+    listed_facts = {(row["task"], row["metric"], row["key"]) for row in listed["records"]}
+    for model in ("acme/tiny-base", "minilm-ish"):
+        rows = harness.records(model, results=results)
+        assert {(row["task"], row["metric"], row["key"]) for row in rows} <= listed_facts
     with pytest.raises(UsageError, match="minilm-ish"):
         harness.records("minilm-isch", results=results)
 
