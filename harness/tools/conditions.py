@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core import paths
+from harness.core.arguments import split_names
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import SEED, Suite
 from harness.results.results import (
     Condition,
@@ -54,6 +56,39 @@ def _build_breadth_key(record: Record) -> tuple[int, str]:
     """The sort key of records of one task: the scored splits and subsets, then the time."""
     cells = sum(map(len, record.scores.values()))
     return cells, str(record.provenance.get("written", ""))
+
+
+def select_conditions(
+    model: str,
+    records: Sequence[Record],
+    suites: Sequence[Suite],
+    names: Sequence[str],
+    typed: str,
+    *,
+    kind: str,
+) -> tuple[list[str], list[MeasuredCondition]]:
+    """The tasks that are typed, or all, and the conditions under which they were measured.
+
+    Args:
+        model: The model as it was typed.
+        records: Its records.
+        suites: The suites whose tasks count; without any, all that were measured.
+        names: The names of the tasks to choose from.
+        typed: Names separated by commas; empty for all.
+        kind: What the tasks are, in messages.
+
+    Raises:
+        UsageError: A typed task is none of them, or none was measured.
+    """
+    hint, wanted = f"`harness show {model}` lists what was measured.", split_names(typed)
+    for name in wanted:
+        if name not in names:
+            raise explain_unknown(kind, name, names, then=hint)
+    selected = [name for name in names if not wanted or name in wanted]
+    conditions = collect_conditions(records, suites, selected)
+    if not conditions:
+        raise UsageError(f"No {kind} was measured with {model}.", hint=hint)
+    return selected, conditions
 
 
 def choose_condition(measured: Sequence[MeasuredCondition], settings: str) -> MeasuredCondition:

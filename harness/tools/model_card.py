@@ -179,7 +179,7 @@ def _list_eval_results(records: Sequence[Record]) -> list[EvalResult]:
 def build_eval_files(source: _CardSource) -> dict[str, bytes]:
     """The file of `.eval_results/`, with entries as mteb writes them.
 
-    None without a known revision of data, or with a huggingface_hub that does not know them.
+    Empty without a known revision of data, or with a huggingface_hub that does not know them.
     """
     import huggingface_hub
     import yaml

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from harness.core import paths
-from harness.core.arguments import split_names
-from harness.core.errors import UsageError, explain_unknown
+from harness.core.errors import UsageError
 from harness.core.types import SEED, SuiteOptions, Task
 from harness.plan import catalog
 from harness.results.results import MeasuredSuite
 from harness.results.scores import MAIN_SCORE
 from harness.storage.record import Record
-from harness.tools.conditions import choose_condition, collect_conditions
+from harness.tools.conditions import choose_condition, select_conditions
 from harness.tools.model_card import list_marks
+from harness.tools.publishing import REPOSITORY
 
 # "." and ".." would lead out of the revision's folder.
-_PUBLISHED = re.compile(r"(\w[\w.-]*/\w[\w.-]*)@(\w[\w.-]*)")
+_PUBLISHED = re.compile(rf"({REPOSITORY})@(\w[\w.-]*)")
 
 
 @runtime_checkable
@@ -88,17 +88,8 @@ def export_mteb(
     opened = catalog.open_suites(suites, options)
     uses = {task.name: task for suite in opened for task in suite.tasks}
     names = list(uses or dict.fromkeys(record.task.name for record in records))
-    for task_name in split_names(tasks):
-        if task_name not in names:
-            then = f"`harness show {model}` lists what was measured."
-            raise explain_unknown("measured task", task_name, names, then=then)
-    selected = [one for one in names if not tasks or one in split_names(tasks)]
-    conditions = collect_conditions(records, opened, selected)
-    if not conditions:
-        raise UsageError(
-            f"None of these tasks was measured with {model}.",
-            hint=f"`harness show {model}` lists what was.",
-        )
+    kind = f"task of {' or '.join(suites) or model}"
+    selected, conditions = select_conditions(model, records, opened, names, tasks, kind=kind)
     texts = dict.fromkeys(one.condition.text for one in conditions)
     if len(texts) > 1 and not settings:
         raise UsageError(

@@ -14,7 +14,8 @@ from harness.encoder.folder.modules import list_modules
 _LIBRARIES = ("sentence_transformers", "pylate", "harness")
 """The packages whose modules need no code of a model's own."""
 
-_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+REPOSITORY = r"\w[\w.-]*/\w[\w.-]*"
+"""The pattern of names of repositories."""
 
 
 def list_published_files(folder: Path) -> dict[str, Path]:
@@ -35,7 +36,7 @@ def list_published_files(folder: Path) -> dict[str, Path]:
 
 def require_repository_name(text: str) -> None:
     """Refuse what is no name of a repository."""
-    if not _REPOSITORY.fullmatch(text):
+    if not re.fullmatch(REPOSITORY, text):
         raise UsageError(f"{text!r} is no name of a repository.", hint="Type org/name.")
 
 

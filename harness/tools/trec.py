@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.core import files, paths
-from harness.core.arguments import split_names
-from harness.core.errors import DataError, UsageError, explain_unknown
+from harness.core.errors import DataError, UsageError
 from harness.core.types import Suite, SuiteOptions, build_artifact_slug
 from harness.plan import catalog
 from harness.results.results import MeasuredSuite, open_stores
 from harness.storage.record import Record
-from harness.tools.conditions import build_rerun_command, choose_condition, collect_conditions
+from harness.tools.conditions import build_rerun_command, choose_condition, select_conditions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +65,9 @@ def export_trec(
     records = MeasuredSuite.load_records(model, results).newest.records
     opened = catalog.open_suites(suites, SuiteOptions(cache=paths.resolve_cache_folder(), results=results))
     names = _list_retrieval_tasks(records, opened)
-    for task in split_names(tasks):
-        if task not in names:
-            then = f"`harness show {model}` lists what was measured."
-            raise explain_unknown(f"retrieval task of {of}", task, names, then=then)
-    task_names = [name for name in names if not tasks or name in split_names(tasks)]
-    measured = collect_conditions(records, opened, task_names)
-    if not measured:
-        raise UsageError(
-            f"No retrieval task of {of} was measured with {model}.",
-            hint=f"`harness show {model}` lists what was.",
-        )
+    task_names, measured = select_conditions(
+        model, records, opened, names, tasks, kind=f"retrieval task of {of}"
+    )
     chosen = choose_condition(measured, settings)
     again = {
         name: build_rerun_command(record, model, opened, results) for name, record in chosen.records.items()

@@ -41,17 +41,20 @@ Card = Mapping[str, Any]
 
 
 @cache
-def read_main_revisions() -> Mapping[str, str]:
-    """The main revision of each model."""
+def _read_registry_rows() -> Sequence[Mapping[str, str]]:
     with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
-        return {row["model"]: row["revision"] for row in csv.DictReader(file)}
+        return list(csv.DictReader(file))
 
 
 @cache
+def read_main_revisions() -> Mapping[str, str]:
+    """The main revision of each model."""
+    return {row["model"]: row["revision"] for row in _read_registry_rows()}
+
+
 def read_registry_sizes() -> Mapping[str, int]:
     """The number of parameters of each model."""
-    with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
-        return {row["model"]: int(row["parameters"]) for row in csv.DictReader(file) if row["parameters"]}
+    return {row["model"]: int(row["parameters"]) for row in _read_registry_rows() if row["parameters"]}
 
 
 @cache
