@@ -80,11 +80,11 @@ def select_conditions(
     Raises:
         UsageError: A typed task is none of them, or none was measured.
     """
-    hint, wanted = f"`harness show {model}` lists what was measured.", split_names(typed)
-    for name in wanted:
+    hint, tasks = f"`harness show {model}` lists what was measured.", split_names(typed)
+    for name in tasks:
         if name not in names:
             raise explain_unknown(kind, name, names, then=hint)
-    selected = [name for name in names if not wanted or name in wanted]
+    selected = [name for name in names if not tasks or name in tasks]
     conditions = collect_conditions(records, suites, selected)
     if not conditions:
         raise UsageError(f"No {kind} was measured with {model}.", hint=hint)

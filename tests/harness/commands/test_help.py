@@ -91,6 +91,7 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("run --batch_size 8", "--batch-tokens NUMBER, which counts tokens and not texts"),
         ("run --batch-size 8", "--batch-tokens NUMBER, which counts tokens and not texts"),
         ("run --output_dir x", "--results FOLDER"),
+        ("run --name x", "--project NAME for the project of a code:FOLDER suite, or --model NAME=MODEL"),
         ("run --device cpu", "--devices DEVICE"),
         ("explain --device cpu", "--devices DEVICE"),
         ("train --learning_rate 1", "--set learning_rate=VALUE"),
