@@ -12,10 +12,9 @@ import html
 import json
 import math
 import re
-import shlex
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +25,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.checks.advice import (
+    SHOWN,
+    choose_margin_setting,
+    describe_next_steps,
+    get_task_delta,
+    join_names,
+    sort_outcomes,
+)
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
 from harness.core.terminal import print_table
-from harness.results.scores import format_delta, score_text
+from harness.results.scores import score_text
 
 
 class _Form(NamedTuple):
@@ -53,8 +60,8 @@ LISTED: tuple[Verdict, ...] = ("missing", "not testable")
 COUNTED: tuple[Verdict, ...] = ("passed", "same")
 """Verdicts without a test, listed with their reasons; and those of tasks that are only counted."""
 
-SHOWN, ROWS = 6, 20
-"""Most names or sentences in a list, and most tasks in a table, unless every task is wanted."""
+ROWS = 20
+"""Most tasks in a table, unless every task is wanted."""
 
 SOURCES: Mapping[MarginSource, str] = {
     "policy": "set by the policy",
@@ -65,113 +72,22 @@ SOURCES: Mapping[MarginSource, str] = {
 """The source of a margin, in words."""
 
 
-def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
-    """What to do after a check: sentences, and commands to type on lines of their own.
-
-    Args:
-        check: The check.
-        results: The results folder, where it is not the default one.
-    """
-    fallen = [one for one in _sort_outcomes(check.tasks) if one.verdict == "regressed" or one.collapsed]
-    lost = [one for one in fallen if one.must_not_regress]
-    if check.overall == "regressed":
-        return "\n".join(_explain_regression(check, lost, results))
-    if check.overall == "inconclusive":
-        return "\n".join(_explain_missing_evidence(check))
-    if lost:
-        command = _build_compare_command(check, lost[0].task, results)
-        return f"Nothing regressed for sure, but look at {lost[0].task}:\n{command}"
-    if fallen:
-        return f"Accept the candidate: the policy lets {_join_names([one.task for one in fallen])} regress."
-    return "Accept the candidate; nothing to do."
-
-
-def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
-    """The task to look at first, or the largest losses, with the command that shows them."""
-    red = [one for one in lost if one.verdict == "regressed"] or lost
-    losses = [
-        one
-        for one in sorted(check.tasks, key=_get_task_delta)
-        if _get_task_delta(one) < 0 and one.low is not None
-    ][:3]
-    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
-    summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
-    yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else summary)
-    yield _build_compare_command(check, red[0].task if red else "", results)
-
-
-def _build_compare_command(check: Check, task: str, results: Path | None) -> str:
-    """The command that compares both models; of a baseline in a file, whose records it lacks, the candidate.
-
-    Models are named by their keys, since several may have one name.
-    """
-    candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
-    of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
-    words = ["harness", *(("show", candidate) if of_file else ("compare", baseline, candidate))]
-    words += ["--task", task] if task else []
-    return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
-
-
-def _explain_missing_evidence(check: Check) -> Iterator[str]:
-    """What would decide an inconclusive check, by its causes."""
-    if check.exit_code:
-        yield "Do not accept the candidate yet."
-    lacking = [one.baseline is None for one in check.of("missing")]
-    if any(lacking):
-        name = shlex.quote(check.baseline.baseline or "NAME")
-        yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
-    if not all(lacking):
-        yield "Correct what is named under missing below, then run this check again; finished scores stay."
-    ignored = check.policy.get("not_testable") == "ignore"
-    if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
-        yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
-    for mean in check.means:
-        if mean.verdict == "inconclusive" and mean.low is not None:
-            # Rounded up to tenths, and a little more: a mean passes only with its lower bound above -margin.
-            points = math.ceil(-1000 * mean.low + 1e-6) / 10
-            settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
-            owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
-            setting = f"{_choose_margin_setting(check, mean)}={points:.1f} in it (--policy)"
-            yield f"To decide {mean.suite}: {settle}{owner}, {setting}."
-
-
-def _choose_margin_setting(check: Check, mean: MeanOutcome) -> str:
-    """The setting of a mean's margin: that of tasks where the suite has only one."""
-    return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
-
-
 def _collect_verdict_reasons(check: Check) -> list[str]:
     """Why the verdict is as it is: tasks that collapsed, then the check's sentences on others."""
     collapsed = {}
-    for task in (one for one in _sort_outcomes(check.tasks) if one.collapsed):
+    for task in (one for one in sort_outcomes(check.tasks) if one.collapsed):
         verdict, bounds = _format_verdict(task), task.delta_text.partition(" ")[2]
         note = "" if verdict == "regressed" else f": {verdict}"
-        fell = f"fell by {-100 * _get_task_delta(task):.2f} points {bounds}{note}"
+        fell = f"fell by {-100 * get_task_delta(task):.2f} points {bounds}{note}"
         collapsed[task.task] = f"collapsed: {task.task} {fell}"
     return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
 
 
 def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
     """The tasks that are lower, by the false-discovery rate, and not red: none or one sentence."""
-    tasks = [one for one in sorted(check.tasks, key=_get_task_delta) if one.suspect and not one.collapsed]
-    named = _join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
+    tasks = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect and not one.collapsed]
+    named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
     return [f"Look at these: {named} (lower, not by enough to fail)."] if tasks else []
-
-
-def _get_task_delta(task: TaskOutcome) -> float:
-    return task.delta or 0.0
-
-
-def _sort_outcomes(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
-    """The tasks that collapsed, then the others by verdict; the largest difference first."""
-    return sorted(
-        tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(_get_task_delta(one)))
-    )
-
-
-def _join_names(names: Sequence[str], *, every: bool = False, between: str = ", ") -> str:
-    shown = names if every else names[:SHOWN]
-    return between.join(shown) + (f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else "")
 
 
 COLUMNS = (
@@ -216,7 +132,7 @@ def _mean_texts(check: Check) -> Iterator[str]:
             if mean.detectable is not None:
                 seen = f"this suite can see a loss of {100 * mean.detectable:.2f} points; "
             source = SOURCES[mean.margin_source].format(changed=100 * check.policy.get("changed", 0.0))
-            least = check.policy.get(f"least_{_choose_margin_setting(check, mean)}", 0.0)
+            least = check.policy.get(f"least_{choose_margin_setting(check, mean)}", 0.0)
             if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
                 source = "the least that the policy sets"
             red = f"a sure loss is red from {50 * mean.margin:.2f} on"
@@ -299,7 +215,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     for label, texts, weight in (("Why:", reasons, ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
-    tasks = [one for one in _sort_outcomes(check.tasks) if one.verdict not in LISTED]
+    tasks = [one for one in sort_outcomes(check.tasks) if one.verdict not in LISTED]
     shown = tasks if every else [one for one in tasks if one.verdict not in COUNTED][:ROWS]
     _print_table(check, shown, console)
     for text in _mean_texts(check):
@@ -309,7 +225,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _say(console, f"{_format_verdict_counts(check)}{more}")
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
-            names = _join_names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
+            names = join_names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
             _say(console, f"{verdict}: {names}: {reason or 'no reason was recorded'}", FORMS[verdict].style)
     for warning in check.warnings:
         _say(console, f"warning: {warning}", "yellow")
@@ -507,7 +423,7 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
 
 def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Title, columns and rows of each table, most important first; the unfolded table has no title."""
-    tasks = [one for one in _sort_outcomes(check.tasks) if one.verdict not in LISTED]
+    tasks = [one for one in sort_outcomes(check.tasks) if one.verdict not in LISTED]
     matter = [one for one in tasks if one.verdict not in COUNTED]
     yield "", COLUMNS, [*map(_format_markdown_row, check.means), *map(_format_markdown_row, matter)]
     for verdict in LISTED:

@@ -150,7 +150,9 @@ class Queries:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """The tables of the snapshot, the large ones as views; empty tables without a snapshot."""
         # One thread: a process renders one page at a time, and several workers share the machine.
-        connection = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
+        # What a query took goes back to the system when it ends: 27 MB less for each worker.
+        freed = {"allocator_bulk_deallocation_flush_threshold": "1MB"}
+        connection = duckdb.connect(config={**SETTINGS, **freed, "threads": 1, "memory_limit": MEMORY})
         # Pages of the former version may still be at work: the last of them to end closes the connection.
         weakref.finalize(self, connection.close)
         for name, columns in TABLES.items():

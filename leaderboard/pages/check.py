@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.checks.advice import describe_next_steps
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MarginSource, MeanOutcome, TaskOutcome
-from harness.checks.report import describe_next_steps
 from leaderboard.data.documents import build_check_adapter, format_line_name
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_delta_cell, build_score_cell, format_count, format_time

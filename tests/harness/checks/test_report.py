@@ -22,9 +22,10 @@ from markdown_it.token import Token
 from rich.console import Console
 
 import check_data
+from harness.checks.advice import describe_next_steps
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
-from harness.checks.report import FORMS, describe_next_steps, print_check, render_junit, render_markdown
+from harness.checks.report import FORMS, print_check, render_junit, render_markdown
 from harness.cli import invoke
 
 # Checks made by hand

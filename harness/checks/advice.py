@@ -1,0 +1,107 @@
+"""What to do after a check, in sentences and commands."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
+from harness.results.scores import format_delta
+
+SHOWN = 6
+"""Most names or sentences in a list, unless every one is wanted."""
+
+
+def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
+    """What to do after a check: sentences, and commands to type on lines of their own.
+
+    Args:
+        check: The check.
+        results: The results folder, where it is not the default one.
+    """
+    fallen = [one for one in sort_outcomes(check.tasks) if one.verdict == "regressed" or one.collapsed]
+    lost = [one for one in fallen if one.must_not_regress]
+    if check.overall == "regressed":
+        return "\n".join(_explain_regression(check, lost, results))
+    if check.overall == "inconclusive":
+        return "\n".join(_explain_missing_evidence(check))
+    if lost:
+        command = _build_compare_command(check, lost[0].task, results)
+        return f"Nothing regressed for sure, but look at {lost[0].task}:\n{command}"
+    if fallen:
+        return f"Accept the candidate: the policy lets {join_names([one.task for one in fallen])} regress."
+    return "Accept the candidate; nothing to do."
+
+
+def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
+    """The task to look at first, or the largest losses, with the command that shows them."""
+    red = [one for one in lost if one.verdict == "regressed"] or lost
+    losses = [
+        one
+        for one in sorted(check.tasks, key=get_task_delta)
+        if get_task_delta(one) < 0 and one.low is not None
+    ][:3]
+    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
+    summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
+    yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else summary)
+    yield _build_compare_command(check, red[0].task if red else "", results)
+
+
+def _build_compare_command(check: Check, task: str, results: Path | None) -> str:
+    """The command that compares both models; of a baseline in a file, whose records it lacks, the candidate.
+
+    Models are named by their keys, since several may have one name.
+    """
+    candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
+    of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
+    words = ["harness", *(("show", candidate) if of_file else ("compare", baseline, candidate))]
+    words += ["--task", task] if task else []
+    return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
+
+
+def _explain_missing_evidence(check: Check) -> Iterator[str]:
+    """What would decide an inconclusive check, by its causes."""
+    if check.exit_code:
+        yield "Do not accept the candidate yet."
+    lacking = [one.baseline is None for one in check.of("missing")]
+    if any(lacking):
+        name = shlex.quote(check.baseline.baseline or "NAME")
+        yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
+    if not all(lacking):
+        yield "Correct what is named under missing below, then run this check again; finished scores stay."
+    ignored = check.policy.get("not_testable") == "ignore"
+    if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
+        yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
+    for mean in check.means:
+        if mean.verdict == "inconclusive" and mean.low is not None:
+            # Rounded up to tenths, and a little more: a mean passes only with its lower bound above -margin.
+            points = math.ceil(-1000 * mean.low + 1e-6) / 10
+            settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
+            owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
+            setting = f"{choose_margin_setting(check, mean)}={points:.1f} in it (--policy)"
+            yield f"To decide {mean.suite}: {settle}{owner}, {setting}."
+
+
+def choose_margin_setting(check: Check, mean: MeanOutcome) -> str:
+    """The setting of a mean's margin: that of tasks where the suite has only one."""
+    return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
+
+
+def get_task_delta(task: TaskOutcome) -> float:
+    """The difference of a task; 0 where it has none."""
+    return task.delta or 0.0
+
+
+def sort_outcomes(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
+    """The tasks that collapsed, then the others by verdict; the largest difference first."""
+    return sorted(
+        tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(get_task_delta(one)))
+    )
+
+
+def join_names(names: Sequence[str], *, every: bool = False, between: str = ", ") -> str:
+    """Names in a line, and how many more there are; all of them if every one is wanted."""
+    shown = names if every else names[:SHOWN]
+    return between.join(shown) + (f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else "")
