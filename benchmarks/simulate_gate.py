@@ -35,7 +35,7 @@ from scipy.special import ndtr, ndtri
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
-from harness.checks.outcome import KnownErrors, MeanOutcome, TaskOutcome
+from harness.checks.outcome import MeanOutcome, TaskOutcome
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.types import Column, Data, Suite, Task
@@ -432,9 +432,9 @@ TRAININGS = {
 
 # --- trials -------------------------------------------------------------------------------------------------
 
-Source = Literal["stated", "checks", "runs"]
-MODELS: dict[Source, int] = {"stated": 2, "checks": 5, "runs": 4}
-"""Models of a trial: the candidate, the baseline, and three earlier candidates or two more runs."""
+Source = Literal["stated", "runs"]
+MODELS: dict[Source, int] = {"stated": 2, "runs": 4}
+"""Models of a trial: the candidate and the baseline, with two more runs of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -524,11 +524,8 @@ def trial(seed: Sequence[int], line: Line) -> Row:
     }
     suite = made_up(names)
     baseline = side(drawn, range(1, models) if line.source == "runs" else [models - 1], "baseline")
-    known = KnownErrors()
-    if line.source == "checks":
-        known = _known([_decided(side(drawn, [at], f"earlier {at}"), baseline, suite) for at in (1, 2, 3)])
     both = _sides(side(drawn, [0], "candidate"), baseline)
-    power = estimate_baseline_power(baseline, [suite], line.policy, known, trainings=both.candidate.trainings)
+    power = estimate_baseline_power(baseline, [suite], line.policy, trainings=both.candidate.trainings)
     found = evaluate_comparison(both, [suite], line.policy, power)
     code = merge_verdicts(found.tasks, found.means, line.policy).exit_code
     truths = [one.expected[0] - one.expected[-1] if one.expected else math.nan for one in drawn.values()]
@@ -542,23 +539,6 @@ def _row(one: TaskOutcome | MeanOutcome, truth: float) -> list[Any]:
 
 def _sides(candidate: CheckSide, baseline: CheckSide) -> Comparison:
     return Comparison(candidate=candidate, baseline=baseline, failures={})
-
-
-def _decided(candidate: CheckSide, baseline: CheckSide, suite: Suite) -> KnownErrors:
-    """The errors of an earlier check."""
-    power = estimate_baseline_power(baseline, [suite], DEFAULT, trainings=candidate.trainings)
-    found = evaluate_comparison(_sides(candidate, baseline), [suite], DEFAULT, power)
-    tasks = {one.task: one.error or 0.0 for one in found.tasks}
-    return KnownErrors(tasks=tasks, means={one.suite: one.error or 0.0 for one in found.means})
-
-
-def _known(earlier: Sequence[KnownErrors]) -> KnownErrors:
-    """The largest errors of earlier checks, as a results folder gives them."""
-    tasks, means = ([getattr(one, name) for one in earlier] for name in ("tasks", "means"))
-    return KnownErrors(
-        tasks={name: max(one[name] for one in tasks) for name in tasks[0]},
-        means={name: max(one[name] for one in means) for name in means[0]},
-    )
 
 
 @cache
@@ -672,7 +652,7 @@ def slack(share: float, count: int) -> float:
 
 def equal_lines() -> Iterator[Line]:
     """Bar 1: nothing differs."""
-    sources: tuple[Source, ...] = ("stated", "checks", "runs")
+    sources: tuple[Source, ...] = ("stated", "runs")
     for source in sources:
         for name, counts in SUITES.items():
             chosen = tasks_of(counts)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
-from harness.results.scores import format_delta
+from harness.results.scores import format_delta, score_text
 
 SHOWN = 6
 """Most names or sentences in a list, unless every one is wanted."""
@@ -87,6 +87,15 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
 def choose_margin_setting(check: Check, mean: MeanOutcome) -> str:
     """The setting of a mean's margin: that of tasks where the suite has only one."""
     return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
+
+
+def list_lost_parts(check: Check) -> list[str]:
+    """Each split or subset, as a language, on which the candidate is lower: the largest losses first."""
+    parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
+    return [
+        f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"
+        for _, name, part in sorted(parts, key=lambda one: one[:2])
+    ]
 
 
 def get_task_delta(task: TaskOutcome) -> float:

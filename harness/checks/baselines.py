@@ -7,13 +7,13 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from harness.checks.outcome import KnownErrors, Power, collect_standard_errors
+from harness.checks.outcome import Power
 from harness.core import files, paths
 from harness.core.arguments import collect_options
 from harness.core.documents import DocumentFolder, DocumentKind, FileName
@@ -23,8 +23,8 @@ from harness.plan.request import Request
 from harness.search import bm25
 from harness.storage.store import Store
 
-SCHEMA = 4
-"""The version of a baseline's file; a newer version is refused. Version 4 added the digest."""
+SCHEMA = 5
+"""The version of a baseline's file; a newer one is refused. Version 4 added the digest, 5 has no errors."""
 
 
 def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,6 @@ class Baseline:
         options: The options of the evaluation by name, as the command line has them.
         runs: The models, at least one.
         power: What a check against it can see under the default policy; None of baselines set before.
-        errors: The errors of earlier checks against it, in a file for another machine.
     """
 
     name: str
@@ -88,7 +87,6 @@ class Baseline:
     options: Mapping[str, Any]
     runs: Annotated[tuple[BaselineModel, ...], Field(min_length=1)]
     power: Power | None = None
-    errors: KnownErrors = field(default_factory=KnownErrors)
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -113,7 +111,12 @@ BASELINES = DocumentFolder(
         name="baseline",
         type=Baseline,
         schema=SCHEMA,
-        migrations={1: _migrate_glue_options, 2: _migrate_option_names, 3: lambda baseline: baseline},
+        migrations={
+            1: _migrate_glue_options,
+            2: _migrate_option_names,
+            3: lambda baseline: baseline,
+            4: lambda baseline: {name: value for name, value in baseline.items() if name != "errors"},
+        },
         hint="Set it again: harness baseline set NAME --replace.",
         digest_since=4,
     ),
@@ -247,8 +250,7 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     if path.suffix != EXPORT:
         raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Use e.g. {name}{EXPORT}.")
     baseline, sums = BASELINES.find_document(results, name), dict[str, str]()
-    errors = collect_standard_errors(results, baseline.artifacts, baseline.keys, ())
-    text = BASELINES.kind.serialize_document(replace(baseline, errors=errors))
+    text = BASELINES.kind.serialize_document(baseline)
     parts = {
         part.relative_to(results).as_posix(): part for part in _iter_record_files(Store(results), baseline)
     }

@@ -15,11 +15,9 @@ from harness.checks.decide import estimate_baseline_power, evaluate_comparison, 
 from harness.checks.outcome import (
     Check,
     CheckedModel,
-    KnownErrors,
     Power,
     Sensitivity,
     TaskOutcome,
-    collect_standard_errors,
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
@@ -70,29 +68,24 @@ def run_check(
     warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    errors = _merge_standard_errors(resolved.results, sides, reference.baseline)
-    power, weak = _estimate_power(resolved, sides, policy, errors)
-    # Told before hours of measuring, while the user can still change the margin or the suite.
-    for sentence in weak:
-        announce(sentence)
+    power, weak = _estimate_power(resolved, sides, policy)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
+        # Told before hours of measuring, while the user can still change the margin or the suite.
+        for sentence in weak:
+            announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
-        power, weak = _estimate_power(resolved, sides, policy, errors)
+        power, weak = _estimate_power(resolved, sides, policy)
     result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak])
     result.write(resolved.results)
     return result
 
 
-def _estimate_power(
-    resolved: ResolvedRequest, sides: Comparison, policy: Policy, known_errors: KnownErrors
-) -> tuple[Power, list[str]]:
+def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
     """The power of a check, with a sentence on each mean whose margin is smaller than it can show."""
     trainings = sides.candidate.trainings
-    power = estimate_baseline_power(
-        sides.baseline, resolved.suites, policy, known_errors, trainings=trainings
-    )
+    power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
     return power, [
         text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name]))
     ]
@@ -122,15 +115,6 @@ def _explain_small_margin(suite: Suite, sensitivity: Sensitivity) -> str:
         f"{'margin' if len(suite.tasks) == 1 else 'mean_margin'} = "
         f'{100 * sensitivity.automatic:.2f} or "auto"; {more}; or repeated runs of the baseline.'
     )
-
-
-def _merge_standard_errors(results: Path, sides: Comparison, baseline: Baseline | None) -> KnownErrors:
-    """The errors of earlier checks here, else those that came with the baseline's file."""
-    errors = collect_standard_errors(
-        results, sides.baseline.artifacts, sides.baseline.keys, sides.candidate.artifacts
-    )
-    carried = baseline.errors if baseline is not None else KnownErrors()
-    return KnownErrors(tasks={**carried.tasks, **errors.tasks}, means={**carried.means, **errors.means})
 
 
 def _build_check_requests(
@@ -359,6 +343,12 @@ def _iter_check_warnings(
             "Each side was trained once: this compares two trainings, not two backbones, and another seed "
             "may give another verdict (--seeds 3, on both sides)."
         )
+    single = all(len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline))
+    if single and not resolved.stages and any(one.delta and one.unit != TRAINED for one in tasks):
+        yield (
+            "One finished model of each side: what another training seed would change is not in the bounds. "
+            "To judge a recipe, set the baseline from several trainings (repeat --model)."
+        )
     for suite in resolved.suites:
         if suite.left_out:
             yield (
@@ -462,7 +452,6 @@ def set_baseline(
             hint=f"{reasons}. Choose other tasks with --tasks, or correct this; finished scores are kept.",
         )
     side = CheckSide.read_side(runs, every[0].opened, results)
-    errors = collect_standard_errors(results, side.artifacts, side.keys, ())
     # One model that a recipe trains with several seeds: a candidate will be trained as often. Repeats that
     # were given as models are compared with a single candidate.
     trainings = side.trainings if len(every) == 1 else 1
@@ -473,7 +462,7 @@ def set_baseline(
         seeds=seeds,
         options=options,
         runs=tuple(runs),
-        power=estimate_baseline_power(side, every[0].opened.suites, DEFAULT, errors, trainings=trainings),
+        power=estimate_baseline_power(side, every[0].opened.suites, DEFAULT, trainings=trainings),
     )
     write_baseline(results, baseline, replace=again)
     return baseline

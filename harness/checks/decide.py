@@ -18,14 +18,12 @@ from harness.checks.difference import (
     Compared,
     Difference,
     MeanDifference,
-    Part,
-    Uncertainty,
 )
 from harness.checks.outcome import (
-    KnownErrors,
     MarginSource,
     MeanOutcome,
     Overall,
+    PartLoss,
     Power,
     Sensitivity,
     TaskOutcome,
@@ -56,6 +54,7 @@ POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
 
 Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
+Name = TypeVar("Name", str, tuple[str, str, str])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +71,7 @@ class _Level:
 
 
 def estimate_baseline_power(
-    side: CheckSide,
-    suites: Sequence[Suite],
-    policy: Policy,
-    known_errors: KnownErrors | None = None,
-    *,
-    trainings: int = 1,
+    side: CheckSide, suites: Sequence[Suite], policy: Policy, *, trainings: int = 1
 ) -> Power:
     """What a check against a baseline can see, from the baseline's own examples and runs.
 
@@ -85,14 +79,10 @@ def estimate_baseline_power(
         side: The baseline's records.
         suites: The suites of the check.
         policy: Margins and levels.
-        known_errors: The errors of earlier checks; the baseline's own repeated runs go before them.
         trainings: The number of a candidate's models, where the baseline has several.
     """
-    errors = known_errors or KnownErrors()
-    equal, repeated = (
-        side.estimate_null_differences(suites, policy.changed, trainings),
-        len(side.artifacts) > 1,
-    )
+    equal = side.estimate_null_differences(suites, policy.changed, trainings)
+    repeated = len(side.artifacts) > 1
     # The levels are those of evaluate_comparison, before it is known which tasks can be tested.
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
@@ -100,29 +90,28 @@ def estimate_baseline_power(
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     tasks = {}
     for task in names:
-        error, level = (
-            _select_uncertainty(equal.get(task), errors.tasks.get(task), repeated),
-            red[task in alone],
-        )
         tasks[task] = _compute_sensitivity(
-            policy.margin_of(task), policy.least_margin, policy.alpha, level, *error
-        )
+            policy.margin_of(task), policy.least_margin, policy.alpha, red[task in alone],
+            equal.get(task), repeated,
+        )  # fmt: skip
     means = {}
     for suite in suites:
-        error = _select_uncertainty(
-            MeanDifference.aggregate_suite(suite, equal), errors.means.get(suite.name), repeated
-        )
         mean = _compute_sensitivity(
-            policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1], *error
-        )
+            policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1],
+            MeanDifference.aggregate_suite(suite, equal), repeated,
+        )  # fmt: skip
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
     return Power(tasks=tasks, means=means)
 
 
 def _compute_sensitivity(
-    margin: Margin, least: float, alpha: float, red: float, part: Uncertainty | None, source: MarginSource
+    margin: Margin, least: float, alpha: float, red: float, equal: Compared | None, repeated: bool
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
+    part = None if equal is None else equal.total
+    source: MarginSource = "stated"
+    if repeated and equal is not None and len(equal.theirs) >= LEAST_RUNS:
+        source = "runs"
     if part is None or part.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
@@ -151,18 +140,6 @@ def _compute_effect_size(level: float, power: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(1 - level) + ndtri(power))
-
-
-def _select_uncertainty(
-    equal: Compared | None, known_error: float | None, repeated: bool
-) -> tuple[Uncertainty | None, MarginSource]:
-    """The uncertainty of an equal model's difference, and its source."""
-    if repeated and equal is not None and len(equal.theirs) >= LEAST_RUNS:
-        return equal.total, "runs"
-    if known_error:
-        # Infinite degrees of freedom: the largest error of several checks is on the safe side already.
-        return Uncertainty(parts=(Part(variance=known_error**2, freedom=math.inf),)), "checks"
-    return (None if equal is None else equal.total), "stated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +171,7 @@ def evaluate_comparison(
     tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
     levels = _assign_task_levels(tested, suites, policy)
     fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    lost = _find_lost_parts(averages, tasks, policy)
     outcomes = []
     for task in tasks:
         limit = power.tasks[task.name]
@@ -211,7 +189,7 @@ def evaluate_comparison(
             if outcome.verdict == "improved" and task.name not in risen:
                 outcome = replace(outcome, verdict="passed")
             suspect = task.name in fallen and outcome.verdict != "regressed"
-            outcomes.append(replace(outcome, suspect=suspect))
+            outcomes.append(replace(outcome, suspect=suspect, lost=tuple(lost.get(task.name, ()))))
     means = []
     for suite in suites:
         mean = MeanDifference.aggregate_suite(suite, tested | parts[suite.name])
@@ -237,8 +215,30 @@ def _assign_task_levels(
     return {name: mean if name in alone else level for name in tested}
 
 
-def _find_discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) -> set[str]:
-    """The tasks that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
+def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, list[PartLoss]]:
+    """By task its splits and subsets that are lower, over those of all tasks; the largest loss first."""
+    tested = {
+        (task.name, *cell): one
+        for task in tasks
+        for cell, one in sides.compute_subset_differences(task.name).items()
+    }
+    lost: dict[str, list[PartLoss]] = {}
+    for name, split, subset in _find_discoveries(tested, policy.alpha, gain=False):
+        difference = tested[name, split, subset]
+        several = len({place for task, place, _ in tested if task == name}) > 1
+        low, high = compute_confidence_interval(difference, policy.alpha)
+        part = PartLoss(
+            part=f"{subset} ({split})" if several else subset,
+            candidate=difference.candidate, baseline=difference.baseline, delta=difference.delta,
+            low=low, high=high, p=compute_loss_p(difference), units=difference.units,
+            collapsed=difference.delta < -policy.collapse * POINT,
+        )  # fmt: skip
+        lost.setdefault(name, []).append(part)
+    return {name: sorted(parts, key=lambda part: (part.delta, part.part)) for name, parts in lost.items()}
+
+
+def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
+    """Tasks or parts that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
     p = {
         name: compute_gain_p(one) if gain else compute_loss_p(one)
         for name, one in tested.items()
@@ -400,12 +400,15 @@ class _Conclusion:
 def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
     """Combine the verdicts of tasks and means.
 
-    The candidate has `regressed` if a task that must not regress did, or a suite's mean did. Otherwise a
+    The candidate has `regressed` if a task that must not regress did, a suite's mean did, or, if the policy
+    says so, a part of such a task collapsed. Otherwise a
     check with missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a
     missing score or an untested mean it never passes. Otherwise it is `improved` if any mean is, `same` if
     every task is, else it has `passed`: a task that is inconclusive does not hold it back.
     """
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
+    if policy.parts == "fail":
+        lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
     if lost:
         return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     gone = [*_describe_missing_scores(tasks)]
@@ -434,6 +437,14 @@ def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
     words = {True: "collapsed", False: "regressed"}
     return [
         f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}." for one in regressions
+    ]
+
+
+def _describe_collapsed_parts(task: TaskOutcome) -> list[str]:
+    return [
+        f"{part.part} of {task.task} collapsed: {part.delta_text} points."
+        for part in task.lost
+        if part.collapsed
     ]
 
 

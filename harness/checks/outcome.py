@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,8 +13,8 @@ from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
 from harness.results.scores import format_delta
 
-SCHEMA = 3
-"""The version of a check's JSON; a newer version is refused. Version 3 added the digest."""
+SCHEMA = 4
+"""The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`."""
 
 Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
 """The verdict of a mean and of a whole check."""
@@ -28,8 +28,8 @@ VERDICTS: tuple[Verdict, ...] = (
 """The verdicts in the order of reports."""
 
 MarginSource = Literal["policy", "runs", "checks", "stated"]
-"""The source of a margin: a number of the policy, the baseline's repeated runs, earlier checks against the
-same records, or the share of answers that the policy says an equal model changes."""
+"""The source of a margin: a number of the policy, the baseline's repeated runs, or the share of answers that
+the policy says an equal model changes; in older files also earlier checks against the same records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +58,6 @@ class Power:
 
     tasks: Mapping[str, Sensitivity]
     means: Mapping[str, Sensitivity]
-
-
-@dataclass(frozen=True, kw_only=True)
-class KnownErrors:
-    """Standard errors of the difference in earlier checks against the same records, by task and by suite."""
-
-    tasks: Mapping[str, float] = field(default_factory=dict)
-    means: Mapping[str, float] = field(default_factory=dict)
 
 
 def _migrate_equivalence(check: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +145,23 @@ class _Line:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartLoss(_Line):
+    """A split and subset of a task, as a language, on which the candidate is lower.
+
+    It is among those that Benjamini and Hochberg's procedure finds over the parts of all tasks.
+
+    Attributes:
+        part: Its name: the subset, with the split where a task has several.
+        units: The number of units.
+        collapsed: Whether it fell by more than the policy's `collapse`.
+    """
+
+    part: str
+    units: int = 0
+    collapsed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskOutcome(_Line):
     """The outcome of a task.
 
@@ -170,6 +179,7 @@ class TaskOutcome(_Line):
         runs: The number of runs (seeds) of the candidate and of the baseline.
         noise: Standard deviation over the baseline's runs, None for a single run.
         candidate_keys, baseline_keys: The EvaluationKeys of each side's records.
+        lost: Its parts that are lower, the largest loss first.
     """
 
     task: str
@@ -187,6 +197,7 @@ class TaskOutcome(_Line):
     noise: float | None = None
     candidate_keys: tuple[str, ...] = ()
     baseline_keys: tuple[str, ...] = ()
+    lost: tuple[PartLoss, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +295,7 @@ CHECKS = DocumentFolder(
         name="check",
         type=Check,
         schema=SCHEMA,
-        migrations={1: _migrate_equivalence, 2: lambda check: check},
+        migrations={1: _migrate_equivalence, 2: lambda check: check, 3: lambda check: check},
         hint="Remove it, and run the same check again.",
         digest_since=3,
     ),
@@ -297,50 +308,3 @@ CHECKS = DocumentFolder(
 def check_files(results: Path, id_: str) -> list[Path]:
     """The files of the checks with an id, newest first."""
     return sorted((results / CHECKS.folder).glob(f"*-{id_}.json"), reverse=True)
-
-
-FIRST, LEAST = 5, 3
-"""Most and fewest earlier checks whose errors are used; the first ones, so that margins settle."""
-
-
-def collect_standard_errors(
-    results: Path, baseline: Sequence[str], keys: Mapping[str, Sequence[str]], candidate: Sequence[str]
-) -> KnownErrors:
-    """The largest errors of the first checks that other candidates passed against the same records.
-
-    The largest, since a copy of the baseline that hardly differs says nothing of an equal model.
-
-    Args:
-        results: The results folder.
-        baseline: The ArtifactKeys of the baseline.
-        keys: The EvaluationKeys of its records, by task.
-        candidate: The ArtifactKeys of the candidate, whose own checks do not count.
-    """
-    tasks: dict[str, list[float]] = {}
-    means: dict[str, list[float]] = {}
-    others = {tuple(candidate)}
-    # Names begin with the time, so the oldest checks come first: later ones no longer move the margins.
-    for path in sorted((results / CHECKS.folder).glob("*.json")):
-        with contextlib.suppress(OSError, RecordError):
-            check = (
-                # Most files are of other baselines, and a search in their bytes is far quicker than parsing
-                # them.
-                CHECKS.read_document_file(path) if baseline[0].encode() in path.read_bytes() else None
-            )
-            if check is None or check.overall != "passed" or check.candidate.artifacts in others:
-                continue
-            # Each candidate counts once: a check that is run again tells nothing new.
-            others.add(check.candidate.artifacts)
-            same = {one.task for one in check.tasks if one.baseline_keys == tuple(keys.get(one.task, ()))}
-            for task in check.tasks:
-                if task.task in same and task.error:
-                    tasks.setdefault(task.task, []).append(task.error)
-            for mean in check.means if same == {*keys} else ():
-                if mean.error and mean.there == mean.wanted:
-                    means.setdefault(mean.suite, []).append(mean.error)
-        if tasks.keys() == keys.keys() and min(map(len, tasks.values()), default=0) >= FIRST:
-            break
-    return KnownErrors(
-        tasks={name: max(errors[:FIRST]) for name, errors in tasks.items() if len(errors) >= LEAST},
-        means={name: max(errors[:FIRST]) for name, errors in means.items() if len(errors) >= LEAST},
-    )

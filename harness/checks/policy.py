@@ -25,6 +25,7 @@ Level = Annotated[float, Field(strict=True, ge=1e-6, le=0.5)]
 Margin = Points | Literal["auto"]
 
 Inconclusive = Literal["exit-3", "fail", "pass"]
+Parts = Literal["name", "fail"]
 
 EXIT_CODES: Mapping[Inconclusive, int] = {"exit-3": 3, "fail": 1, "pass": 0}
 
@@ -65,8 +66,7 @@ class Policy(BaseModel):
     )
     changed: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         default=0.15,
-        description="share of answers that an equal model is taken to change, where no repeated run and no "
-        "earlier check tells it",
+        description="share of answers that an equal model is taken to change, where no repeated run tells it",
     )
     alpha: Level = Field(default=0.05, description="chance that a model worse by the whole margin passes")
     task_alpha: Level = Field(
@@ -81,12 +81,17 @@ class Policy(BaseModel):
         default=5.0,
         description="points; a task that fell by more is named first, and is red however wide its margin",
     )
+    parts: Parts = Field(
+        default="name",
+        description="what happens if a split or subset, as a language, surely fell by more than collapse: "
+        "name it, or fail",
+    )
     inconclusive: Inconclusive = Field(
         default="exit-3",
         description="what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
     )
     missing: Literal["exit-3", "fail"] = Field(
-        default="exit-3",
+        default="fail",
         description="what a check ends with if a score is missing or nothing is tested: exit-3 or fail (1)",
     )
     not_testable: Literal["inconclusive", "ignore"] = Field(

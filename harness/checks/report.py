@@ -31,6 +31,7 @@ from harness.checks.advice import (
     describe_next_steps,
     get_task_delta,
     join_names,
+    list_lost_parts,
     sort_outcomes,
 )
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
@@ -84,10 +85,14 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
 
 
 def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
-    """The tasks that are lower, by the false-discovery rate, and not red: none or one sentence."""
+    """The tasks that are lower, by the false-discovery rate, and not red, and the parts of tasks that are."""
     tasks = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect and not one.collapsed]
     named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
-    return [f"Look at these: {named} (lower, not by enough to fail)."] if tasks else []
+    parts = join_names(list_lost_parts(check), every=every, between="; ")
+    return [
+        *([f"Look at these: {named} (lower, not by enough to fail)."] if tasks else []),
+        *([f"Where it lost: {parts}."] if parts else []),
+    ]
 
 
 COLUMNS = (
@@ -182,6 +187,13 @@ def _format_sides(check: Check) -> str:
 
 def _exit_text(check: Check) -> str:
     """The exit code and its meaning."""
+    # Exit code 3 is for statistics alone: work that is missing is done again, and then decides.
+    if (
+        check.overall == "inconclusive"
+        and check.exit_code == 1
+        and check.policy.get("inconclusive") != "fail"
+    ):
+        return "exit 1: scores are missing, or nothing could be tested"
     policy = check.overall == "inconclusive" and check.exit_code != 3
     note = f", which the policy {'fails' if check.exit_code else 'lets pass'}" if policy else ""
     return f"exit {check.exit_code}: {FORMS[check.overall].meaning}{note}"

@@ -337,6 +337,16 @@ class Comparison:
             if not self.explain_missing_score(task.name)
         }
 
+    def compute_subset_differences(self, task: str) -> dict[tuple[str, str], Difference]:
+        """The differences that can be tested of each (split, subset) of a task; none of a task with one."""
+        scored = () if self.explain_missing_score(task) else self.candidate.scored[task]
+        strata = [stratum for one in scored if one.units is not None for stratum in one.units.strata]
+        cells = dict.fromkeys((stratum.split, stratum.subset) for stratum in strata)
+        compared = {
+            cell: _compare_task(self.select_subsets(task, [cell]), task) for cell in cells if len(cells) > 1
+        }
+        return {cell: one for cell, one in compared.items() if isinstance(one, Difference)}
+
     def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
         return replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.checks.advice import describe_next_steps
+from harness.checks.advice import describe_next_steps, list_lost_parts
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MarginSource, MeanOutcome, TaskOutcome
 from leaderboard.data.documents import build_check_adapter, format_line_name
 from leaderboard.data.queries import Entry, Queries
@@ -76,7 +76,10 @@ def _show_check(site: Site, state: State, check: str) -> Page:
             "check": outcome,
             "tone": TONES[outcome.overall],
             "advice": describe_next_steps(outcome).split("\n"),
-            "suspects": [f"{task.task}: {task.delta_text}" for task in outcome.tasks if task.suspect],
+            "suspects": [
+                *(f"{task.task}: {task.delta_text}" for task in outcome.tasks if task.suspect),
+                *list_lost_parts(outcome),
+            ],
             "facts": [
                 ("Candidate", outcome.candidate.name, models[0], _describe_party(outcome.candidate)),
                 ("Baseline", against, models[1], _describe_party(outcome.baseline)),

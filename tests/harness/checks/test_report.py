@@ -319,7 +319,8 @@ def test_a_margin_is_printed_as_what_it_is(changed: dict[str, Any], text: str) -
     ],
 )
 def test_exit_codes_are_explained(overall: str, code: int, text: str) -> None:
-    assert printed(small_check(overall=overall, exit_code=code)).endswith(f"{text}\n")
+    policy = {"inconclusive": "fail"} if code == 1 else {}
+    assert printed(small_check(overall=overall, exit_code=code, policy=policy)).endswith(f"{text}\n")
 
 
 def predicted(**changed: object) -> MeanOutcome:

@@ -29,7 +29,7 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
     code, out, _ = asked("baseline", "show", "repeated", "--json")
     assert code == 0
     told = json.loads(out)
-    assert told["schema"] == 4
+    assert told["schema"] == 5
     assert told["power"]["tasks"].keys() == {"find", "alike", "sort", "group"}
     assert {one["source"] for one in told["power"]["means"].values()} == {"runs"}
     assert all(one["detectable"] > 0 < one["margin"] for one in told["power"]["tasks"].values())

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from check_data import small_check
 from every_kind import build_proxy
 from harness.checks.baselines import BASELINES, Baseline, BaselineModel
-from harness.checks.outcome import CHECKS, Check, KnownErrors
+from harness.checks.outcome import CHECKS, Check
 from harness.core.documents import DocumentFolder, DocumentKind, read_content_file, write_content_file
 from harness.core.errors import RecordError, UsageError
 from harness.executors.run_log import HEADERS, HEARTBEATS, Heartbeat, RunHeader
@@ -172,9 +172,8 @@ def golden_documents() -> dict[str, tuple[DocumentKind[Any], Any]]:
     run = BaselineModel(
         model="m", source="./m", artifact="a" * 64, folder="m-aaaaaaaaaaaa", keys={"T": ("k",)}
     )
-    errors = KnownErrors(tasks={"T": 0.5}, means={"s": 0.25})
     options = {"dtype": "float32", "prompts": ["query=é: "]}
-    fields = {"suites": ("s",), "seeds": 2, "options": options, "runs": (run,), "errors": errors}
+    fields = {"suites": ("s",), "seeds": 2, "options": options, "runs": (run,)}
     node = {"name": "n", "devices": ("cpu",), "workers": 2}
     job = {"kind": "score", "label": "T", "key": "k", "inputs": (0,), "seconds": 1.5}
     stamp = {"id": "0123456789ab", "source": "s", "tables": {}, "counts": {"entries": 1}}
