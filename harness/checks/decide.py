@@ -108,18 +108,17 @@ def _compute_sensitivity(
     margin: Margin, least: float, alpha: float, red: float, equal: Compared | None, repeated: bool
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
-    part = None if equal is None else equal.total
-    source: MarginSource = "stated"
-    if repeated and equal is not None and len(equal.theirs) >= LEAST_RUNS:
-        source = "runs"
-    if part is None or part.variance <= 0:
+    if equal is None or equal.total.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
+    part = equal.total
+    source: MarginSource = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05.
     automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
         part.variance
     )
-    share = max(least * POINT, automatic) if margin == AUTO else margin * POINT
+    # More than the whole score cannot be lost.
+    share = max(least * POINT, min(automatic, equal.baseline)) if margin == AUTO else margin * POINT
     return Sensitivity(
         margin=share,
         source=source if margin == AUTO else "policy",

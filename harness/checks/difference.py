@@ -273,11 +273,12 @@ class Difference(Compared):
         mine, theirs = candidate.score_runs(), baseline.score_runs()
         sides = candidate.collect_influences(), baseline.collect_influences()
         rest: list[Part] = []
+        influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
+        flat = {key[0] for key, own in influences.items() if (own**2).sum() <= FLAT}
         for stratum, other in zip(candidate.strata, baseline.strata, strict=True):
-            rest.append(_estimate_tie_part(stratum, other))
+            rest.append(_estimate_tie_part(stratum, other, flat=stratum.examples in flat))
             if len(mine) == len(theirs) == 1:
                 rest.append(_estimate_repeat_part(stratum, other))
-        influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
         if paired:
             sides = ({key: sides[0][key] - sides[1][key] for key in sides[0]}, {})
         inside = [_estimate_unit_noise(side.values()) for side in sides]
@@ -397,26 +398,27 @@ def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
     return Part(variance=stratum.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
 
 
-def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
+def _estimate_tie_part(stratum: Stratum, other: Stratum, *, flat: bool) -> Part:
     """The uncertainty of ties: as if half a unit more were better, and half a unit worse.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
-    its size is that of the units that differ, or 1 where none does.
+    its size is that of the units that differ, or 1 where none does. A metric that is no mean has ties where
+    leaving out any unit changes nothing (`flat`): both sides are at its end, as with all pairs in order.
     """
-    tied, mean = _find_ties(stratum, other), stratum.measures == ("mean",)
-    if len(stratum.texts) or not (tied.any() if mean else tied.all()):
+    mean = stratum.measures == ("mean",)
+    tied = _find_ties(stratum, other) if mean else np.full(stratum.count, flat)
+    if len(stratum.texts) or not tied.any():
         return Part(variance=0.0, freedom=1)
     values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.count)
+    count = stratum.count if mean else _count_deciding_units(stratum)
     gains, losses = values[values > 0], -values[values < 0]
-    up, down = (
-        _estimate_unit_size(own, other) / stratum.count for own, other in ((gains, losses), (losses, gains))
-    )
+    up, down = (_estimate_unit_size(own, other) / count for own, other in ((gains, losses), (losses, gains)))
     share = float(tied.mean())
     # FLAT keeps the quotient at 0 where no unit differs.
     effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
         variance=stratum.share**2 * share * (up**2 + down**2) / 2,
-        freedom=max(stratum.count - 1, 1),
+        freedom=max(count - 1, 1),
         third=stratum.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
     )
 
@@ -433,12 +435,15 @@ def _compute_unit_scores(stratum: Stratum) -> Floats:
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
-    """Whether the two models answer a unit alike, (units,)."""
-    if stratum.measures == ("mean",):
-        return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
-    if stratum.predicted.shape != other.predicted.shape:
-        return np.zeros(stratum.count, dtype=bool)
-    return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))
+    """Whether the two models have the same score on a unit, (units,)."""
+    return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
+
+
+def _count_deciding_units(stratum: Stratum) -> int:
+    """The units that decide a metric: all of a correlation, of any other those of the smallest class."""
+    if stratum.measures[0] in ("spearman", "pearson") or not stratum.gold.size:
+        return stratum.count
+    return int(np.unique(stratum.gold, return_counts=True)[1].min())
 
 
 def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:

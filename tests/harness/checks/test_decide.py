@@ -750,3 +750,15 @@ def test_quantiles_are_those_of_scipy(share: float, freedom: float) -> None:
     expected = scipy.stats.t.ppf(share, freedom)
     symmetric = Part(variance=4.0, freedom=freedom)
     assert symmetric.compute_bound_offset(share) == pytest.approx(2 * expected, rel=1e-8, abs=1e-8)
+
+
+def test_no_automatic_margin_is_above_the_score() -> None:
+    gold = np.array([1.0] + [0.0] * 40)
+    predicted = np.where(gold == 1, 0.5, np.linspace(0, 0.9, 41))[None, None]
+    stratum = Stratum(measures=("average_precision",), examples="e", gold=gold, predicted=predicted)
+    units = Units(metric="max_ap", unit="pairs", strata=(stratum,))
+    baseline = side({"T": [replace(record("a", 0.0), units=units)]})
+    sensitivity = estimate_baseline_power(baseline, [SUITE], DEFAULT).tasks["T"]
+    assert sensitivity.automatic is not None
+    assert sensitivity.automatic > units.score_runs()[0]
+    assert sensitivity.margin == pytest.approx(float(units.score_runs()[0]))

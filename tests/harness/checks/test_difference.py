@@ -19,7 +19,12 @@ from harness.checks.difference import (
     Part,
     Uncertainty,
 )
-from harness.checks.significance import compute_gain_p, compute_loss_p, compute_paired_test
+from harness.checks.significance import (
+    compute_confidence_interval,
+    compute_gain_p,
+    compute_loss_p,
+    compute_paired_test,
+)
 from harness.core.types import Column, Suite
 from harness.results.metrics import Floats
 from harness.results.units import GROUPS, Stratum, Units
@@ -378,3 +383,25 @@ def test_nothing_that_differs_is_no_loss() -> None:
     flat = Difference(mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1))
     assert (compute_loss_p(flat), compute_gain_p(flat), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
     assert compute_loss_p(replace(flat, mine=(0.49,))) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("measure", "gold", "deciding"),
+    [("spearman", [1.0, 2.0], 2), ("spearman", [*map(float, range(400))], 400),
+     ("average_precision", [1.0] * 3 + [0.0] * 597, 3)],
+)  # fmt: skip
+def test_units_of_a_metric_at_its_end_might_have_differed(
+    measure: str, gold: list[float], deciding: int
+) -> None:
+    """All pairs in order on both sides prove no more than that few of those that decide would differ."""
+    sides = [
+        Units(metric="m", unit="pairs", strata=(
+            Stratum(measures=(measure,), examples="e", gold=np.array(gold),
+                    predicted=scale * np.array(gold)[None, None]),))
+        for scale in (1.0, 2.0)
+    ]  # fmt: skip
+    one = Difference.compare_units(*sides)
+    assert (one.delta, one.candidate) == (0.0, pytest.approx(1.0))
+    assert one.total.variance == pytest.approx(1 / deciding**2)
+    low, high = compute_confidence_interval(one, 0.05)
+    assert low < 0 < high
