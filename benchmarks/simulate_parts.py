@@ -2,8 +2,8 @@
 
     python benchmarks/simulate_parts.py --trials 1000
 
-Each language has 100 texts, and 0.8 of their answers are right; of that which collapses 0.2 are. A share of the
-answers of an equal model is drawn anew.
+Each language has 100 texts, and 0.8 of their answers are right; of that which collapses 0.2 are. A share of
+the answers of an equal model is drawn anew.
 """
 
 from __future__ import annotations
