@@ -400,10 +400,10 @@ def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], p
     """Combine the verdicts of tasks and means.
 
     The candidate has `regressed` if a task that must not regress did, a suite's mean did, or, if the policy
-    says so, a part of such a task collapsed. Otherwise a
-    check with missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a
-    missing score or an untested mean it never passes. Otherwise it is `improved` if any mean is, `same` if
-    every task is, else it has `passed`: a task that is inconclusive does not hold it back.
+    says so, a part of such a task collapsed. Otherwise a check with missing scores, tasks that cannot be
+    tested or undecided means is `inconclusive`; with a missing score or an untested mean it never passes.
+    Otherwise it is `improved` if every mean is, or the same, `same` if every task is, else it has `passed`: a
+    task that is inconclusive does not hold it back.
     """
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if policy.parts == "fail":
@@ -419,7 +419,7 @@ def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], p
         # The gravest of the exit codes: fail, then inconclusive, then pass.
         code = next(one for one in (1, 3, 0) if one in codes)
         return _Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
-    better = any(mean.verdict == "improved" for mean in means)
+    better = {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}
     same = all(task.verdict == "same" for task in tasks)
     verdict: Overall = "passed"
     if better:
@@ -435,7 +435,9 @@ def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
     regressions.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
     words = {True: "collapsed", False: "regressed"}
     return [
-        f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}." for one in regressions
+        f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}"
+        f"{'' if one.collapsed else f'; a sure loss is red from {50 * one.margin:.2f} on'}."
+        for one in regressions
     ]
 
 

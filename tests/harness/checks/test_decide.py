@@ -651,7 +651,8 @@ def ends(tasks: list[TaskOutcome], means: list[MeanOutcome], policy: Policy = DE
     [
         (("passed", "improved", "inconclusive"), ("passed",), ("passed", 0)),
         (("passed",), ("improved",), ("improved", 0)),
-        (("passed",), ("passed", "improved"), ("improved", 0)),
+        (("passed",), ("passed", "improved"), ("passed", 0)),
+        (("passed",), ("same", "improved"), ("improved", 0)),
         (("same",), ("same",), ("same", 0)),
         (("same", "passed"), ("passed",), ("passed", 0)),
         (("passed",), ("inconclusive",), ("inconclusive", 3)),
