@@ -245,8 +245,8 @@ def _sample(rows: NDArray[np.int64], count: int, settings: ClusterSettings) -> N
 
 def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: ClusterWork) -> NDArray[np.float16]:
     """The points [q;d] of all pairs, (pairs, 2 × dimensions) of length 1, mapped into memory."""
-    known = path.with_suffix(".sha256")
-    if path.exists() and not (known.exists() and files.has_sha256(path, known.read_text() or "none")):
+    checksum = path.with_suffix(".sha256")
+    if path.exists() and not (checksum.exists() and files.has_sha256(path, checksum.read_text() or "none")):
         work.note(f"{path} is damaged: its SHA-256 differs. The clusters are begun again.")
         # What k-means has found so far may come from the damaged points.
         (path.parent / "state.npz").unlink(missing_ok=True)
@@ -271,7 +271,7 @@ def _build_points(pairs: PairVectors, dimensions: int, path: Path, work: Cluster
         # Under its final name the file is always whole; a killed run begins the `.new` file again.
         points.flush()
         del points
-        files.replace(known, files.hash_file(new).encode())
+        files.replace(checksum, files.hash_file(new).encode())
         new.replace(path)
     mapped_points: NDArray[np.float16] = np.load(path, mmap_mode="r")
     return mapped_points

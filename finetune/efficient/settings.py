@@ -4,13 +4,98 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 
-from finetune.efficient.tuning import Method, TuningSettings
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import count_gpt_neox_parameters
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, explain_unknown
 from harness.encoder.backbones import find_family
+
+Method = Literal["full", "freeze", "lora", "bias"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningSettings:
+    """The settings that choose which weights of a backbone are trained.
+
+    Attributes:
+        method: "full" for all of them; "freeze" for those of the last blocks and of the final norm; "lora"
+            for adapters of low rank beside the dense layers; "bias" for the biases.
+        frozen: The share of blocks that "freeze" freezes, from the first on, as a number or as "1/6"; the
+            embeddings and their norm are always frozen.
+        rank: The rank of adapters.
+        alpha: The output of an adapter is multiplied by alpha / rank; 8 is peft's default.
+        lora_modules: The dense layers that get adapters, by the ends of their names; empty for all.
+        lora_embeddings: Whether the token embedding gets an adapter as well.
+    """
+
+    method: Method = "full"
+    frozen: float | str = 0.0
+    rank: int = 32
+    alpha: int = 8
+    lora_modules: tuple[str, ...] = ()
+    lora_embeddings: bool = False
+
+    def check_tuning(self) -> None:
+        """Refuse values that no backbone can be trained with.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        if self.method not in get_args(Method):
+            raise explain_unknown("method", self.method, get_args(Method), then="Choose one of these.")
+        for name in ("rank", "alpha"):
+            if getattr(self, name) < 1:
+                raise UsageError(
+                    f"{name} is {getattr(self, name)}, which no adapter can have.",
+                    hint=f"Give a whole number, 1 or more: --set {name}=…",
+                )
+        if not 0 <= self._share() < 1:
+            raise self._explain_bad_share()
+
+    def count_frozen_blocks(self, blocks: int) -> int:
+        """The number of frozen blocks, of `blocks` in all.
+
+        Raises:
+            UsageError: The share is not that of a whole number of blocks; the hint has those that are.
+
+        Example:
+            >>> TuningSettings(method="freeze", frozen="5/6").count_frozen_blocks(12)
+            10
+        """
+        if not blocks:
+            raise UsageError("The backbone has no list of blocks to freeze.", hint="Use another method.")
+        count = self._share() * blocks
+        if count.denominator == 1 and 0 <= count < blocks:
+            return int(count)
+        allowed = ", ".join(f"{number}/{blocks}" for number in range(blocks))
+        raise UsageError(
+            f"frozen is {self.frozen}, which is not a whole number of {blocks} blocks below all of them.",
+            hint=f"Give one of these: --set frozen=… with {allowed}",
+        )
+
+    def share_text(self) -> str:
+        """The share of frozen blocks as a fraction in its lowest terms, such as 1/2.
+
+        Raises:
+            UsageError: It is not a number.
+        """
+        return str(self._share())
+
+    def _share(self) -> Fraction:
+        try:
+            # 0.1667 stands for 1/6: no backbone has a thousand blocks.
+            return Fraction(str(self.frozen)).limit_denominator(1000)
+        except (ValueError, ZeroDivisionError) as error:
+            raise self._explain_bad_share() from error
+
+    def _explain_bad_share(self) -> UsageError:
+        return UsageError(
+            f"frozen is {self.frozen}, which is not a share of the blocks.",
+            hint="Give a number from 0 to below 1, or a fraction: --set frozen=1/6",
+        )
+
 
 # Learning rates
 

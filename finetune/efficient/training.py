@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from finetune.efficient.settings import EfficientSettings
-from finetune.efficient.tuning import apply_tuning, merge_adapters
+from torch import nn
+
+from finetune.efficient.settings import EfficientSettings, TuningSettings
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, batch_order
 from finetune.embedding.trainer import run_trainer
-from finetune.flops import ParameterCount
-from harness.core.errors import HarnessError
+from finetune.flops import (
+    ParameterCount,
+    collect_embedding_parameters,
+    find_final_norms,
+    is_used,
+    list_blocks,
+)
+from harness.core.errors import HarnessError, UsageError
 from harness.encoder.library import tokenize_batch
 from harness.training.training import TrainingSpec
 
@@ -115,3 +123,98 @@ class _EfficientSetup(EmbeddingSetup):
             for texts in columns.values():
                 token_count += int(tokenize_batch(self._model, texts)["attention_mask"].sum())
         return token_count / rows
+
+
+def apply_tuning(backbone: nn.Module, tuning: TuningSettings) -> None:
+    """Leave only the weights of the method trained; with "lora" adapters are put into the backbone.
+
+    Args:
+        backbone: Our network, or a model of transformers.
+        tuning: The method and its settings.
+
+    Raises:
+        UsageError: The backbone has no such layers or no biases, or its blocks are not divided by the share.
+    """
+    tuning.check_tuning()
+    if tuning.method == "lora":
+        _add_adapters(backbone, tuning)
+        return
+    trained = _select_trainable_weights(backbone, tuning)
+    backbone.requires_grad_(False)
+    for weight in trained:
+        weight.requires_grad_(True)
+
+
+def _select_trainable_weights(backbone: nn.Module, tuning: TuningSettings) -> Sequence[nn.Parameter]:
+    if tuning.method == "full":
+        return [*backbone.parameters()]
+    if tuning.method == "bias":
+        return _find_biases(backbone)
+    blocks, tables = list_blocks(backbone), collect_embedding_parameters(backbone)
+    last = blocks[tuning.count_frozen_blocks(len(blocks)) :]
+    weights = [weight for part in (*last, *find_final_norms(backbone)) for weight in part.parameters()]
+    # An embedding within a block (of relative positions, e.g. T5's) stays frozen like the others.
+    return [weight for weight in weights if weight not in tables]
+
+
+def _find_biases(backbone: nn.Module) -> Sequence[nn.Parameter]:
+    weights = dict(backbone.named_parameters())
+    biases = [weights[name] for name in weights if is_used(name) and "bias" in name.rpartition(".")[2]]
+    if not biases:
+        raise UsageError("The backbone has no biases to train.", hint="Use another method, such as lora.")
+    return biases
+
+
+def _add_adapters(backbone: nn.Module, tuning: TuningSettings) -> None:
+    """Put an adapter beside each layer; only adapters are trained, and the output is as before."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    names = [*_find_dense_layers(backbone, tuning.lora_modules)]
+    if tuning.lora_embeddings:
+        names.append(_find_token_embedding(backbone))
+    # Full names, since peft takes every module whose name ends with one of these.
+    config = LoraConfig(r=tuning.rank, lora_alpha=tuning.alpha, lora_dropout=0.0, target_modules=names)
+    inject_adapter_in_model(config, backbone)
+
+
+def _find_dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str]:
+    """The names of the dense layers with one of these ends, or of all dense layers."""
+    layers = backbone.named_modules()
+    names = [name for name, layer in layers if isinstance(layer, nn.Linear) and is_used(name)]
+    nowhere = [end for end in ends if not any(_has_ending(name, end) for name in names)]
+    if nowhere or not names:
+        last = dict.fromkeys(name.rpartition(".")[2] for name in names)
+        raise UsageError(
+            f"No dense layer of the backbone is called {' or '.join(nowhere) or 'anything'}.",
+            hint=f"lora_modules are ends of names; its dense layers are: {', '.join(last) or 'none'}.",
+        )
+    return [name for name in names if not ends or any(_has_ending(name, end) for end in ends)]
+
+
+def _has_ending(name: str, end: str) -> bool:
+    # With a dot before it, so that "value" is not the end of "key_value".
+    return f".{name}".endswith(f".{end}")
+
+
+def _find_token_embedding(backbone: nn.Module) -> str:
+    tokens = backbone.get_input_embeddings()  # type: ignore[operator]
+    names: dict[nn.Module, str] = {module: name for name, module in backbone.named_modules()}
+    return names[tokens]
+
+
+def merge_adapters(backbone: nn.Module) -> None:
+    """Add adapters to the weights that they stand beside, and put the plain layers back in their places.
+
+    A backbone without adapters stays as it is.
+    """
+    if not hasattr(backbone, "peft_config"):
+        return
+    from peft.tuners.lora import LoraLayer
+
+    adapted = [(name, layer) for name, layer in backbone.named_modules() if isinstance(layer, LoraLayer)]
+    for name, layer in adapted:
+        layer.merge()
+        place, _, last = name.rpartition(".")
+        setattr(backbone.get_submodule(place), last, layer.get_base_layer())
+    # peft keeps its settings here: without them the backbone counts as a plain one again.
+    del backbone.peft_config

@@ -439,13 +439,13 @@ class Finetune:
         """Keep the classifier that counts, with its predictions for the scored and for unlabelled rows."""
         import torch
 
-        from finetune.glue.trainer import build_autocast, predict
+        from finetune.glue import trainer
 
         tokens = trial.epochs * int(rows.train.lengths.sum())
         assert self.place is not None
         model.load_state_dict(progress.weights or {}, strict=False)
-        autocast = build_autocast(torch.device(context.device), trial)
-        tests = {name: predict(model, split, autocast=autocast) for name, split in rows.test.items()}
+        autocast = trainer.build_autocast(torch.device(context.device), trial)
+        tests = {name: trainer.predict(model, split, autocast=autocast) for name, split in rows.test.items()}
         predicted = {**evaluation.predictions, **tests}
         self.place.store_classifier(
             model.save_classifier,

@@ -20,8 +20,7 @@ from finetune.glue.jobs import (
     StartFrom,
     format_trial,
 )
-from finetune.glue.protocol import Grid, Protocol, Trial
-from finetune.glue.settings import GRID_FIELDS, GlueSettings
+from finetune.glue.protocol import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
@@ -21,10 +21,6 @@ from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
 from harness.results.cost.training import FinetuneSpeed, StepTime
-
-if TYPE_CHECKING:
-    from torch import nn
-
 
 STEPS = 20
 """Steps of a probe for time: half of them with small batches, half with large ones."""
@@ -104,7 +100,7 @@ def _time_steps(
     autocast = trainer.build_autocast(torch.device(context.device), trial)
     scoring = 0.0
 
-    def evaluate(trained: nn.Module, step: int) -> trainer.Evaluation:
+    def evaluate(trained: Any, step: int) -> trainer.Evaluation:
         nonlocal scoring
         started = time.perf_counter()
         trainer.predict(trained, rows, autocast=autocast)

@@ -38,6 +38,7 @@ from harness.encoder.weights import StoredTensor, read_safetensors
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.cost.duration import format_duration
 from harness.search.bm25 import is_bm25
+from harness.tools.exports import list_published_files, push_files, require_repository_name
 from harness.tools.model_card import (
     README,
     build_eval_files,
@@ -46,7 +47,6 @@ from harness.tools.model_card import (
     describe_lineage,
     format_fact_pairs,
 )
-from harness.tools.publishing import list_published_files, push_files, require_repository_name
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 

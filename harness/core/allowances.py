@@ -47,10 +47,10 @@ def parse_allowances(value: Any, *, is_field: Callable[[str], bool] = lambda _: 
         if not (name in ALLOWANCES or is_pattern or is_field(name)):
             close = find_similar_names(name, ALLOWANCES)
             near = f"Did you mean {' or '.join(close)}? " if close else ""
-            known = "; ".join(f"{one} ({what})" for one, what in ALLOWANCES.items())
+            kinds = "; ".join(f"{one} ({what})" for one, what in ALLOWANCES.items())
             raise UsageError(
                 f"--allow {name} names nothing that can be accepted.",
-                hint=f"{near}There is: {known}; {_TENSORS}PATTERN (tensors that have no place in the model); "
+                hint=f"{near}There is: {kinds}; {_TENSORS}PATTERN (tensors that have no place in the model); "
                 "in harness check also a field that may differ, e.g. pooling.",
             )
     return names

@@ -299,6 +299,7 @@ def _collect_arguments(kind: Any) -> Mapping[str, Argument]:
     return arguments
 
 
+@functools.cache
 def collect_options(kind: Any) -> Mapping[str, Argument]:
     """The fields of a dataclass that have words, those of its own dataclasses in their place."""
     hints, own_arguments = get_type_hints(kind), _collect_arguments(kind)
@@ -345,8 +346,11 @@ def check_fields(part: Part, kind: type[Part], name: str) -> Part:
     if not isinstance(part, kind):
         raise UsageError(f"{name} is {part!r}, and must be a harness.{kind.__name__}.")
     source, declared = cast(Any, part), cast(Any, kind)
+    given = {name: getattr(source, name) for name in _collect_arguments(declared)}
     values = {
-        a.name: a.validate_value(getattr(source, a.name)) for a in _collect_arguments(declared).values()
+        name: argument.validate_value(given[name])
+        for name, argument in _collect_arguments(declared).items()
+        if given[name] is not argument.default  # a default has its form
     }
     checked_part: Part = replace(source, **values)
     return checked_part

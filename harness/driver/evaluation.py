@@ -127,7 +127,7 @@ def prepare(
     _require_runnable_dtype(prepared)
     if any(cell.is_indexed for cell in plan.open):
         require_package("fast_plaid", extra="colbert", purpose="--index plaid")
-    return replace(prepared, plan=add_expected_seconds(prepared))
+    return replace(prepared, plan=add_expected_seconds(prepared)) if plan.jobs else prepared
 
 
 def _prepare_lengths(request: Request) -> PreparedRun:

@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -164,7 +165,6 @@ class Driver:
         self.failures: dict[str, Failure] = {}
         self._tries: dict[tuple[str, Cause], int] = {}
         self._budget = budget
-        self._leases = Leases(store.leases if store.remote is None else store.remote)
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
         self._state: dict[str, State] = {
             key: "done" if key in plan.known else "waiting" for key in self._jobs
@@ -185,6 +185,10 @@ class Driver:
             self._of_claim.setdefault(job.claim or job.key, []).append(job.key)
         self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
         self._scores = {**{trial.key: trial for trial in plan.trials}, **self._cells}
+
+    @cached_property
+    def _leases(self) -> Leases:
+        return Leases(self._store.leases if self._store.remote is None else self._store.remote)
 
     def run(self, failures: Mapping[str, Failure] | None = None) -> tuple[Result, ...]:
         """Execute the plan; returns results in the order of the plan.

@@ -578,5 +578,5 @@ def _list_plan_notes(prepared: PreparedRun) -> list[str]:
     if runs:
         finished_count = len(prepared.plan.known)
         lines.append(f"{runs} runs, {finished_count} of them already done")
-    need = estimate_disk_need(prepared)
+    need = estimate_disk_need(prepared) if prepared.plan.jobs else None
     return [*lines, need.text] if need is not None and need.is_large else lines

@@ -203,8 +203,8 @@ def _find_ties(model: PreTrainedModel) -> tuple[dict[str, str], str]:
     """The tied tensors of the class that saved the model, each with the one it equals, and its prefix."""
     config: Any = model.config
     saved = getattr(transformers, (config.architectures or [""])[0], None)
-    known = (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
-    classes: list[Any] = [saved, *(mapping[type(config)] for mapping in known if type(config) in mapping)]
+    mappings = (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
+    classes: list[Any] = [saved, *(mapping[type(config)] for mapping in mappings if type(config) in mapping)]
     headed = next((kind for kind in classes if kind is not None and kind is not type(model)), None)
     if headed is None or not issubclass(headed, PreTrainedModel):
         return {}, ""

@@ -136,8 +136,8 @@ class Model2Vec(models.StaticEmbedding):
     def tokenize(self, texts: list[str], **_unused: Any) -> dict[str, Tensor]:
         """The tokens of the texts, one text after the other, and where each begins."""
         cut = [text[: self._characters] for text in texts]
-        found = self.tokenizer.encode_batch(cut, add_special_tokens=False)
-        rows = [[token for token in one.ids if token != self._unknown] for one in found]
+        encodings = self.tokenizer.encode_batch(cut, add_special_tokens=False)
+        rows = [[token for token in one.ids if token != self._unknown] for one in encodings]
         starts = np.cumsum([0, *map(len, rows)])[:-1]
         tokens = [token for row in rows for token in row]
         return {"input_ids": torch.tensor(tokens, dtype=torch.long), "offsets": torch.from_numpy(starts)}

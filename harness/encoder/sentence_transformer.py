@@ -287,8 +287,8 @@ class SentenceTransformer(_SentenceTransformer):
         **_unused: Any,
     ) -> list[nn.Module]:
         """The modules of a bare backbone, which are it and mean pooling, or of a model of model2vec."""
-        if own := read_modules(Path(model_name_or_path)):
-            return [_load_module(kind, model_name_or_path, subfolder=sub) for kind, sub in own]
+        if stored_modules := read_modules(Path(model_name_or_path)):
+            return [_load_module(kind, model_name_or_path, subfolder=sub) for kind, sub in stored_modules]
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
         transformer = Transformer(
             model_name_or_path,

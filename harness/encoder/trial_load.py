@@ -232,12 +232,12 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     rows, width = (
         _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features), encoding)
     )
-    known = _read_tokens(place)
+    tokens = _read_tokens(place)
     # A class of transformers adds special tokens of its own, which no text gets unless they are words.
     numbers = (
         number
         for token, number in tokenizer.get_vocab().items()
-        if not known or token in known or token.isalnum()
+        if not tokens or token in tokens or token.isalnum()
     )
     # A token for padding or expansion that is none of the model's is added behind them.
     expansion = 0 if pads else tokenizer.mask_token_id or 0

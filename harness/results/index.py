@@ -412,9 +412,9 @@ def _iter_facts(paths: Sequence[str]) -> Iterator[_Facts | None]:
                 yield from (one or _read_facts(path) for path, one in zip(batch, facts, strict=True))
                 done += len(batch)
                 progress.tell(done)
-    for at, path in enumerate(paths[done:], done):
+    for number, path in enumerate(paths[done:], done):
         yield _read_facts(path)
-        progress.tell(at)
+        progress.tell(number)
 
 
 def _read_quietly(paths: Sequence[str]) -> list[_Facts | None]:

@@ -13,8 +13,7 @@ from click.core import ParameterSource
 
 from harness.commands.options import process_cache, site_results
 from harness.core.errors import UsageError, shorten_names
-from harness.tools.mteb_results import export_mteb
-from harness.tools.trec import export_trec
+from harness.tools.exports import export_mteb, export_trec
 from leaderboard.data.groups import group_by
 from leaderboard.data.settings import read_site_settings
 from leaderboard.data.suites import resolve_data_revision
@@ -144,8 +143,8 @@ def _export_runs(model: str, folder: Path, options: Mapping[str, Any]) -> int:
     done = export_trec(model, folder, **options)
     for path in done.files:
         click.echo(f"{path}\t{done.settings}")
-    if done.missing:
-        click.echo(f"Not measured with these settings: {shorten_names(done.missing)}", err=True)
+    if done.left_out:
+        click.echo(f"Not measured with these settings: {shorten_names([*done.left_out])}", err=True)
     _report_other_settings(done.others)
     return 0
 

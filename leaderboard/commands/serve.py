@@ -120,11 +120,10 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> None:
     from uvicorn.supervisors import Multiprocess
 
     from leaderboard.web import app
-    from leaderboard.web.connections import TimedProtocol
     from leaderboard.web.site import open_site
 
-    options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    options["http"] = TimedProtocol
+    options: dict[str, Any] = {"http": "leaderboard.web.middleware:TimedProtocol", "log_level": "warning"}
+    options |= {"access_log": False, "server_header": False}
     # Before the snapshot, which may take minutes: that a port is taken is said at once.
     with _bind_socket(host, port) as listening:
         _report_refresh(settings)

@@ -1,13 +1,15 @@
-"""Around every answer: headers that say what a browser may do, and counts of requests for Prometheus."""
+"""Around every answer: headers for browsers, counts for Prometheus, and a limit on the time of a request."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 UNFRAMED, FRAMED = "frame-ancestors 'none'", "frame-ancestors *"
 """Who may show a page in a frame: nobody, or everybody where a reader wants it embedded."""
@@ -132,3 +134,32 @@ def _route_of(scope: Scope) -> str:
     if isinstance(path, str):
         return path
     return "(other)" if scope.get("endpoint") is not None else "(none)"
+
+
+REQUEST_SECONDS = 15.0
+"""How long a request may take to arrive; one of this site is a kilobyte."""
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP of uvicorn, which alone waits for the rest of a request for ever."""
+
+    _clock: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock of the first request."""
+        super().connection_made(transport)
+        self._time_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request."""
+        super().data_received(data)
+        self._time_request()
+
+    def _time_request(self) -> None:
+        """Run the clock unless a whole request is being answered; more bytes do not set it back."""
+        is_whole = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
+        if self._clock is None and not is_whole:
+            self._clock = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+        elif self._clock is not None and is_whole:
+            self._clock.cancel()
+            self._clock = None

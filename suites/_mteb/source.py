@@ -24,10 +24,8 @@ from harness.data.schema import resolve_readable_folder
 from harness.storage.record import Record
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
-from suites._mteb.examples import Examples, Run, is_parallel
-from suites._mteb.limit import limit_examples
-from suites._mteb.model import Model, collect_corpus_texts
-from suites._mteb.results import write_results
+from suites._mteb.examples import Examples, Run, is_parallel, limit_examples
+from suites._mteb.model import Model, collect_corpus_texts, write_results
 from suites._mteb.snapshot import TaskInfo, load_snapshot
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ class MtebSource:
     def write_results(
         self, records: Sequence[Record], *, name: str, revision: str, folder: Path
     ) -> tuple[Path, ...]:
-        """Write records as files of mteb's results (see suites._mteb.results)."""
+        """Write records as files of mteb's results (see suites._mteb.model)."""
         _require()
         with _hide_mteb_output():
             return write_results(records, name=name, revision=revision, folder=folder)

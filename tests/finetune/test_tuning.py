@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import tiny
-from finetune.efficient.settings import compute_usual_rate
-from finetune.efficient.tuning import TuningSettings, apply_tuning, merge_adapters
+from finetune.efficient.settings import TuningSettings, compute_usual_rate
+from finetune.efficient.training import apply_tuning, merge_adapters
 from finetune.flops import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
@@ -391,8 +391,7 @@ def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
-from finetune.efficient.settings import compute_usual_rate
-from finetune.efficient.tuning import TuningSettings
+from finetune.efficient.settings import TuningSettings, compute_usual_rate
 from finetune.flops import ParameterCount, count_backbone_parameters
 TuningSettings(method="freeze", frozen="1/3").count_frozen_blocks(3)
 size = count_backbone_parameters(__import__("pathlib").Path({str(folder)!r}))

@@ -70,8 +70,8 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         config: The config as any version wrote it; it is a ModelError if a setting is not run here.
         path: Its file, which errors name.
     """
-    known = {RENAMED.get(name, name): value for name, value in config.items()}
-    for name in known.keys() - SETTINGS_OF.get(class_name or "", known.keys()):
+    settings = {RENAMED.get(name, name): value for name, value in config.items()}
+    for name in settings.keys() - SETTINGS_OF.get(class_name or "", settings.keys()):
         if not name.startswith("pooling_mode_"):
             raise ModelError(
                 f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
@@ -79,18 +79,18 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
             )
     if class_name == "Transformer":
         for name, values in RUN.items():
-            if name in known and known[name] not in values:
-                raise explain_not_run(path, name, known[name], values[0])
+            if name in settings and settings[name] not in values:
+                raise explain_not_run(path, name, settings[name], values[0])
         dropped = {*RUN, *LATE, "unpad_inputs"}
-        return {name: value for name, value in known.items() if name not in dropped}
+        return {name: value for name, value in settings.items() if name not in dropped}
     if class_name in ("Dense", "Normalize"):
-        source = known.setdefault("module_input_name", TEXT)
-        target = known.pop("module_output_name", None) or source
+        source = settings.setdefault("module_input_name", TEXT)
+        target = settings.pop("module_output_name", None) or source
         if source not in (TOKENS, TEXT):
             raise explain_not_run(path, "module_input_name", source, TEXT)
         if target != source:
             raise explain_not_run(path, "module_output_name", target, source)
-    return known
+    return settings
 
 
 def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelError:

@@ -164,9 +164,9 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
         config, family = read_object(folder / "config.json"), read_family(folder)
         if not has_network(folder, own_code=artifact.trust_remote_code):
             _check_positions(artifact, config)
-        if family is None:
-            _require_no_variant(artifact, str(config.get("model_type")))
-        elif family.float32_only is not None and encoding.dtype != "float32":
+        if family is None and "model_type" in config:
+            _require_no_variant(artifact, str(config["model_type"]))
+        elif family is not None and family.float32_only is not None and encoding.dtype != "float32":
             raise UsageError(
                 f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
                 hint="Leave the dtype out, or ask for float32.",

@@ -301,12 +301,10 @@ def test_an_order_without_duplicates_is_that_of_a_loop(queries: int, monkeypatch
     """Group after group takes the first rows that fit, out of those that are left; an epoch is built once."""
     draw = np.random.default_rng(0)
     texts = np.stack([draw.integers(0, queries, 500), draw.integers(2_000, 9_000, 500)], 1).astype(np.uint64)
-    build, built = BatchOrder._build_epoch_batches, list[int]()
-    monkeypatch.setattr(
-        BatchOrder, "_build_epoch_batches", lambda self, epoch: built.append(epoch) or build(self, epoch)
-    )
-    order = BatchOrder(500, 16, epochs=1, seed=5, texts=texts, group=8, keeps_last=True)
     left = np.random.default_rng([5, 0]).permutation(500).tolist()
+    generator, drawn = np.random.default_rng, list[Any]()
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: drawn.append(seed) or generator(seed))
+    order = BatchOrder(500, 16, epochs=1, seed=5, texts=texts, group=8, keeps_last=True)
     wanted = list[int]()
     group = list[int](range(8))
     while len(group) == 8:
@@ -317,7 +315,7 @@ def test_an_order_without_duplicates_is_that_of_a_loop(queries: int, monkeypatch
         left = [row for row in left if row not in group]
         wanted += group
     assert [row for batch in order.iter_batches(0) for row in batch.tolist()] == wanted
-    assert built == [0]
+    assert drawn == [[5, 0]]
 
 
 @pytest.mark.parametrize("keeps", [False, True])

@@ -663,10 +663,10 @@ def test_a_task_whose_data_cannot_be_had_has_no_cost(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def refuse(*_: object) -> DataError:
-        return DataError("the hub cannot be reached")
+    def refuse(*_: object) -> None:
+        raise DataError("the hub cannot be reached")
 
-    monkeypatch.setattr(probe, "_measure_task_rows", refuse)
+    monkeypatch.setattr(probe.TokenizedTask, "load_tokenized_task", refuse)
     asked = ["run", "--model", str(backbone), "--suite", "glue", "--recipe", "glue-quick", "--dry-run"]
     asked += ["--data", str(data), "--results", str(tmp_path / "results"), "--tasks", "RTE,CoLA"]
     assert invoke([*asked, "--json"]) == 1

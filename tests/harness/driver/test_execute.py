@@ -21,7 +21,7 @@ from fakes import FakeEncoder, SlowEncoder, artifact, encoding, gated, task
 from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError, StoreError
-from harness.core.types import Column, Suite, Task
+from harness.core.types import Column, Suite, SuiteOptions, Task
 from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Listeners, Result
 from harness.driver.report.run import Report
@@ -477,13 +477,19 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     ("names", "asked"), [(("mteb:One", "mteb:Two"), ()), (("mteb",), ("One", "Two"))], ids=["suites", "tasks"]
 )
 def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_own(
-    tmp_path: Path, encoders: Encoders, names: tuple[str, ...], asked: tuple[str, ...]
+    tmp_path: Path,
+    encoders: Encoders,
+    names: tuple[str, ...],
+    asked: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each as a suite, or out of a suite of three; nowhere is it the suite's mean."""
     every = [task(name) for name in ("One", "Two", "Three")]
     suites = [replace(suite_of(one), name=f"mteb:{one.name}") for one in every[:2]]
     if asked:
-        suites = [catalog._select_columns(replace(suite_of(*every), name="mteb", title="MTEB"), asked)]
+        whole = replace(suite_of(*every), name="mteb", title="MTEB")
+        monkeypatch.setattr(catalog, "open_suite", lambda *_: whole)
+        suites = catalog.open_suites(names, SuiteOptions(tasks=asked))
     assert [suite.name for suite in suites] == list(names)
     planned = plan(tmp_path, suites=suites)
     _, results = run(tmp_path, planned)

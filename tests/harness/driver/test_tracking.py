@@ -25,12 +25,12 @@ from harness.driver.tracking import Tracking
 from harness.executors.node import merge_events
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
-from harness.storage import trackers
 from harness.storage.trackers import LoggedValues, TrackedRun, Tracker
 from tiny import WORDS
 
 RUN = TrackedRun(id="0123456789ab", name="tiny", kind="train", config={"rate": 0.1})
-INSTALLED = [name for name in ("mlflow", "tensorboard", "wandb") if importlib.util.find_spec(name)]
+NAMES = ("mlflow", "tensorboard", "wandb")
+INSTALLED = [name for name in NAMES if importlib.util.find_spec(name)]
 needs_trackers = pytest.mark.skipif(len(INSTALLED) < 3, reason="pip install mlflow-skinny tensorboard wandb")
 
 
@@ -40,6 +40,7 @@ class FakeTracker(Tracker):
     rows: dict[str, list[tuple[int, Mapping[str, float]]]]
     runs: dict[str, TrackedRun]
     ends: list[tuple[str, str]]
+    other: type[FakeTracker]
     fails_at = -1
 
     def start_tracking(self) -> None:
@@ -56,14 +57,16 @@ class FakeTracker(Tracker):
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeTracker]:
-    """In the place of W&B, which counts as installed."""
-    made = type("Fake", (FakeTracker,), {"rows": {}, "runs": {}, "ends": []})
-    monkeypatch.setattr(trackers, "_TRACKERS", {**trackers._TRACKERS, "wandb": made})
+    """In the place of W&B, which counts as installed, and an attribute `other` in that of MLflow."""
+    made, other = (type(name, (FakeTracker,), {"rows": {}, "runs": {}, "ends": []}) for name in "fo")
+    made.other = other
+    fakes = {"wandb": made, "mlflow": other}
+    monkeypatch.setattr(module, "open_tracker", lambda name, *rest: fakes[name](name, *rest))
     find = importlib.util.find_spec
 
     def find_spec(name: str, *rest: Any) -> Any:
         name = "json" if name == "wandb" else name
-        return None if name in trackers._TRACKERS else find(name, *rest)
+        return None if name in NAMES else find(name, *rest)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     return made
@@ -124,12 +127,10 @@ def test_a_tracker_that_fails_is_warned_of_once_and_ends_nothing(
     tmp_path: Path, fake: type[FakeTracker], caplog: pytest.LogCaptureFixture
 ) -> None:
     fake.fails_at = 2
-    other = type("Other", (FakeTracker,), {"rows": {}, "runs": {}, "ends": []})
-    trackers._TRACKERS["mlflow"] = other  # type: ignore[index]
     with Tracking(["wandb", "mlflow"], tmp_path) as tracking:
         for step in (1, 2, 3):
             tracking.log_curve(RUN, points(step), live=True)
-    assert (steps(fake), steps(other)) == ([1], [1, 2, 3])
+    assert (steps(fake), steps(fake.other)) == ([1], [1, 2, 3])
     (warning,) = caplog.messages
     assert warning == (
         "wandb gets nothing more of this run (OSError: No space left on device). The run goes on."
@@ -139,14 +140,12 @@ def test_a_tracker_that_fails_is_warned_of_once_and_ends_nothing(
 def test_a_damaged_mark_ends_one_tracker(
     tmp_path: Path, fake: type[FakeTracker], caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = type("Other", (FakeTracker,), {"rows": {}, "runs": {}, "ends": []})
-    trackers._TRACKERS["mlflow"] = other  # type: ignore[index]
     mark = tmp_path / "tracking" / "marks" / f"{RUN.id}.wandb.json"
     mark.parent.mkdir(parents=True)
     mark.write_text("")
     with Tracking(["wandb", "mlflow"], tmp_path) as tracking:
         tracking.log_curve(RUN, points(1), live=True)
-    assert (steps(fake), steps(other)) == ([], [1])
+    assert (steps(fake), steps(fake.other)) == ([], [1])
     (warning,) = caplog.messages
     assert "wandb gets nothing more of this run (JSONDecodeError" in warning
 
@@ -254,7 +253,7 @@ def test_a_file_of_a_run_has_its_trackers(
 
 def test_no_tracker_is_imported_unless_it_is_written_to() -> None:
     code = "import sys, harness.driver.evaluation, harness.watch.watch, harness.jobs.training_jobs\n"
-    code += f"assert not {{*sys.modules}} & {{*{[*trackers._TRACKERS]}}}"
+    code += f"assert not {{*sys.modules}} & {set(NAMES)}"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -399,7 +399,7 @@ def limited(
     def forward(features: dict[str, Any]) -> Any:
         if features["input_ids"].numel() > most:
             raise error()
-        return real(features)
+        return real(model, features)
 
     monkeypatch.setattr(encoder.model[0], "forward", forward)
 
@@ -490,7 +490,7 @@ def test_the_device_works_while_the_next_texts_are_tokenized(
         note("tokenizer", len(part))
         return inputs
 
-    def work(features: dict[str, Any]) -> Any:
+    def work(_model: Any, features: dict[str, Any]) -> Any:
         rows = len(features["input_ids"])
         note("device", rows)
         with moved:
@@ -500,7 +500,7 @@ def test_the_device_works_while_the_next_texts_are_tokenized(
 
     prepare_inputs, batches = encoder._prepare_inputs, encoder.batches
     monkeypatch.setattr(encoder, "_prepare_inputs", prepare)
-    monkeypatch.setattr(encoder, "_pass", work)
+    monkeypatch.setattr(engine, "embed_features", work)
     encoder.encode(texts)
     assert encoder.batches - batches >= 10
     assert [*counts.values()] == [len(texts)] * 2
@@ -572,16 +572,16 @@ def test_batches_grow_while_that_is_faster_and_memory_is_left(
 ) -> None:
     encoder = as_device(loaded(bare), monkeypatch, tokens=32)
     clock, most = [0.0], [0]
-    real = encoder._pass
+    real = engine.embed_features
 
-    def compute(features: dict[str, Any]) -> Any:
+    def compute(model: Any, features: dict[str, Any]) -> Any:
         tokens = int(features["attention_mask"].sum())
         # A batch takes its launches and, after the first one, a tenth of a second a token.
         clock[0] += overhead + tokens / 10 + 1000 * (not most[0])
         most[0] = max(most[0], tokens)
-        return real(features)
+        return real(model, features)
 
-    monkeypatch.setattr(encoder, "_pass", compute)
+    monkeypatch.setattr(engine, "embed_features", compute)
     monkeypatch.setattr(encoder, "_grows", True)
     monkeypatch.setattr(engine, "LARGEST_BUDGET", 512)
     monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: clock[0]))

@@ -20,7 +20,7 @@ from harness.core.types import SIDES
 from harness.encoder import inputs
 from harness.encoder.attention.interface import Nothing
 from harness.encoder.attention.kernels import BACKENDS
-from harness.encoder.engine import _prepare, embed_features
+from harness.encoder.engine import embed_features
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts, encode_texts, move_features, tokenize_texts
 from harness.encoder.sentence_transformer import SentenceTransformer
@@ -217,7 +217,7 @@ def build_whole(texts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("family", ["bert", "modernbert", "roberta", "nomic_bert", "mosaicbert"])
 def test_no_pass_waits_for_a_gpu(family: str, tmp_path: Path, run: Run) -> None:
     model = SentenceTransformer(str(tiny.folder(tiny.families()[family], tmp_path / family)), device="cpu")
-    copies, names = run(model, build_whole(_prepare(model, SENTENCES, "", "")), embed_features)
+    copies, names = run(model, build_whole(TokenizedTexts(model[0], SENTENCES)), embed_features)
     assert copies == 1
     assert len(names) > 20
     assert not WAITING & {*names}
@@ -225,7 +225,7 @@ def test_no_pass_waits_for_a_gpu(family: str, tmp_path: Path, run: Run) -> None:
 
 def test_without_a_packing_a_pass_waits(tmp_path: Path, run: Run) -> None:
     model = SentenceTransformer(str(tiny.folder(tiny.families()["bert"], tmp_path / "bert")), device="cpu")
-    features = build_whole(_prepare(model, SENTENCES, "", ""))
+    features = build_whole(TokenizedTexts(model[0], SENTENCES))
     del features["packing"]
     with pytest.raises(DynamicOutputShapeException, match="nonzero"):
         run(model, features, embed_features)
@@ -261,7 +261,7 @@ def test_no_pass_of_a_two_stage_model_waits_for_a_gpu(body: str, tmp_path: Path,
 
 def test_features_arrive_as_they_were(tmp_path: Path) -> None:
     model = SentenceTransformer(str(tiny.folder(tiny.families()["bert"], tmp_path / "bert")), device="cpu")
-    sent = build_whole(_prepare(model, SENTENCES, "", "")) | {"weights": torch.rand(3), "prompt_length": 2}
+    sent = build_whole(TokenizedTexts(model[0], SENTENCES)) | {"weights": torch.rand(3), "prompt_length": 2}
     moved = move_features(sent, torch.device("cpu"))
     assert moved.keys() == sent.keys()
     packing, truth = vars(moved.pop("packing")), vars(sent.pop("packing"))

@@ -26,7 +26,7 @@ from harness.encoder.engine import Encoder, collect_backbones
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import judge_models
 from harness.encoder.loading import load_any, load_encoder
-from harness.encoder.network.layers import _compute_frequencies
+from harness.encoder.network.layers import Packing, compute_rotations
 from harness.encoder.network.model import load_network
 from harness.results.results import EncodingCondition
 from harness.storage.vectors import EmbeddingCache
@@ -78,10 +78,11 @@ def test_frequencies_are_those_of_transformers(name: str, kind: str) -> None:
         rope_parameters={"rope_type": kind, "factor": FACTOR, "rope_theta": float(shape.rotary_theta)},
     )
     expected, weight = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), seq_len=length)
-    scaling = shape.scale_rotary(kind, FACTOR, length).rotary_scaling
-    found = _compute_frequencies(shape.head_dim, shape.rotary_theta, torch.ones(1), scaling=scaling)
-    torch.testing.assert_close(found[0][0], expected, rtol=0, atol=1e-6)
-    assert found[1] == weight
+    packing = Packing.from_masks(*[torch.ones(1, 1, dtype=torch.bool)] * 2)
+    tables = compute_rotations(shape.scale_rotary(kind, FACTOR, length), packing, torch.ones(1))
+    cosine, sine = tables[shape.rotary_theta, True]
+    torch.testing.assert_close(torch.atan2(sine, cosine)[0, 0], expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.hypot(sine, cosine), torch.full_like(sine, weight))
     assert (weight > 1) == (kind == "yarn")
 
 

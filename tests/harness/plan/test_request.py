@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import MISSING, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ import suites
 import tiny
 from fakes import artifact, encoding, record, task
 from harness.cli import invoke
+from harness.core.arguments import collect_options
 from harness.core.encoding import LateInteraction, Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.registry import Registry, _list_entry_files
@@ -33,6 +34,7 @@ from harness.plan.recipe_request import list_vector_options
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.storage.store import Store
+from harness.watch.watch import WatchOptions
 
 # A request with everything that it names found, before anything is looked up
 
@@ -374,6 +376,14 @@ def test_options_that_nobody_types_are_the_defaults_of_a_request(monkeypatch: py
     command = options.evaluation(Command("any", callback=lambda **typed: given.update(typed)))
     command.main([], standalone_mode=False)
     assert Request.parse_options((), ("stdlib",), given) == Request(models=(), suites=("stdlib",))
+
+
+def test_every_default_has_its_form() -> None:
+    """So that a value that is the default need not be read."""
+    for argument in collect_options(WatchOptions).values():
+        if argument.default is not MISSING:
+            value, default = argument.validate_value(argument.default), argument.default
+            assert (type(value), value) == (type(default), default), argument.name
 
 
 def test_the_former_default_of_vectors_is_no_option_that_was_given() -> None:

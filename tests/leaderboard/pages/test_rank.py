@@ -23,7 +23,7 @@ from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Queries
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import SiteSuite
-from leaderboard.views.question import PATH, QuestionState, _build_question, answer_question
+from leaderboard.views.question import PATH, QuestionState, answer_question
 from leaderboard.views.suite_table import SuiteTable
 from leaderboard.web.parameters import Paging, build_paging
 from leaderboard.web.site import Site, open_site
@@ -396,11 +396,16 @@ def test_a_task_under_several_names_counts_once(queries: Queries, client: TestCl
     with mock.patch.object(queries, "suites", listed):
         # The order is that of the site, whatever that of the address; what is only shown is not there.
         for suites in ([], ["third", "second", "first"]):
-            found, twins = _build_question(queries, QuestionState(type=["STS"], suite=suites))
-            assert [column.name for column in found.suite.columns] == ["part", "STS12", "long"]
-            assert twins == {"STS22": "part", "STS22.v2": "part", "twelve": "STS12"}
-        found, twins = _build_question(queries, QuestionState(suite=["second"]))
-        assert ([column.name for column in found.suite.columns], twins) == (["STS22", "STS12"], {})
+            answer = answer_question(queries, QuestionState(type=["STS"], suite=suites))
+            assert [column.name for column in answer.pool.site_suite.suite.columns] == [
+                "part",
+                "STS12",
+                "long",
+            ]
+            assert answer.twins == {"STS22": "part", "STS22.v2": "part", "twelve": "STS12"}
+        answer = answer_question(queries, QuestionState(suite=["second"]))
+        columns = [column.name for column in answer.pool.site_suite.suite.columns]
+        assert (columns, answer.twins) == (["STS22", "STS12"], {})
     twins = {"MSMARCO": "MSMARCO (dev)", **{f"T{n}": "U" for n in range(5)}}
     answer = replace(answer_question(queries, QuestionState(suite=["mteb"])), twins=twins)
     with mock.patch("leaderboard.pages.rank.answer_question", return_value=answer):

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from leaderboard.web.connections import TimedProtocol
+from leaderboard.web.middleware import TimedProtocol
 
 SECONDS = 0.6
 """How long a request may take here."""
@@ -34,7 +34,7 @@ def port() -> Iterator[int]:
         return "here"
 
     with (
-        mock.patch("leaderboard.web.connections.SECONDS", SECONDS),
+        mock.patch("leaderboard.web.middleware.REQUEST_SECONDS", SECONDS),
         socket.create_server(("127.0.0.1", 0)) as listening,
     ):
         server = uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="error"))

@@ -46,8 +46,7 @@ from suites._content import (
     measure_content,
 )
 from suites._mteb import examples, snapshot, source
-from suites._mteb.examples import Examples
-from suites._mteb.limit import limit_examples
+from suites._mteb.examples import Examples, limit_examples
 from suites._mteb.model import Model, collect_corpus_texts
 from suites._mteb.source import BuiltSource, MtebSource
 from suites._mteb.tasks import build_mteb_suite

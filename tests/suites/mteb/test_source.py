@@ -27,7 +27,7 @@ from harness.data.schema import Schema, resolve_readable_folder
 from harness.driver.execute import Driver
 from retrieval_data import lay_retrieval
 from suites._mteb.snapshot import load_snapshot
-from suites._mteb.source import MtebSource, _loaded, _require_ids
+from suites._mteb.source import MtebSource, _require_ids
 from suites._mteb.tasks import build_mteb_suite
 
 GUIDE = Path(__file__).parents[3] / "docs" / "data-root.md"
@@ -151,7 +151,6 @@ def asked(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, 
     subsets = ("go",) if name.startswith("COIR") else ()
     (task,) = build_mteb_suite(name, called=name, options=SuiteOptions(subsets=subsets)).tasks
     folder = lay_retrieval(root, name, subsets=subsets)
-    _loaded.clear()
     return replace(task, data=Data(path=task.data.path, content=str(root))), folder
 
 
