@@ -147,22 +147,17 @@ def _read_record_entries(
     grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
     entries = [
         _rename_copy(entry, models[artifact])
-        for artifact, group in grouped.items()
-        for entry in _iter_artifact_entries(group, learnt)
-    ]
-    stores, cache = (
-        [Store(root) for root in dict.fromkeys(p.parents[3] for p in paths)],
-        resolve_cache_folder(),
-    )
+        for artifact, group in grouped.items() for entry in _iter_artifact_entries(group, learnt)
+    ]  # fmt: skip
+    stores = [Store(root) for root in dict.fromkeys(path.parents[3] for path in paths)]
     halves = {
-        record.key: measure_half_width(record, stores, cache)
-        for record, _ in records.values()
-        if record.task.name in few and record.status == "done"
-    }
+        record.key: measure_half_width(record, stores, resolve_cache_folder())
+        for record, _ in records.values() if record.task.name in few and record.status == "done"
+    }  # fmt: skip
+    if not halves:
+        return entries
     return [
         replace(entry, outcomes=[replace(one, half=halves.get(one.key or "")) for one in entry.outcomes])
-        if halves
-        else entry
         for entry in entries
     ]
 
@@ -185,9 +180,8 @@ def _iter_artifact_entries(group: Sequence[Located], learnt: Sequence[SiteSuite]
     places = {id(record): path for record, path in group}
     for position, (weights, records) in enumerate(group_records(record for record, _ in group).items()):
         mine = [(record, places[id(record)]) for record in records]
-        yield from _iter_treatment_entries(
-            mine, learnt, former=describe_former_weights(weights) if position else ""
-        )
+        former = describe_former_weights(weights) if position else ""
+        yield from _iter_treatment_entries(mine, learnt, former=former)
 
 
 def _iter_treatment_entries(
@@ -248,26 +242,18 @@ def _build_measured_entry(
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
     # Only recipes have conventions; embeddings are scored by the suite alone.
     numbers, averages = _compute_standings(treatment, members, learnt) if trained else ({}, [])
+    model = newest.model
     return NewEntry(
-        model=newest.model.name,
-        origin="measured",
-        source=SOURCE,
-        trust="measured",
-        treatment=text,
-        revision=newest.model.revision,
-        artifact=newest.model.artifact,
-        recipe=recipe,
-        output="label" if trained else str(encoding.get("output", "vector")),
-        parameters=newest.model.parameters,
-        dimension=newest.model.dimension,
-        max_tokens=encoding.get("max_length"),
+        model=model.name, origin="measured", source=SOURCE, trust="measured", treatment=text,
+        revision=model.revision, artifact=model.artifact, recipe=recipe,
+        output="label" if trained else str(encoding.get("output", "vector")), parameters=model.parameters,
+        dimension=model.dimension, max_tokens=encoding.get("max_length"),
         adapted_from=lineage.parents[0].name if lineage and lineage.parents else None,
-        folder=newest.model.folder or "" if newest.model.source == "local" else None,
-        lineage=lineage,
-        facts={"treatment": serialize_condition(treatment), "weights": newest.model.weights},
+        folder=model.folder or "" if model.source == "local" else None, lineage=lineage,
+        facts={"treatment": serialize_condition(treatment), "weights": model.weights},
         outcomes=[_build_entry_outcome(*one, numbers.get(one[0].task.name, {})) for one in members],
         averages=averages,
-    )
+    )  # fmt: skip
 
 
 def _build_entry_outcome(record: Record, path: Path, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
@@ -275,19 +261,12 @@ def _build_entry_outcome(record: Record, path: Path, numbers: Mapping[str, TaskN
     data = data if isinstance(data, Mapping) else {}
     texts = record.provenance.get("texts_trained_on")
     return EntryOutcome(
-        task=record.task.name,
-        type=record.task.type,
-        metric=record.task.metric,
-        status=record.status,
-        value=record.main_score,
-        data=str(data.get("revision") or data.get("content") or ""),
-        raw=extract_main_scores(record.scores, record.task.metric, record.main_score),
-        numbers=numbers,
-        key=record.key,
-        written=_find_write_time(record),
-        trained_on=texts if isinstance(texts, int) else None,
-        document=_format_document(record, path),
-    )
+        task=record.task.name, type=record.task.type, metric=record.task.metric, status=record.status,
+        value=record.main_score, data=str(data.get("revision") or data.get("content") or ""),
+        raw=extract_main_scores(record.scores, record.task.metric, record.main_score), numbers=numbers,
+        key=record.key, written=_find_write_time(record),
+        trained_on=texts if isinstance(texts, int) else None, document=_format_document(record, path),
+    )  # fmt: skip
 
 
 def _format_document(record: Record, path: Path) -> str:
