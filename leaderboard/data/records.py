@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -70,7 +70,34 @@ class RecordReader:
 
     def read(self, paths: Sequence[str]) -> list[NewEntry]:
         """The entries of an artifact by its records; of two with one key the earlier one counts."""
-        return _read_record_entries([*map(Path, paths)], self.learnt, self.few)
+        places = [*map(Path, paths)]
+        records: dict[tuple[str, str], Located] = {}
+        models: dict[str, list[tuple[str, ModelPart]]] = {}
+        for path in places:
+            record = read_or_warn(Store.read_record, path)
+            if record is None or record.purpose != "final":
+                continue
+            models.setdefault(record.model.artifact, []).append((_find_write_time(record), record.model))
+            previous = records.get((record.key, get_record_weights(record)))
+            # A success in a later folder counts more than a failure in an earlier one.
+            if previous is None or (record.status == "done" and previous[0].status == "failed"):
+                records[record.key, get_record_weights(record)] = (record, path)
+        grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
+        entries = [
+            _rename_copy(entry, models[artifact])
+            for artifact, group in grouped.items() for entry in _iter_artifact_entries(group, self.learnt)
+        ]  # fmt: skip
+        stores = [Store(root) for root in dict.fromkeys(path.parents[3] for path in places)]
+        halves = {
+            record.key: measure_half_width(record, stores, resolve_cache_folder())
+            for record, _ in records.values() if record.task.name in self.few and record.status == "done"
+        }  # fmt: skip
+        if not halves:
+            return entries
+        return [
+            replace(entry, outcomes=[replace(one, half=halves.get(one.key or "")) for one in entry.outcomes])
+            for entry in entries
+        ]
 
 
 def iter_record_units(roots: Sequence[Path], reader: RecordReader) -> Iterator[Unit]:
@@ -128,38 +155,6 @@ def _scan_folders(folder: str) -> list[os.DirEntry[str]]:
             return sorted((entry for entry in found if entry.is_dir()), key=lambda entry: entry.name)
     except OSError:
         return []
-
-
-def _read_record_entries(
-    paths: Sequence[Path], learnt: Sequence[SiteSuite], few: Collection[str]
-) -> list[NewEntry]:
-    records: dict[tuple[str, str], Located] = {}
-    models: dict[str, list[tuple[str, ModelPart]]] = {}
-    for path in paths:
-        record = read_or_warn(Store.read_record, path)
-        if record is None or record.purpose != "final":
-            continue
-        models.setdefault(record.model.artifact, []).append((_find_write_time(record), record.model))
-        previous = records.get((record.key, get_record_weights(record)))
-        # A success in a later folder counts more than a failure in an earlier one.
-        if previous is None or (record.status == "done" and previous[0].status == "failed"):
-            records[record.key, get_record_weights(record)] = (record, path)
-    grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
-    entries = [
-        _rename_copy(entry, models[artifact])
-        for artifact, group in grouped.items() for entry in _iter_artifact_entries(group, learnt)
-    ]  # fmt: skip
-    stores = [Store(root) for root in dict.fromkeys(path.parents[3] for path in paths)]
-    halves = {
-        record.key: measure_half_width(record, stores, resolve_cache_folder())
-        for record, _ in records.values() if record.task.name in few and record.status == "done"
-    }  # fmt: skip
-    if not halves:
-        return entries
-    return [
-        replace(entry, outcomes=[replace(one, half=halves.get(one.key or "")) for one in entry.outcomes])
-        for entry in entries
-    ]
 
 
 def _rename_copy(entry: NewEntry, models: Sequence[tuple[str, ModelPart]]) -> NewEntry:
