@@ -321,10 +321,10 @@ def resolve_training_tasks(
             cards[card["model"]].append(card)
     tasks: list[list[str] | None] = []
     for entry in entries:
-        own = [c for c in cards[entry["model"]] if c is entry or c is registry.get(entry["model"])]
-        above = _iter_parent_cards(own, cards) if own else ()
+        stated = [c for c in cards[entry["model"]] if c is entry or c is registry.get(entry["model"])]
+        above = _iter_parent_cards(stated, cards) if stated else ()
         declared = {name for card in above for name in card["training_datasets"]}
-        tasks.append(sorted(declared.union(*(groups.get(name, ()) for name in declared))) if own else None)
+        tasks.append(sorted(declared.union(*(groups.get(name, ()) for name in declared))) if stated else None)
     return tasks
 
 

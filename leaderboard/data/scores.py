@@ -479,8 +479,8 @@ def _average_spreads(suite: Suite, halves: Floats, counted: NDArray[np.bool_]) -
 def _limit_shared_columns(part: Untouched, shared: set[int]) -> Untouched:
     """An untouched part whose means leave out the columns that not all models share, too."""
     columns = list(part.suite.columns)
-    for at in {*range(len(columns))} - shared:
-        columns[at] = replace(columns[at], shown_only=columns[at].shown_only or _UNSHARED)
+    for place in {*range(len(columns))} - shared:
+        columns[place] = replace(columns[place], shown_only=columns[place].shown_only or _UNSHARED)
     suite = replace(part.suite, columns=tuple(columns))
     return replace(part, suite=suite, count=len(select_mean_columns(suite)))
 

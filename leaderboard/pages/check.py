@@ -100,8 +100,8 @@ def _choose_pair(
     """An entry of each side: the same treatment first, then the check's recipe, then the most tasks."""
 
     def weigh_pair(pair: tuple[Entry, Entry]) -> tuple[bool, bool, int]:
-        one, other = pair
-        return one.treatment == other.treatment, (one.recipe or "") == recipe, one.tasks + other.tasks
+        first, other = pair
+        return first.treatment == other.treatment, (first.recipe or "") == recipe, first.tasks + other.tasks
 
     return max(product(candidates, baselines), key=weigh_pair, default=None)
 

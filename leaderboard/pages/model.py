@@ -117,9 +117,9 @@ def find_model(queries: Queries, slug: str) -> _Model:
 
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
-    own = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
+    names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
     cards = queries.load_entry_facts(model.entries)
-    stated = [{**cards[e.id], **{name: getattr(e, name) for name in own}} for e in model.entries]
+    stated = [{**cards[e.id], **{name: getattr(e, name) for name in names}} for e in model.entries]
     facts: dict[str, Any]
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
     # As the marks of scores: of the card, mteb's registry and all that it was made from.
@@ -206,9 +206,9 @@ def _build_paper_tables(site: Site, model: _Model, standings: Sequence[Standing]
         if not names.isdisjoint((row.hub_id, row.backbone, row.name)):
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
-    own, entries = [one for one in standings if one.entry.origin != "reported"], site.queries.entries
+    sources, entries = [one for one in standings if one.entry.origin != "reported"], site.queries.entries
     return [
-        _build_printed_table(name, rows, [o for o in own if o.suite.slug == SUITES.get(name)], entries)
+        _build_printed_table(name, rows, [o for o in sources if o.suite.slug == SUITES.get(name)], entries)
         for name, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
     ]
 
@@ -378,7 +378,7 @@ def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tup
     """The badges of an entry: of every suite that it has all of, or of the first."""
     if entry is None or entry.origin == "reported" or entry.member:
         return []
-    own = [one for one in standings if one.entry is entry]
-    some = [one for one in own if one.complete] or own[:1]
+    ranks = [one for one in standings if one.entry is entry]
+    some = [one for one in ranks if one.complete] or ranks[:1]
     titles = {one.suite.slug: one.suite.suite.title for one in some}
     return [(title, f"/badges/{slug}/{entry.lasting_slug}.svg") for slug, title in titles.items()]

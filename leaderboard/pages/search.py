@@ -76,10 +76,10 @@ _items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
 def _make_items(site: Site) -> Iterator[_Item]:
     """Everything that has a page of its own."""
     queries = site.queries
-    for one in load_backbones().values():
-        aliases = sorted({one.family, *one.aliases} - {"", one.name})
-        what = f"{format_parameters(one.parameters)} parameters" if one.parameters else ""
-        yield _Item("backbone", one.name, f"/models/{one.slug}", aliases, what)
+    for backbone in load_backbones().values():
+        aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
+        what = f"{format_parameters(backbone.parameters)} parameters" if backbone.parameters else ""
+        yield _Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
     for slug, entries in queries.models.items():
         if find_backbone(entries[0].model) is None:
             size = max((entry.parameters or 0 for entry in entries), default=0)

@@ -338,8 +338,8 @@ def _list_task_suites(questions: Sequence[Question]) -> list[tuple[str, str, str
     """The suites of a task: title, URL, and what they ask of it."""
     texts: dict[tuple[str, str], dict[str, None]] = {}
     for question in questions:
-        for one in question.suites:
-            texts.setdefault((one.suite.title, one.slug), {})[question.scope_text] = None
+        for suite in question.suites:
+            texts.setdefault((suite.suite.title, suite.slug), {})[question.scope_text] = None
     return [
         (title, build_address(f"/suites/{slug}"),
          " and ".join(scopes) if len(scopes) < 4 else f"{len(scopes)} parts of it")

@@ -78,8 +78,8 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
                 head = cells.get((*line.model, "", ""), link("measured here"))
                 some = [head, *[EMPTY] * (len(heads) - 1), *values]
                 # A link to a measured model may be marked already.
-                own = ["" if c is EMPTY or "measured" in c.kind.split() else "measured" for c in some]
-                marked = [cell.mark(kind) for cell, kind in zip(some, own, strict=True)]
+                kinds = ["" if c is EMPTY or "measured" in c.kind.split() else "measured" for c in some]
+                marked = [cell.mark(kind) for cell, kind in zip(some, kinds, strict=True)]
                 rows.append(TableRow(cells=marked))
     # OptiBERT's laws stand in the column of models: `D/F_N vs C` must not look like a name.
     odd = any({"/", " "} <= set(line.first.model) for line in lines)

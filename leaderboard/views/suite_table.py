@@ -612,8 +612,8 @@ def build_model_cell(entry: Entry) -> Cell:
 def format_entry_kinds(entry: Entry) -> str:
     """The marks of how an entry's model was trained and searched with, as kinds of a cell."""
     marks: list[tuple[str, object]] = [("approximate", entry.approximate), ("changed", entry.modified)]
-    if made := entry.lineage:
-        marks += [("own", made.all_own_data), ("changed", made.changed), ("selected", made.all_selected_on)]
+    if line := entry.lineage:
+        marks += [("own", line.all_own_data), ("changed", line.changed), ("selected", line.all_selected_on)]
     marks.append((entry.output, entry.output in OUTPUTS))
     return " ".join(kind for kind, there in marks if there)
 

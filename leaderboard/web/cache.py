@@ -123,8 +123,8 @@ def answer(request: Request, page: RenderedPage) -> Response:
     if page.policy:
         headers["Content-Security-Policy"] = page.policy
     # Tags are compared weakly (RFC 9110, section 13.1.2).
-    known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
-    if page.status == 200 and not known.isdisjoint({"*", page.tag.removeprefix("W/")}):
+    tags = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    if page.status == 200 and not tags.isdisjoint({"*", page.tag.removeprefix("W/")}):
         return Response(status_code=304, headers=headers)
     body = page.body
     if page.encoding and "gzip" in request.headers.get("accept-encoding", ""):
