@@ -23,61 +23,29 @@ FORMATS = ("json", "csv", "md", "tex", "parquet")
 
 @click.command("export")
 @click.argument("page")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="csv",
-    show_default=True,
-    help="What to write the page's tables as.",
-)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="csv", show_default=True,
+              help="What to write the page's tables as.")  # fmt: skip
 @site_results
 @process_cache
-@click.option(
-    "--suite",
-    "suites",
-    multiple=True,
-    metavar="SUITE",
-    help="A suite of your own to open as well, e.g. code:FOLDER or local:FOLDER; with --trec or --mteb the "
-    "suite whose tasks are written. Repeat for several.",
-)
-@click.option(
-    "--trec",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the runs and judgements of a model's retrieval tasks to this folder (docs/trec.md).",
-)
-@click.option(
-    "--mteb",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write a model's scores to this folder as mteb stores its results (docs/trec.md).",
-)
-@click.option(
-    "--as",
-    "published",
-    default="",
-    metavar="ORG/NAME@REVISION",
-    help="With --mteb, the model's name and revision on the hub (default: those of a hub model).",
-)
+@click.option("--suite", "suites", multiple=True, metavar="SUITE", help="A suite of your own to open as "
+              "well, e.g. code:FOLDER or local:FOLDER; with --trec or --mteb the suite whose tasks are "
+              "written. Repeat for several.")  # fmt: skip
+@click.option("--trec", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write the runs and judgements of a model's retrieval tasks to this folder "
+              "(docs/trec.md).")  # fmt: skip
+@click.option("--mteb", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write a model's scores to this folder as mteb stores its results "
+              "(docs/trec.md).")  # fmt: skip
+@click.option("--as", "published", default="", metavar="ORG/NAME@REVISION", help="With --mteb, the model's "
+              "name and revision on the hub (default: those of a hub model).")  # fmt: skip
 @click.option("--tasks", default="", help="With --trec or --mteb, only these tasks, e.g. SciFact,NFCorpus.")
-@click.option(
-    "--settings",
-    default="",
-    metavar="TEXT",
-    help="With --trec or --mteb, the settings whose scores are written, where there are several: a part of "
-    "their text in `harness show`, e.g. '128 tokens'.",
-)
-@click.option(
-    "--keep",
-    is_flag=True,
-    help="Keep the snapshot that the page is of, so that its address with the snapshot's id stays.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write (default: standard output).",
-)
+@click.option("--settings", default="", metavar="TEXT", help="With --trec or --mteb, the settings whose "
+              "scores are written, where there are several: a part of their text in `harness show`, e.g. "
+              "'128 tokens'.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the snapshot that the page is of, so that its address with "
+              "the snapshot's id stays.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="The file to write (default: "
+              "standard output).")  # fmt: skip
 def command(
     page: str,
     form: str,
@@ -141,27 +109,24 @@ def command(
 
 def _export_runs(model: str, folder: Path, options: Mapping[str, Any]) -> int:
     done = export_trec(model, folder, **options)
-    for path in done.files:
-        click.echo(f"{path}\t{done.settings}")
-    if done.left_out:
-        click.echo(f"Not measured with these settings: {shorten_names([*done.left_out])}", err=True)
-    _report_other_settings(done.others)
+    missing = [f"Not measured with these settings: {shorten_names([*done.left_out])}"] if done.left_out else []
+    _report_export(done.files, done.settings, missing, done.others)
     return 0
 
 
 def _export_mteb(model: str, folder: Path, published: str, options: Mapping[str, Any]) -> int:
     done = export_mteb(model, folder, published=published, resolve_revision=resolve_data_revision, **options)
-    for path in done.files:
-        click.echo(f"{path}\t{done.settings}")
-    for reason, tasks in group_by(done.left_out, done.left_out.__getitem__).items():
-        click.echo(f"Left out: {shorten_names(tasks)}: {reason}", err=True)
-    _report_other_settings(done.others)
+    left_out = group_by(done.left_out, done.left_out.__getitem__).items()
+    notes = [f"Left out: {shorten_names(tasks)}: {reason}" for reason, tasks in left_out]
+    _report_export(done.files, done.settings, notes, done.others)
     return 0 if done.files else 1
 
 
-def _report_other_settings(texts: Sequence[str]) -> None:
-    for text in texts:
-        click.echo(f"Measured with other settings, too: {text} (--settings chooses)", err=True)
+def _report_export(files: Sequence[Path], settings: str, notes: Sequence[str], others: Sequence[str]) -> None:
+    for path in files:
+        click.echo(f"{path}\t{settings}")
+    for note in [*notes, *(f"Measured with other settings, too: {t} (--settings chooses)" for t in others)]:
+        click.echo(note, err=True)
 
 
 def _split_address(page: str) -> tuple[str, str, str]:

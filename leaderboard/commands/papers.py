@@ -56,11 +56,8 @@ class _Line:
 @click.argument("model")
 @click.option("--suite", required=True, metavar="SUITE", help="The suite, e.g. beir or beir:dl19.")
 @click.option("--paper", default="", help="Only this paper, by the name of its file, e.g. modernbert.")
-@click.option(
-    "--line",
-    default="",
-    help="Show each task beside the paper's lines whose model name contains this, e.g. 'BERT base'.",
-)
+@click.option("--line", default="", help="Show each task beside the paper's lines whose model name contains "
+              "this, e.g. 'BERT base'.")  # fmt: skip
 @options.results
 @options.cache
 @options.as_json
@@ -75,11 +72,8 @@ def command(
     measured = MeasuredSuite.load_records(model, results, cache).newest
     views = build_suite_views(measured.records, opened)
     means = Aggregates.aggregate_scores(opened, views[0].scores if views else {})
-    lines = [
-        one
-        for one in _collect_suite_lines(_select_papers(paper), opened, means)
-        if line.casefold() in one.model.casefold()
-    ]
+    every = _collect_suite_lines(_select_papers(paper), opened, means)
+    lines = [one for one in every if line.casefold() in one.model.casefold()]
     if not lines:
         raise UsageError(
             f"No paper here prints {suite}" + (f" for a model like {line!r}." if line else "."),
@@ -123,11 +117,8 @@ def _build_suite_line(rows: Sequence[PaperValue], suite: Suite, means: Aggregate
     first, names = rows[0], [column.name for column in suite.columns]
     shares = {normalize_metric(row.suite, row.metric): row.share for row in rows}
     mean = first.share if alone else shares.get(AVERAGE)
-    tasks = (
-        {}
-        if alone
-        else {match_task_column(normalize_metric(row.suite, row.metric), names): row for row in rows}
-    )
+    printed = () if alone else rows
+    tasks = {match_task_column(normalize_metric(row.suite, row.metric), names): row for row in printed}
     columns = {name: row.share for name, row in tasks.items() if name and row.metric != AVERAGE}
     others = {name: tasks[name].note for name in columns if not has_same_queries(tasks[name], name)}
     common = tuple(name for name in names if name in columns and name not in others)

@@ -217,13 +217,9 @@ BENCHMARKS = (
 """The columns of /backbones: ModernBERT evaluates code with one vector for each text, so by DPR."""
 
 RECIPES = {
-    "SimCSE": "simcse",
-    "unified contrastive": "unified-contrastive",
-    "CDE": "cde",
-    "DPR": "dpr",
-    "dpr-mldr-id": "mldr",
-    "ColBERT": "colbert",
-}
+    "SimCSE": "simcse", "unified contrastive": "unified-contrastive", "CDE": "cde", "DPR": "dpr",
+    "dpr-mldr-id": "mldr", "ColBERT": "colbert",
+}  # fmt: skip
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
@@ -312,11 +308,8 @@ def collect_glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) 
     """Every printed line of GLUE; an average in an overview stands in the line of its tasks."""
     lines = [line for paper in papers.values() for line in _iter_glue_lines(paper, folder)]
     for overview in [line for line in lines if not line.tasks]:
-        matches = [
-            at
-            for at, line in enumerate(lines)
-            if (line.paper, line.backbone, line.average) == (overview.paper, overview.backbone, None)
-        ]
+        place = (overview.paper, overview.backbone, None)
+        matches = [at for at, line in enumerate(lines) if (line.paper, line.backbone, line.average) == place]
         # Where two lines could take the average, it stays a line of its own: a guess may be wrong.
         if len(matches) == 1:
             lines[matches[0]] = replace(lines[matches[0]], average=overview.average)
@@ -343,16 +336,10 @@ def _iter_glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
             average = tasks.pop(AVERAGE, None)
             source, convention = find_glue_source(paper, first)
             yield GlueLine(
-                paper=paper.slug,
-                backbone=find_backbone(first.backbone, folder),
-                name=first.name,
-                table=table,
-                setting=first.setting,
-                convention=convention,
-                source=source,
-                tasks=tasks,
+                paper=paper.slug, backbone=find_backbone(first.backbone, folder), name=first.name,
+                table=table, setting=first.setting, convention=convention, source=source, tasks=tasks,
                 average=average,
-            )
+            )  # fmt: skip
 
 
 # The papers' lines as entries, which are never ranked with the rest
@@ -370,25 +357,18 @@ def iter_paper_units(folder: Path | None, suites: Mapping[str, SiteSuite]) -> It
     for path in sorted(folder.glob("*")):
         digest.update(path.name.encode() + path.read_bytes() if path.is_file() else b"")
     yield Unit(
-        source=SOURCE,
-        name=SOURCE,
-        stamp=digest.hexdigest(),
-        read=functools.partial(_read_paper_entries, folder, suites),
-    )
-
-
-def _read_paper_entries(folder: Path, suites: Mapping[str, SiteSuite]) -> list[NewEntry]:
-    return [entry for paper in read_papers(folder).values() for entry in _iter_paper_entries(paper, suites)]
+        source=SOURCE, name=SOURCE, stamp=digest.hexdigest(),
+        read=lambda: [e for one in read_papers(folder).values() for e in _iter_paper_entries(one, suites)],
+    )  # fmt: skip
 
 
 def _iter_paper_entries(paper: Paper, suites: Mapping[str, SiteSuite]) -> Iterator[NewEntry]:
     kept = [
-        row
-        for row in paper.rows
+        row for row in paper.rows
         if (suite := suites.get(SUITES.get(row.suite, ""))) and row.unit in SCORES
         if not (row.is_copy and not suite.suite.conventions)
-    ]
-    lines = group_by(kept, lambda row: (row.table, row.model, row.size_class, row.setting, row.suite))
+    ]  # fmt: skip
+    lines = group_by(kept, lambda row: tuple(getattr(row, name) for name in _LINE))
     for rows in lines.values():
         suite = suites[SUITES[rows[0].suite]]
         if document := _build_scores_document(rows, suite):
@@ -412,12 +392,9 @@ def _build_scores_document(rows: Sequence[PaperValue], listed: SiteSuite) -> dic
     if not columns and not types:
         return {}
     return {
-        "columns": columns,
-        "types": types,
-        "printed": average,
-        "over_tasks": mean_values.get(OVER_TASKS),
+        "columns": columns, "types": types, "printed": average, "over_tasks": mean_values.get(OVER_TASKS),
         "over_types": mean_values.get(OVER_TYPES),
-    }
+    }  # fmt: skip
 
 
 def _build_paper_entry(
@@ -431,20 +408,11 @@ def _build_paper_entry(
     backbone = find_backbone(row.backbone)
     return NewEntry(
         model=f"{row.model} ({row.size_class})" if row.size_class else row.model,
-        origin="reported",
-        source=paper.slug,
-        trust="reported",
+        origin="reported", source=paper.slug, trust="reported",
         treatment=f"{paper.name}, {format_table_title(row.table)}: {row.setting}",
-        parameters=find_printed_parameters(row),
-        output="label" if listed.slug == "glue" else "vector",
-        facts={
-            "paper": paper.slug,
-            "table": row.table,
-            "hub_id": row.hub_id,
-            "backbone": backbone.slug if backbone else "",
-        },
-        averages=[
-            (listed.slug, view, json.dumps(document))
-            for view in matching_views or list_conventions(listed.suite)[:1]
-        ],
-    )
+        parameters=find_printed_parameters(row), output="label" if listed.slug == "glue" else "vector",
+        facts={"paper": paper.slug, "table": row.table, "hub_id": row.hub_id,
+               "backbone": backbone.slug if backbone else ""},
+        averages=[(listed.slug, view, json.dumps(document))
+                  for view in matching_views or list_conventions(listed.suite)[:1]],
+    )  # fmt: skip

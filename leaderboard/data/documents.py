@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -25,30 +25,29 @@ from leaderboard.data.suites import format_slug
 log = logging.getLogger(__name__)
 
 Kind = Literal["check", "watch"]
-Reading = Callable[[str, Path], StoredDocument]
-"""Takes a document's name in URLs and its file."""
 
 
 def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
     """One unit for each check and watch; of two with one name that of the earlier folder."""
-    readings: tuple[tuple[Kind, str, Reading], ...] = (
-        ("check", CHECKS.folder, _read_check), ("watch", WATCHES.folder, _read_watch),
-    )  # fmt: skip
-    for kind, folder, read in readings:
+    folders: dict[Kind, str] = {"check": CHECKS.folder, "watch": WATCHES.folder}
+    for kind, folder in folders.items():
         seen = set()
         for path, stamp in (file for root in roots for file in _iter_json_files(root / folder)):
             name = format_document_name(path.stem)
             if name not in seen:
                 seen.add(name)
-                contents = partial(_read_document, kind, read, name, path)
-                stamp += _stamp_watch_records(path, stamp) if kind == "watch" else ""
-                yield Unit(source=folder, name=name, stamp=stamp, read=contents)
+                if kind == "watch" and (watch := _parse_watch(path, stamp)):
+                    # Its scores are those of records, which change without it.
+                    stamp += f"-{stamp_records(watch, path.parent.parent)}"
+                yield Unit(
+                    source=folder, name=name, stamp=stamp, read=partial(_read_document, kind, name, path)
+                )  # fmt: skip
 
 
-def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[StoredDocument]:
+def _read_document(kind: Kind, name: str, path: Path) -> list[StoredDocument]:
     """A document for the index; empty, with a line in the log, if the file is not one."""
     try:
-        return [read(name, path)]
+        return [_read_check(name, path) if kind == "check" else _read_watch(name, path)]
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)
     # Other programs and other versions write these files: a bad one must not take the rest off the site.
@@ -130,20 +129,13 @@ def _read_check(name: str, path: Path) -> StoredDocument:
     document = build_check_adapter().dump_json(CHECKS.read_document_file(path))
     check = build_check_adapter().validate_json(document)
     summary = CheckSummary(
-        name=name,
-        when=check.when,
-        id=check.id,
-        line=format_line_name(check),
-        baseline=check.baseline.baseline or check.baseline.name,
-        named=bool(check.baseline.baseline),
-        candidate=check.candidate.name,
-        artifacts=check.candidate.artifacts,
-        suites=check.suites,
-        recipe=check.recipe,
-        overall=check.overall,
+        name=name, when=check.when, id=check.id, line=format_line_name(check),
+        baseline=check.baseline.baseline or check.baseline.name, named=bool(check.baseline.baseline),
+        candidate=check.candidate.name, artifacts=check.candidate.artifacts, suites=check.suites,
+        recipe=check.recipe, overall=check.overall,
         means=tuple(map(CheckedMean.model_validate, check.means)),
         verdicts=Counter(task.verdict for task in check.tasks),
-    )
+    )  # fmt: skip
     facts = summary.model_dump(mode="json")
     return StoredDocument(
         kind="check", name=name, written=check.when, facts=facts, document=document.decode()
@@ -190,12 +182,6 @@ class WatchSummary(BaseModel):
     changes: tuple[int, ...]
 
 
-def _stamp_watch_records(path: Path, stamp: str) -> str:
-    """What changes with the records of a watch, whose scores are theirs; empty if its file is damaged."""
-    watch = _parse_watch(path, stamp)
-    return "" if watch is None else f"-{stamp_records(watch, path.parent.parent)}"
-
-
 @lru_cache(maxsize=256)
 def _parse_watch(path: Path, _stamp: str) -> Watch | None:
     """A watch without its scores, parsed again when its file changes; None if it is damaged."""
@@ -213,16 +199,10 @@ def _read_watch(name: str, path: Path) -> StoredDocument:
     best, best_step = max(curve, default=(None, None))
     mean, step = curve[-1] if curve else (None, None)
     summary = WatchSummary(
-        name=name,
-        when=max((one.evaluated for one in watch.checkpoints), default=""),
-        source=watch.source,
-        suite=watch.suite,
-        states=Counter(one.state for one in watch.checkpoints),
-        step=step,
-        mean=mean,
-        best=best,
-        best_step=best_step,
+        name=name, when=max((one.evaluated for one in watch.checkpoints), default=""),
+        source=watch.source, suite=watch.suite, states=Counter(one.state for one in watch.checkpoints),
+        step=step, mean=mean, best=best, best_step=best_step,
         changes=tuple(change.step for change in watch.change_points),
-    )
+    )  # fmt: skip
     facts = summary.model_dump(mode="json")
     return StoredDocument(kind="watch", name=name, written=summary.when, facts=facts, document=document)

@@ -26,12 +26,9 @@ TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "
 """From the best known model to the least known."""
 
 SIZES: Mapping[str, tuple[float, float]] = {
-    "small": (0, 60e6),
-    "base": (60e6, 200e6),
-    "large": (200e6, 600e6),
-    "xl": (600e6, 2e9),
+    "small": (0, 60e6), "base": (60e6, 200e6), "large": (200e6, 600e6), "xl": (600e6, 2e9),
     "xxl": (2e9, float("inf")),
-}
+}  # fmt: skip
 """Size classes by number of parameters, from (in) and to (out)."""
 
 
@@ -113,6 +110,10 @@ class Entry(_EntryFacts):
     def modified(self) -> bool:
         """Whether a recipe trained it for each task with other settings than its own."""
         return f"{self.recipe}, modified: " in self.treatment
+
+    def is_row(self, *, revisions: bool) -> bool:
+        """Whether tables have a row of it: none of seeds, of single revisions only where asked for."""
+        return not self.revisions if revisions and self.origin == "imported" else not self.member
 
     @property
     def size(self) -> str:
@@ -236,14 +237,14 @@ class NewEntry(_EntryFacts):
         # The name of a folder, which other folders may have, too.
         if self.artifact and "/" not in self.model:
             return f"{plain}-{self.artifact[:8]}".lstrip("-")
-        return f"{plain}-{_compute_short_digest(self.model)}".lstrip("-") if lost else plain
+        return f"{plain}-{_digest(self.model)[:8]}".lstrip("-") if lost else plain
 
     @cached_property
     def slug(self) -> str:
         """The entry's name in URLs."""
         revision = "joined" if self.revisions else self.revision
         # Links from elsewhere hold this name: another list of parts here would break all of them.
-        what = _compute_short_digest(self.origin, self.source, revision, self.artifact, self.treatment)
+        what = _digest(self.origin, self.source, revision, self.artifact, self.treatment)[:8]
         return f"{self.model_slug}-{what}"
 
 
@@ -270,10 +271,6 @@ class Unit:
     stamp: str
     read: Callable[[], Sequence[NewEntry | StoredDocument]]
     records: Sequence[str] = ()
-
-
-def _compute_short_digest(*parts: object) -> str:
-    return _digest(*parts)[:8]
 
 
 def _digest(*parts: object) -> str:

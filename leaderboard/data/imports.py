@@ -6,6 +6,7 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,7 @@ def put_import(
     tables.insert({"entries": _build_entry_rows(tables, source)})
     _put_results(tables)
     _put_scores(tables, scopes, numbers)
-    counts = tables.fetch_rows("SELECT count(*) AS n FROM owners")
-    return int(counts[0]["n"])
+    return int(tables.fetch_rows("SELECT count(*) AS n FROM owners")[0]["n"])
 
 
 def _read_rows(tables: Tables, source: Imported) -> None:
@@ -206,8 +206,10 @@ def _put_results(tables: Tables) -> None:
              if one.kind == "task"}  # fmt: skip
     kinds = dict.fromkeys(("task", "type", "metric"), "VARCHAR")
     tables.create("kinds", kinds, list(task_facts.values()))
-    versions = [str(row["version"]) for row in tables.fetch_rows("SELECT DISTINCT version FROM files")]
-    parsed = {text: version for text in versions if (version := _parse_mteb_version(text)) is not None}
+    parsed: dict[str, Version] = {}
+    for row in tables.fetch_rows("SELECT DISTINCT version FROM files"):
+        with suppress(InvalidVersion):
+            parsed[str(row["version"])] = Version(str(row["version"]))
     ordered = sorted(set(parsed.values()))
     places = [(text, ordered.index(version)) for text, version in parsed.items()]
     tables.create("versions", {"version": "VARCHAR", "place": "INTEGER"}, places)
@@ -240,13 +242,6 @@ def _put_results(tables: Tables) -> None:
 
 def _list_suite_offers() -> list[Offer]:
     return [offer for suite in catalog.load_suite_entries().values() for offer in suite.offers()]
-
-
-def _parse_mteb_version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
 
 
 def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]) -> None:
@@ -291,31 +286,23 @@ _OUTPUTS = {"late-interaction": "multivector", "cross-encoder": "cross-encoder",
 
 
 def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
-    parameters = facts.get("n_parameters")
-    plain = "cross-encoder" if facts.get("is_cross_encoder") else "vector"
+    plain, tokens = (
+        "cross-encoder" if facts.get("is_cross_encoder") else "vector",
+        facts.get("max_tokens") or 0,
+    )
     return NewEntry(
-        model=facts["model"],
-        origin="imported",
-        source=source,
-        trust=facts["trust"],
+        model=facts["model"], origin="imported", source=source, trust=facts["trust"],
         treatment=f"experiment {facts['experiment']}" if facts["experiment"] else "",
         revision=facts["revision"],
         output=next((_OUTPUTS[kind] for kind in facts.get("model_type") or () if kind in _OUTPUTS), plain),
-        parameters=parameters,
-        dimension=facts.get("embed_dim"),
-        max_tokens=_parse_max_tokens(facts.get("max_tokens")),
-        tokens_unlimited=bool(facts.get("tokens_unlimited") or (facts.get("max_tokens") or 0) >= 2**31),
-        released=facts.get("release_date"),
-        open_weights=facts.get("open_weights"),
-        adapted_from=facts.get("adapted_from"),
-        trained_on=trained,
+        parameters=facts.get("n_parameters"), dimension=facts.get("embed_dim"),
+        # Some cards state a huge number where they mean no limit; the column has 32 bits.
+        max_tokens=int(tokens) if 0 < tokens < 2**31 else None,
+        tokens_unlimited=bool(facts.get("tokens_unlimited") or tokens >= 2**31),
+        released=facts.get("release_date"), open_weights=facts.get("open_weights"),
+        adapted_from=facts.get("adapted_from"), trained_on=trained,
         facts={name: value for name, value in facts.items() if value is not None},
-    )
-
-
-def _parse_max_tokens(value: float | None) -> int | None:
-    # Some cards state a huge number where they mean no limit; the column has 32 bits.
-    return int(value) if value is not None and 0 < value < 2**31 else None
+    )  # fmt: skip
 
 
 def resolve_training_tasks(
@@ -332,11 +319,13 @@ def resolve_training_tasks(
     for card in [*entries, *registry.values()]:
         if card.get("training_datasets") is not None:
             cards[card["model"]].append(card)
-    cards_of_entries = (
-        [card for card in cards[entry["model"]] if card is entry or card is registry.get(entry["model"])]
-        for entry in entries
-    )
-    return [_resolve_card_tasks(some, cards, groups) for some in cards_of_entries]
+    tasks: list[list[str] | None] = []
+    for entry in entries:
+        stated = [c for c in cards[entry["model"]] if c is entry or c is registry.get(entry["model"])]
+        above = _iter_parent_cards(stated, cards) if stated else ()
+        declared = {name for card in above for name in card["training_datasets"]}
+        tasks.append(sorted(declared.union(*(groups.get(name, ()) for name in declared))) if stated else None)
+    return tasks
 
 
 def map_similar_tasks() -> dict[str, frozenset[str]]:
@@ -347,15 +336,6 @@ def map_similar_tasks() -> dict[str, frozenset[str]]:
             similar_names[offer.name].add(other)
             similar_names[other].add(offer.name)
     return {name: frozenset(others) for name, others in similar_names.items()}
-
-
-def _resolve_card_tasks(
-    own: Sequence[Card], cards: Mapping[str, Sequence[Card]], similar: Mapping[str, frozenset[str]]
-) -> list[str] | None:
-    if not own:
-        return None
-    declared = {name for card in _iter_parent_cards(own, cards) for name in card["training_datasets"]}
-    return sorted(declared.union(*(similar.get(name, ()) for name in declared)))
 
 
 def _iter_parent_cards(own: Sequence[Card], cards: Mapping[str, Sequence[Card]]) -> Iterator[Card]:

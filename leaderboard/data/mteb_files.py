@@ -153,14 +153,10 @@ def _add_scores(parsed: Parsed, data: Mapping[str, Any], tasks: Tasks) -> Conten
         parsed.score.append(score)
         parsed.flag.append(flag)
     return Content(
-        task=task,
-        data_revision=_parse_version_text(data.get("dataset_revision")),
-        mteb_version=_parse_version_text(data.get("mteb_version")),
-        converted=old,
-        repeated=repeated,
-        rows=len(rows),
-        seconds=seconds,
-    )
+        task=task, data_revision=_parse_version_text(data.get("dataset_revision")),
+        mteb_version=_parse_version_text(data.get("mteb_version")), converted=old, repeated=repeated,
+        rows=len(rows), seconds=seconds,
+    )  # fmt: skip
 
 
 def _parse_split_scores(table: Any) -> tuple[dict[str, dict[str, Any]], int]:
@@ -247,17 +243,13 @@ def _convert(name: str, data: Mapping[str, Any], tasks: Tasks) -> tuple[str, dic
     task, metric = tasks.get(name) or tasks.get(name.lower()) or (name, "main_score")
     splits = {s: table for s, table in data.items() if s not in _NOT_SPLITS and isinstance(table, dict)}
     # Files with several languages have a table for each; in others the metrics stand right below the split.
-    nested = any(
-        isinstance(x, dict) for table in splits.values() for n, x in table.items() if n not in _NOT_SUBSETS
-    )
+    tables = (x for table in splits.values() for n, x in table.items() if n not in _NOT_SUBSETS)
+    nested = any(isinstance(table, dict) for table in tables)
     scores: dict[str, dict[str, Any]] = {}
     for split, table in splits.items():
         subsets = table.items() if nested else [("default", table)]
-        scores[_require_name(split, "a split")] = {
-            _require_name(n, "a subset"): _find_old_score(x, metric)
-            for n, x in subsets
-            if isinstance(x, dict)
-        }
+        old = [(_require_name(n, "a subset"), x) for n, x in subsets if isinstance(x, dict)]
+        scores[_require_name(split, "a split")] = {n: _find_old_score(x, metric) for n, x in old}
     # From here on as mteb does in TaskResult._convert_from_before_v1_11_0: these versions wrote the French
     # subset as the default one.
     test, french = scores.get("test", {}), task in _FRENCH_ONLY
@@ -281,11 +273,8 @@ def _find_old_score(metrics: Mapping[str, Any], metric: str) -> Any:
 
 def _sum_old_seconds(data: Mapping[str, Any]) -> float | None:
     """The evaluation time of all splits, None where one has none."""
-    times = [
-        _parse_evaluation_time(table.get("evaluation_time"))
-        for table in data.values()
-        if isinstance(table, dict)
-    ]
+    tables = [table for table in data.values() if isinstance(table, dict)]
+    times = [_parse_evaluation_time(table.get("evaluation_time")) for table in tables]
     durations = [seconds for seconds in times if seconds is not None]
     return sum(durations) if durations and len(durations) == len(times) else None
 

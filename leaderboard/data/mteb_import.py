@@ -62,12 +62,9 @@ Progress = Callable[[int, int], None]
 """Called with the number of files read so far, and of all that are to be read."""
 
 _ARROW = {
-    "str": pa.string(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "bool": pa.bool_(),
+    "str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(),
     "list[str]": pa.list_(pa.string()),
-}
+}  # fmt: skip
 _OWN = {
     **dict.fromkeys(("folder", "model", "revision", "experiment", "trust"), pa.string()),
     **dict.fromkeys(("files", "rows"), pa.int32()),
@@ -268,9 +265,8 @@ def _build_import_tables(
     cards = {path: former.cards[path] for path in unchanged["path"].to_pylist() if path in former.cards}
     cards |= now.cards
     scores, file_of_row = _collect_file_scores(files, [*now.scores, former.scores])
-    entries = _build_import_entries(
-        files, folders, {path.rpartition("/")[0]: facts for path, facts in cards.items()}
-    )
+    by_folder = {path.rpartition("/")[0]: facts for path, facts in cards.items()}
+    entries = _build_import_entries(files, folders, by_folder)
     facts = _build_stamp_facts(files, entries, scores, file_of_row)
     names = ["entry", *_FILES.names]
     return {"entries": entries, "files": files.select(names), "scores": _encode_dictionaries(scores)}, facts
@@ -352,20 +348,14 @@ def _build_import_entries(
     entries = []
     for folder, (first, last) in zip(folders, pairwise(bounds), strict=True):
         model, revision, *_ = folder.split("/")
-        entries.append(
-            {
-                "folder": folder,
-                "model": names.get(model) or model.replace("__", "/", 1),
-                "revision": revision,
-                "experiment": folder.split("/")[3] if folder.count("/") == 3 else "",
-                "trust": infer_revision_trust(revision),
-                "files": int(tasks[first:last].sum()),
-                "rows": int(rows[first:last].sum()),
-                "digest": hashlib.sha256(repr((PARSER, stat[first:last])).encode()).hexdigest(),
-                "card": folder in cards,
-                **cards.get(folder, {}),
-            }
-        )
+        entries.append({
+            "folder": folder, "model": names.get(model) or model.replace("__", "/", 1),
+            "revision": revision, "experiment": folder.split("/")[3] if folder.count("/") == 3 else "",
+            "trust": infer_revision_trust(revision), "files": int(tasks[first:last].sum()),
+            "rows": int(rows[first:last].sum()), "card": folder in cards,
+            "digest": hashlib.sha256(repr((PARSER, stat[first:last])).encode()).hexdigest(),
+            **cards.get(folder, {}),
+        })  # fmt: skip
     return pa.Table.from_pylist(entries, schema=SCHEMA)
 
 
@@ -390,20 +380,14 @@ def _build_stamp_facts(
     trust = Counter(entries["trust"].to_pylist())
     flags = Counter({row["values"]: row["counts"] for row in pc.value_counts(scores["flag"]).to_pylist()})
     counts = {
-        "files": files.num_rows - files["task"].null_count,
-        "cards": sum(entries["card"].to_pylist()),
-        "models": len(set(entries["model"].to_pylist())),
-        "entries": entries.num_rows,
-        "rows": scores.num_rows,
-        "trust": {kind: trust[kind] for kind in TRUST},
-        "converted": sum(files["converted"].to_pylist()),
-        "repeated": sum(files["repeated"].to_pylist()),
-        "impossible": flags[IMPOSSIBLE],
-        "no_score": flags[NO_SCORE],
-        "unreadable": len(bad),
+        "files": files.num_rows - files["task"].null_count, "cards": sum(entries["card"].to_pylist()),
+        "models": len(set(entries["model"].to_pylist())), "entries": entries.num_rows,
+        "rows": scores.num_rows, "trust": {kind: trust[kind] for kind in TRUST},
+        "converted": sum(files["converted"].to_pylist()), "repeated": sum(files["repeated"].to_pylist()),
+        "impossible": flags[IMPOSSIBLE], "no_score": flags[NO_SCORE], "unreadable": len(bad),
         "problems": dict(Counter(file["problem"].partition(":")[0] for file in bad).most_common()),
         "contradicting": len(contradictions),
-    }
+    }  # fmt: skip
     rows = np.flatnonzero(pc.equal(scores["flag"], IMPOSSIBLE).to_numpy())[:200]
     paths = files["path"].take(file_of_row[rows]).to_pylist()
     impossible = scores.select(["split", "subset", "main_score"]).take(rows).to_pylist()

@@ -134,12 +134,9 @@ def _split_metric(row: PaperValue) -> tuple[str, str]:
 def _build_line_labels(row: PaperValue) -> dict[str, str]:
     """MosaicBERT's settings also hold what stands in a column of print: hours, the price of an hour."""
     return {
-        "Model": row.model,
-        "Size": row.size_class,
-        "Parameters": row.params,
-        "Setting": re.sub(r"; [\d.]+ h$| at \$[\d.]+/GPU-h$", "", row.setting),
-        "Task": _split_metric(row)[0],
-    }
+        "Model": row.model, "Size": row.size_class, "Parameters": row.params,
+        "Setting": re.sub(r"; [\d.]+ h$| at \$[\d.]+/GPU-h$", "", row.setting), "Task": _split_metric(row)[0],
+    }  # fmt: skip
 
 
 def group_table_lines(

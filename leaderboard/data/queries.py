@@ -216,14 +216,13 @@ class Queries:
     @cached_property
     def cards(self) -> dict[int, Card]:
         """The card of each entry, by the entry's number."""
-        rows = self._fetch_rows("SELECT id, facts FROM entries WHERE origin = 'imported'")
-        return {number: _parse_model_card(json.loads(facts)) for number, facts in rows}
+        stated = self._load_facts(origin="imported")
+        return {number: _parse_model_card(facts) for number, facts in stated.items()}
 
     @cached_property
     def measured_facts(self) -> dict[int, Mapping[str, Any]]:
         """The `weights` (a hash) and the `treatment` of each measured entry, by the entry's number."""
-        rows = self._fetch_rows("SELECT id, facts FROM entries WHERE origin = 'measured'")
-        return {number: json.loads(facts) for number, facts in rows}
+        return self._load_facts(origin="measured")
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -252,19 +251,14 @@ class Queries:
     @cached_property
     def _by_typed_name(self) -> list[dict[str, list[Entry]]]:
         """The entries by the letters of their names with organisation, without, and of copies."""
-        copies = [
-            (extract_letters(folder), self.entries[number])
-            for number, facts in self.measured_facts.items()
-            for folder in facts.get("folders", ())
-        ]
+        copies: dict[str, list[Entry]] = {}
+        for number, facts in self.measured_facts.items():
+            for folder in facts.get("folders", ()):
+                copies.setdefault(extract_letters(folder), []).append(self.entries[number])
+        named = self.entries.values()
         return [
-            group_by(self.entries.values(), lambda e: e.typed_names[0]),
-            group_by(self.entries.values(), lambda e: e.typed_names[1]),
-            {
-                letters: [entry for _, entry in pairs]
-                for letters, pairs in group_by(copies, itemgetter(0)).items()
-            },
-        ]
+            group_by(named, lambda e: e.typed_names[0]), group_by(named, lambda e: e.typed_names[1]), copies,
+        ]  # fmt: skip
 
     @cached_property
     def _members(self) -> dict[str | None, list[Entry]]:
@@ -316,11 +310,8 @@ class Queries:
     @cached_property
     def checks_of(self) -> dict[str, list[CheckSummary]]:
         """The checks of each candidate by its ArtifactKey, the newest first."""
-        checks_by_artifact: dict[str, list[CheckSummary]] = {}
-        for check in self.checks.values():
-            for artifact in check.artifacts:
-                checks_by_artifact.setdefault(artifact, []).append(check)
-        return checks_by_artifact
+        pairs = [(artifact, check) for check in self.checks.values() for artifact in check.artifacts]
+        return {key: [check for _, check in some] for key, some in group_by(pairs, itemgetter(0)).items()}
 
     @cached_property
     def watches(self) -> dict[str, WatchSummary]:
@@ -336,15 +327,12 @@ class Queries:
 
     def fetch_document(self, kind: str, name: str) -> str:
         """The JSON document of a check or a watch that is in the index."""
-        return str(
-            self._fetch_rows("SELECT document FROM documents WHERE kind = ? AND name = ?", kind, name)[0][0]
-        )
+        sql = "SELECT document FROM documents WHERE kind = ? AND name = ?"
+        return str(self._fetch_rows(sql, kind, name)[0][0])
 
     def list_document_kinds(self) -> frozenset[str]:
         """The kinds of documents in the index: "check", "watch"."""
-        return frozenset(
-            kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
-        )
+        return frozenset(kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents"))
 
     def load_suite_scores(
         self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
@@ -357,13 +345,13 @@ class Queries:
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has its own row.
         """
-        forms = (
-            () if site_suite.typed else tuple(one.form for some in site_suite.list_scopes() for one in some)
-        )
+        scopes = [] if site_suite.typed else site_suite.list_scopes()
+        forms = tuple(one.form for some in scopes for one in some)
+        convention = convention or list_conventions(site_suite.suite)[0]
         key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
-            scores = self._make(site_suite, convention, None, pinned, revisions)
+            scores = self._make(site_suite, convention, None, pinned=pinned, revisions=revisions)
         with self._lock:
             self._suite_scores[key] = scores
             # Used last, dropped last.
@@ -384,7 +372,7 @@ class Queries:
             convention: The convention's name; empty for the first.
             pinned: Whether only scores on the pinned revisions of the data count.
         """
-        return self._make(site_suite, convention, entries, pinned, False)
+        return self._make(site_suite, convention, entries, pinned=pinned)
 
     @cached_property
     def _wholes(self) -> dict[str, tuple[SiteSuite, int]]:
@@ -406,8 +394,9 @@ class Queries:
         site_suite: SiteSuite,
         convention: str,
         entries: Sequence[Entry] | None,
+        *,
         pinned: bool,
-        revisions: bool,
+        revisions: bool = False,
     ) -> SuiteScores:
         convention = convention or list_conventions(site_suite.suite)[0]
         columns, wholes, others = self._resolve_column_scopes(site_suite, convention)
@@ -433,19 +422,16 @@ class Queries:
             if (suite, name, listed.suite.columns) == (site_suite.slug, convention, site_suite.suite.columns)
         }
         if entries is None:
-            entry_ids = {*np.unique(stored["entry"]).tolist(), *averages}
-            entries = [e for e in self.entries.values() if e.id in entry_ids and _is_row(e, revisions)]
+            ids_of = {*np.unique(stored["entry"]).tolist(), *averages}
+            entries = [e for e in self.entries.values() if e.id in ids_of and e.is_row(revisions=revisions)]
         seeds = {row: [m.id for m in self.list_members(e)] for row, e in enumerate(entries) if e.of_seeds}
         return build_suite_scores(
-            site_suite,
-            convention,
-            entries,
+            site_suite, convention, entries,
             Cells.from_columns(stored, [entry.id for entry in entries], scopes, seeds),
             [[place[number] for number in column] for column in columns],
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
-            pinned=pinned,
-            wholes=[place.get(number) for number in wholes],
-        )
+            pinned=pinned, wholes=[place.get(number) for number in wholes],
+        )  # fmt: skip
 
     def list_scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
         """The numbers of the scopes of each column of a suite."""
@@ -657,12 +643,9 @@ class Queries:
                      AND flag IS DISTINCT FROM 'no-score'
                      AND (?::VARCHAR[] IS NULL OR list_contains(?::VARCHAR[], subset))
                    ORDER BY file_row_number""",
-                f"{folder}/scores-{identifier}.parquet",
-                sorted({number for _, number, _ in source_keys}),
-                sorted({task for *_, task in source_keys}),
-                subsets,
-                subsets,
-            )
+                f"{folder}/scores-{identifier}.parquet", sorted({number for _, number, _ in source_keys}),
+                sorted({task for *_, task in source_keys}), subsets, subsets,
+            )  # fmt: skip
             for number, task, split, subset, score in rows:
                 if (source, number, task) in result_ids:
                     scores_by_result[result_ids[source, number, task]].setdefault(split, {})[subset] = score
@@ -676,9 +659,8 @@ class Queries:
                 scores = self.load_suite_scores(listed)
                 places, means = scores.compute_ranks("tasks", "model").place, scores.over_tasks.values
                 ranked = int((places > 0).sum())
-                for place, mean, entry in sorted(
-                    zip(places, means, scores.entries, strict=True), key=itemgetter(0)
-                ):
+                rows = zip(places, means, scores.entries, strict=True)
+                for place, mean, entry in sorted(rows, key=itemgetter(0)):
                     # The first of several checkpoints is the one that ranks highest.
                     texts = ranks.setdefault(entry.typed_names[0], {}) if place else {}
                     texts.setdefault(listed.suite.title, f"{place} of {ranked} ({score_text(mean)})")
@@ -725,22 +707,19 @@ class Queries:
                   WHERE batch IS NULL AND source = entry AND id IN (SELECT unnest(?::BIGINT[]))"""
         unread = map(EntryResult._make, self._fetch_rows(sql, list(ids)))
         means = [row for row in unread if self.entries[row.entry].of_seeds]
-        members = {row.id: self._find_seed_results(row) for row in means}
-        records = self._load_records([*ids, *(one["id"] for some in members.values() for one in some)])
-        wanted = set(ids)
-        documents = {number: record for number, record in records.items() if number in wanted}
+        # The results of the seeds that each is the mean over.
+        members = []
         for row in means:
-            results = members[row.id]
-            seeds = [self.entries[one["entry"]].seeds[0] for one in results]
-            some = [records[one["id"]] for one in results]
-            documents[row.id] = merge_seed_documents(row.value, results, seeds, some)
+            seeds = [one.id for one in self.list_members(self.entries[row.entry])]
+            some = [one._asdict() for one in self.find_results(entry=seeds, task=row.task)]
+            members.append(select_seed_results(some, seeds))
+        records = self._load_records([*ids, *(one["id"] for some in members for one in some)])
+        documents = {number: records[number] for number in ids if number in records}
+        for row, results in zip(means, members, strict=True):
+            numbers = [self.entries[one["entry"]].seeds[0] for one in results]
+            texts = [records[one["id"]] for one in results]
+            documents[row.id] = merge_seed_documents(row.value, results, numbers, texts)
         return documents
-
-    def _find_seed_results(self, row: EntryResult) -> list[dict[str, Any]]:
-        """The results of the seeds that a result is the mean over."""
-        members = [one.id for one in self.list_members(self.entries[row.entry])]
-        results = [one._asdict() for one in self.find_results(entry=members, task=row.task)]
-        return select_seed_results(results, members)
 
     def _load_records(self, ids: Sequence[int]) -> dict[int, Any]:
         rows = self._fetch_rows(
@@ -758,10 +737,9 @@ class Queries:
 
     def load_result_document(self, number: int) -> Any:
         """The whole of a result: a record, or an import's scores by split and subset."""
-        document = self.load_result_documents([number]).get(number)
-        return (
-            self._read_imported_scores(self.find_results(id=number))[number] if document is None else document
-        )
+        if document := self.load_result_documents([number]).get(number):
+            return document
+        return self._read_imported_scores(self.find_results(id=number))[number]
 
     def list_newest_results(self, count: int) -> list[tuple[EntryResult, Entry]]:
         """The records that were written last, with their entries."""
@@ -771,7 +749,10 @@ class Queries:
 
     def load_entry_facts(self, entries: Iterable[Entry]) -> dict[int, Mapping[str, Any]]:
         """The facts of some entries that have no column of their own, by the entry's number."""
-        fits, values = _build_sql_conditions({"id": [entry.id for entry in entries]})
+        return self._load_facts(id=[entry.id for entry in entries])
+
+    def _load_facts(self, **where: Any) -> dict[int, Mapping[str, Any]]:
+        fits, values = _build_sql_conditions(where)
         rows = self._fetch_rows(f"SELECT id, facts FROM entries WHERE {fits}", *values)
         return {number: json.loads(facts) for number, facts in rows}
 
@@ -785,13 +766,6 @@ def _build_sql_conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     # `IN ()` is no SQL; nothing is in (NULL).
     names = [f"{name} IN ({', '.join('?' * len(some)) or 'NULL'})" for name, some in lists.items()]
     return " AND ".join(names) or "true", [*chain(*lists.values())]
-
-
-def _is_row(entry: Entry, revisions: bool) -> bool:
-    """Whether an entry has a row in a suite: seeds have none, nor have single revisions unless asked for."""
-    if revisions and entry.origin == "imported":
-        return not entry.revisions
-    return not entry.member
 
 
 def _parse_model_card(facts: Mapping[str, Any]) -> Card:

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -70,7 +70,34 @@ class RecordReader:
 
     def read(self, paths: Sequence[str]) -> list[NewEntry]:
         """The entries of an artifact by its records; of two with one key the earlier one counts."""
-        return _read_record_entries([*map(Path, paths)], self.learnt, self.few)
+        places = [*map(Path, paths)]
+        records: dict[tuple[str, str], Located] = {}
+        models: dict[str, list[tuple[str, ModelPart]]] = {}
+        for path in places:
+            record = read_or_warn(Store.read_record, path)
+            if record is None or record.purpose != "final":
+                continue
+            models.setdefault(record.model.artifact, []).append((_find_write_time(record), record.model))
+            previous = records.get((record.key, get_record_weights(record)))
+            # A success in a later folder counts more than a failure in an earlier one.
+            if previous is None or (record.status == "done" and previous[0].status == "failed"):
+                records[record.key, get_record_weights(record)] = (record, path)
+        grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
+        entries = [
+            _rename_copy(entry, models[artifact])
+            for artifact, group in grouped.items() for entry in _iter_artifact_entries(group, self.learnt)
+        ]  # fmt: skip
+        stores = [Store(root) for root in dict.fromkeys(path.parents[3] for path in places)]
+        halves = {
+            record.key: measure_half_width(record, stores, resolve_cache_folder())
+            for record, _ in records.values() if record.task.name in self.few and record.status == "done"
+        }  # fmt: skip
+        if not halves:
+            return entries
+        return [
+            replace(entry, outcomes=[replace(one, half=halves.get(one.key or "")) for one in entry.outcomes])
+            for entry in entries
+        ]
 
 
 def iter_record_units(roots: Sequence[Path], reader: RecordReader) -> Iterator[Unit]:
@@ -130,43 +157,6 @@ def _scan_folders(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read_record_entries(
-    paths: Sequence[Path], learnt: Sequence[SiteSuite], few: Collection[str]
-) -> list[NewEntry]:
-    records: dict[tuple[str, str], Located] = {}
-    models: dict[str, list[tuple[str, ModelPart]]] = {}
-    for path in paths:
-        record = read_or_warn(Store.read_record, path)
-        if record is None or record.purpose != "final":
-            continue
-        models.setdefault(record.model.artifact, []).append((_find_write_time(record), record.model))
-        previous = records.get((record.key, get_record_weights(record)))
-        # A success in a later folder counts more than a failure in an earlier one.
-        if previous is None or (record.status == "done" and previous[0].status == "failed"):
-            records[record.key, get_record_weights(record)] = (record, path)
-    grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
-    entries = [
-        _rename_copy(entry, models[artifact])
-        for artifact, group in grouped.items()
-        for entry in _iter_artifact_entries(group, learnt)
-    ]
-    stores, cache = (
-        [Store(root) for root in dict.fromkeys(p.parents[3] for p in paths)],
-        resolve_cache_folder(),
-    )
-    halves = {
-        record.key: measure_half_width(record, stores, cache)
-        for record, _ in records.values()
-        if record.task.name in few and record.status == "done"
-    }
-    return [
-        replace(entry, outcomes=[replace(one, half=halves.get(one.key or "")) for one in entry.outcomes])
-        if halves
-        else entry
-        for entry in entries
-    ]
-
-
 def _rename_copy(entry: NewEntry, models: Sequence[tuple[str, ModelPart]]) -> NewEntry:
     """The entry under the name that its content has elsewhere, if its own is that of a folder."""
     published = [pair for pair in models if pair[1].source != "local"]
@@ -185,9 +175,8 @@ def _iter_artifact_entries(group: Sequence[Located], learnt: Sequence[SiteSuite]
     places = {id(record): path for record, path in group}
     for position, (weights, records) in enumerate(group_records(record for record, _ in group).items()):
         mine = [(record, places[id(record)]) for record in records]
-        yield from _iter_treatment_entries(
-            mine, learnt, former=describe_former_weights(weights) if position else ""
-        )
+        former = describe_former_weights(weights) if position else ""
+        yield from _iter_treatment_entries(mine, learnt, former=former)
 
 
 def _iter_treatment_entries(
@@ -248,26 +237,18 @@ def _build_measured_entry(
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
     # Only recipes have conventions; embeddings are scored by the suite alone.
     numbers, averages = _compute_standings(treatment, members, learnt) if trained else ({}, [])
+    model = newest.model
     return NewEntry(
-        model=newest.model.name,
-        origin="measured",
-        source=SOURCE,
-        trust="measured",
-        treatment=text,
-        revision=newest.model.revision,
-        artifact=newest.model.artifact,
-        recipe=recipe,
-        output="label" if trained else str(encoding.get("output", "vector")),
-        parameters=newest.model.parameters,
-        dimension=newest.model.dimension,
-        max_tokens=encoding.get("max_length"),
+        model=model.name, origin="measured", source=SOURCE, trust="measured", treatment=text,
+        revision=model.revision, artifact=model.artifact, recipe=recipe,
+        output="label" if trained else str(encoding.get("output", "vector")), parameters=model.parameters,
+        dimension=model.dimension, max_tokens=encoding.get("max_length"),
         adapted_from=lineage.parents[0].name if lineage and lineage.parents else None,
-        folder=newest.model.folder or "" if newest.model.source == "local" else None,
-        lineage=lineage,
-        facts={"treatment": serialize_condition(treatment), "weights": newest.model.weights},
+        folder=model.folder or "" if model.source == "local" else None, lineage=lineage,
+        facts={"treatment": serialize_condition(treatment), "weights": model.weights},
         outcomes=[_build_entry_outcome(*one, numbers.get(one[0].task.name, {})) for one in members],
         averages=averages,
-    )
+    )  # fmt: skip
 
 
 def _build_entry_outcome(record: Record, path: Path, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
@@ -275,19 +256,12 @@ def _build_entry_outcome(record: Record, path: Path, numbers: Mapping[str, TaskN
     data = data if isinstance(data, Mapping) else {}
     texts = record.provenance.get("texts_trained_on")
     return EntryOutcome(
-        task=record.task.name,
-        type=record.task.type,
-        metric=record.task.metric,
-        status=record.status,
-        value=record.main_score,
-        data=str(data.get("revision") or data.get("content") or ""),
-        raw=extract_main_scores(record.scores, record.task.metric, record.main_score),
-        numbers=numbers,
-        key=record.key,
-        written=_find_write_time(record),
-        trained_on=texts if isinstance(texts, int) else None,
-        document=_format_document(record, path),
-    )
+        task=record.task.name, type=record.task.type, metric=record.task.metric, status=record.status,
+        value=record.main_score, data=str(data.get("revision") or data.get("content") or ""),
+        raw=extract_main_scores(record.scores, record.task.metric, record.main_score), numbers=numbers,
+        key=record.key, written=_find_write_time(record),
+        trained_on=texts if isinstance(texts, int) else None, document=_format_document(record, path),
+    )  # fmt: skip
 
 
 def _format_document(record: Record, path: Path) -> str:

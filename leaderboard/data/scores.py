@@ -478,17 +478,15 @@ def _average_spreads(suite: Suite, halves: Floats, counted: NDArray[np.bool_]) -
 
 def _limit_shared_columns(part: Untouched, shared: set[int]) -> Untouched:
     """An untouched part whose means leave out the columns that not all models share, too."""
-    columns = enumerate(part.suite.columns)
-    part_columns = [
-        c if at in shared else replace(c, shown_only=c.shown_only or _UNSHARED) for at, c in columns
-    ]
-    suite = replace(part.suite, columns=tuple(part_columns))
+    columns = list(part.suite.columns)
+    for place in {*range(len(columns))} - shared:
+        columns[place] = replace(columns[place], shown_only=columns[place].shown_only or _UNSHARED)
+    suite = replace(part.suite, columns=tuple(columns))
     return replace(part, suite=suite, count=len(select_mean_columns(suite)))
 
 
 def _mean_scope_columns(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
     """The columns of values by scope: (rows, columns)."""
-    column_values = [
-        values[:, list(scopes)].mean(axis=1) if scopes else np.full(len(values), np.nan) for scopes in columns
-    ]
-    return np.array(column_values).reshape(len(columns), len(values)).T
+    empty = np.full(len(values), np.nan)
+    means = [values[:, list(scopes)].mean(axis=1) if scopes else empty for scopes in columns]
+    return np.array(means).reshape(len(columns), len(values)).T

@@ -33,15 +33,11 @@ def put_seeds(tables: Tables) -> None:
     )
     rows: dict[str, list[Row]] = {"entries": [], "results": [], "scores": []}
     for group in group_by(members, lambda entry: entry["group"]).values():
-        group.sort(key=_parse_seed)
+        group.sort(key=lambda entry: int(json.loads(entry["lineage"])["seed"]))
         some = ([row for one in group for row in table.get(one["id"], ())] for table in (results, scores))
         for name, new in _build_group_rows(group, *some).items():
             rows[name] += new
     tables.insert(rows)
-
-
-def _parse_seed(entry: Row) -> int:
-    return int(json.loads(entry["lineage"])["seed"])
 
 
 def _build_group_rows(
@@ -105,13 +101,10 @@ def _mean_scores(scores: Sequence[Row], expected: int) -> Row:
     if complete:
         reason = _OTHER if _OTHER in reasons else 0
     return {
-        "value": fmean(values) if complete else None,
-        "reason": reason,
-        "deviation": stdev(values) if complete else None,
-        "seeds": len(values),
-        "trained_on": max(texts, default=None),
-        "data": scores[0]["data"],
-    }
+        "value": fmean(values) if complete else None, "reason": reason,
+        "deviation": stdev(values) if complete else None, "seeds": len(values),
+        "trained_on": max(texts, default=None), "data": scores[0]["data"],
+    }  # fmt: skip
 
 
 def _mean_results(results: Sequence[Row], expected: int) -> Row:
@@ -154,21 +147,17 @@ def merge_seed_documents(
     ):
         document[part] = {name: value for name, value in document[part].items() if name not in seed_fields}
     return document | {
-        "training": {},
-        "main_score": mean,
+        "training": {}, "main_score": mean,
         "scores": {} if mean is None else _mean_of([one["scores"] for one in documents]),
         "seeds": [
             {
-                "seed": seed,
-                "result": r["id"],
-                "key": r["key"],
-                "status": r["status"],
+                "seed": seed, "result": r["id"], "key": r["key"], "status": r["status"],
                 "main_score": r["value"],
             }
             for seed, r in zip(seeds, results, strict=True)
         ],
         "error": None,
-    }
+    }  # fmt: skip
 
 
 def _mean_of(values: Sequence[Any]) -> Any:

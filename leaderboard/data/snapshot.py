@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.seeds import put_seeds
 from leaderboard.data.settings import SiteSettings
-from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, collect_scopes, load_site_suites
+from leaderboard.data.suites import REVISIONS, SiteSuite, collect_scopes, load_site_suites
 from leaderboard.data.tables import (
     TEXT_ROWS,
     TEXTS,
@@ -101,9 +101,11 @@ class Snapshot(BaseModel):
         """The Parquet files of a table."""
         return [str(self.folder / part / f"{table}.parquet") for part in self.parts]
 
-    def read_ranks(self) -> Mapping[str, Mapping[str, str]]:
+    @cached_property
+    def ranks(self) -> Mapping[str, Mapping[str, str]]:
         """The ranks of a kept snapshot, as Queries.list_ranks has them."""
-        return _read_ranks(self.folder.parent / RANKS)
+        ranks: Mapping[str, Mapping[str, str]] = json.loads((self.folder.parent / RANKS).read_text())
+        return ranks
 
     def locate_texts(self, batch: int) -> Path:
         """The file of the texts of a batch."""
@@ -195,7 +197,7 @@ class SiteIndex:
             return Changes(taken=0, dropped=0, version=self.version)
 
     def _refresh(self) -> Changes:
-        units = {_format_unit_name(unit): unit for unit in self._iter_source_units()}
+        units = {clean_stored_text(f"{unit.source}/{unit.name}"): unit for unit in self._iter_source_units()}
         # After the listing: of a disk that goes away meanwhile nothing is taken for deleted.
         if self.version and (vanished := self.vanished):
             log.error("%s: gone or empty. The snapshot stays as it is.", ", ".join(map(str, vanished)))
@@ -412,10 +414,16 @@ def open_index(settings: SiteSettings) -> SiteIndex:
     suites = load_site_suites(cache, settings.suites)
     folders = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]
-    folder = (
-        settings.snapshots or cache / "site"
-    ) / f"{name}-{_hash_snapshot_form(collect_scopes(list(suites.values())))}"
-    _prune_snapshots(folder, name)
+    # Everything that a snapshot's numbers depend on beside the folders.
+    forms = [scope.form for some in collect_scopes(list(suites.values())).values() for scope in some]
+    form = hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
+    folder = (settings.snapshots or cache / "site") / f"{name}-{form}"
+    # Those of other forms that nobody has used for a week.
+    for old in folder.parent.glob(f"{name}-*"):
+        with suppress(OSError):
+            # Another process may be removing the same folders.
+            if old != folder and time.time() - (old / "current.json").stat().st_mtime > WEEK:
+                shutil.rmtree(old)
     return SiteIndex(settings, folder, suites)
 
 
@@ -437,10 +445,6 @@ def _has_content(folder: Path) -> bool:
         return any(folder.iterdir())
     except OSError:
         return False
-
-
-def _format_unit_name(unit: Unit) -> str:
-    return clean_stored_text(f"{unit.source}/{unit.name}")
 
 
 def _link(former: Snapshot, part: str, new: Path) -> None:
@@ -488,8 +492,7 @@ def _list_files(folder: Path) -> dict[str, Path]:
 
 
 def _hash_files(folder: Path) -> dict[str, tuple[int, str]]:
-    paths = _list_files(folder)
-    return {name: (path.stat().st_size, files.hash_file(path)) for name, path in paths.items()}
+    return {n: (path.stat().st_size, files.hash_file(path)) for n, path in _list_files(folder).items()}
 
 
 def _read_snapshot(path: Path) -> Snapshot | None:
@@ -511,12 +514,6 @@ def _parse_snapshot(path: Path) -> Snapshot:
 
 
 @cache
-def _read_ranks(path: Path) -> Mapping[str, Mapping[str, str]]:
-    ranks: Mapping[str, Mapping[str, str]] = json.loads(path.read_text())
-    return ranks
-
-
-@cache
 def _read_kept(path: Path, _mtime: int) -> Snapshot | None:
     """The kept snapshot that a file names; None if it is damaged. What could not be read is not cached."""
     try:
@@ -528,18 +525,3 @@ def _read_kept(path: Path, _mtime: int) -> Snapshot | None:
 
 def _write_snapshot(folder: Path, snapshot: Snapshot) -> None:
     write_content_file(folder / "current.json", snapshot.model_dump(mode="json", exclude={"folder"}))
-
-
-def _hash_snapshot_form(scopes: Mapping[str, Sequence[Scope]]) -> str:
-    """A digest of everything that a snapshot's numbers depend on beside the folders."""
-    forms = [scope.form for some in scopes.values() for scope in some]
-    return hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
-
-
-def _prune_snapshots(keep: Path, name: str) -> None:
-    """Remove snapshots of other forms that nobody has used for a week."""
-    for old in keep.parent.glob(f"{name}-*"):
-        with suppress(OSError):
-            # Another process may be removing the same folders.
-            if old != keep and time.time() - (old / "current.json").stat().st_mtime > WEEK:
-                shutil.rmtree(old)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain, count
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,16 +85,11 @@ class Scope:
 
     def answer(self, raw: Raw, data: str) -> tuple[float | None, Reason]:
         """The mean over splits and subsets of one model's main scores, and why it does not count."""
-        raw_values = [
-            raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets
-        ]
+        cells = product(self.splits, self.subsets)
+        raw_values = [raw.get(split, {}).get(subset, _ABSENT) for split, subset in cells]
         if any(value is _ABSENT for value in raw_values):
             return None, "part"
-        values = [
-            float(value)
-            for value in raw_values
-            if isinstance(value, float | int) and is_possible_score(value)
-        ]
+        values = [float(v) for v in raw_values if isinstance(v, float | int) and is_possible_score(v)]
         if len(values) < len(raw_values):
             return None, "bad"
         mean = sum(values) / len(values)
@@ -102,9 +97,8 @@ class Scope:
 
     def is_same_data(self, data: str) -> bool:
         """Whether data is the pinned one, or is known to hold the same texts."""
-        return not self.data or resolve_data_revision(self.task, data) == resolve_data_revision(
-            self.task, self.data
-        )
+        revisions = {resolve_data_revision(self.task, one) for one in (data, self.data)}
+        return not self.data or len(revisions) == 1
 
 
 def extract_main_scores(
@@ -182,12 +176,9 @@ def build_column_scopes(column: Column, view: str = "") -> list[Scope]:
 def build_task_scope(task: Task, view: str = "") -> Scope:
     """What a suite asks of a task."""
     return Scope(
-        task=task.name,
-        splits=task.splits,
-        subsets=task.subsets,
-        data=task.data.revision or task.data.content,
-        view=view if task.output == "label" else "",
-    )
+        task=task.name, splits=task.splits, subsets=task.subsets,
+        data=task.data.revision or task.data.content, view=view if task.output == "label" else "",
+    )  # fmt: skip
 
 
 def build_whole_scope(column: Column) -> Scope | None:

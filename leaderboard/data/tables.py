@@ -160,7 +160,10 @@ class Tables:
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
-        self._fill(f"CREATE TEMP TABLE {name} AS", kinds, _build_arrow_table(rows, kinds))
+        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+        # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
+        data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+        self._fill(f"CREATE TEMP TABLE {name} AS", kinds, data)
 
     def _fill(self, statement: str, kinds: Mapping[str, str], data: pa.Table) -> None:
         fields = ", ".join(f'"{column}"::{kind} AS "{column}"' for column, kind in kinds.items())
@@ -179,10 +182,12 @@ class Tables:
         folder.mkdir(parents=True, exist_ok=True)
         for name in TABLES:
             order = f"ORDER BY {ORDER[name]}" if name in ORDER else ""
+            # The path is part of the statement: a quote in the name of a folder would end it.
+            path = str(folder / f"{name}.parquet").replace("'", "''")
             self.connection.execute(
                 # Small row groups, with rows in the order of the questions: a query reads only the few that
                 # it needs.
-                f"COPY (SELECT * FROM {name} {order}) TO '{_quote_path(folder / f'{name}.parquet')}' "
+                f"COPY (SELECT * FROM {name} {order}) TO '{path}' "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
             )
 
@@ -222,12 +227,6 @@ def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
 
 
-def _build_arrow_table(rows: Sequence[Sequence[Any]], kinds: Mapping[str, str]) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-    # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
-    return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
-
-
 def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
     # Here, as in every place that needs more of pyarrow than tables: servers that only read do without 15 MB.
     from pyarrow.compute import field
@@ -238,11 +237,6 @@ def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
 def _warn_double(model: str, treatment: str) -> None:
     """Say that an entry stands in two folders."""
     log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
-
-
-def _quote_path(path: Path) -> str:
-    # The path is part of the statement: a quote in the name of a folder would end it.
-    return str(path).replace("'", "''")
 
 
 def _convert_column(name: str, kind: str, values: list[Any]) -> list[Any]:
@@ -262,18 +256,14 @@ def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
     """The row of an entry."""
     written = [outcome.written for outcome in entry.outcomes if outcome.written]
     return {
-        **{name: getattr(entry, name, None) for name in TABLES["entries"]},
-        "unit": unit,
+        **{name: getattr(entry, name, None) for name in TABLES["entries"]}, "unit": unit,
         "id": compute_permanent_id(entry.slug),
         "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
-        "facts": json.dumps(entry.facts, default=str),
-        "newest": max(written, default=None),
-        "tasks": len(entry.outcomes),
-        "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
+        "facts": json.dumps(entry.facts, default=str), "newest": max(written, default=None),
+        "tasks": len(entry.outcomes), "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
         "seeds": json.dumps([entry.lineage.seed] if entry.lineage else []),
-        "revisions": json.dumps(list(entry.revisions)),
-        "member": False,
-    }
+        "revisions": json.dumps(list(entry.revisions)), "member": False,
+    }  # fmt: skip
 
 
 _ENTRY_TEXTS = {"entry": "BIGINT", "id": "BIGINT", "document": "VARCHAR"}
@@ -316,24 +306,19 @@ class Writer:
             results.add(result)
             score_fields = {"unit": unit, "entry": number, "source": number, "data": outcome.data,
                    "trained_on": outcome.trained_on}  # fmt: skip
-            self._add_result(outcome, {**score_fields, "id": result})
-            for score in self._iter_scope_scores(outcome):
-                scores.setdefault(score["scope"], []).append({**score_fields, **score, "result": result})
+            columns = {name: getattr(outcome, name, None) for name in TABLES["results"]}
+            self.rows["results"].append({**columns, **score_fields, "id": result})
+            self.rows["texts"].append({"entry": number, "id": result, "document": outcome.document})
+            for scope in self._scopes.get(outcome.task, ()):
+                value, low, high, reason = _answer(scope, outcome)
+                score = {"scope": self._numbers[scope.form], "value": value, "low": low, "high": high,
+                         "reason": REASONS.index(reason), "result": result}  # fmt: skip
+                scores.setdefault(self._numbers[scope.form], []).append({**score_fields, **score})
         self.rows["scores"] += [min(some, key=lambda s: BEST.index(s["reason"])) for some in scores.values()]
         self.rows["averages"] += [
             {"unit": unit, "entry": number, "suite": suite, "convention": convention, "document": document}
             for suite, convention, document in entry.averages
         ]
-
-    def _add_result(self, outcome: EntryOutcome, ids: Row) -> None:
-        self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **ids})
-        self.rows["texts"].append({"entry": ids["entry"], "id": ids["id"], "document": outcome.document})
-
-    def _iter_scope_scores(self, outcome: EntryOutcome) -> Iterator[Row]:
-        for scope in self._scopes.get(outcome.task, ()):
-            value, low, high, reason = _answer(scope, outcome)
-            yield {"scope": self._numbers[scope.form], "value": value, "low": low, "high": high,
-                   "reason": REASONS.index(reason)}  # fmt: skip
 
 
 def _answer(scope: Scope, outcome: EntryOutcome) -> tuple[float | None, float | None, float | None, Any]:

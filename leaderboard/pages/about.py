@@ -17,7 +17,6 @@ def _show_about(site: Site, state: State) -> Page:
              "when": "As of"}  # fmt: skip
     return Page(
         title="What the numbers are",
-        template="about.html",
         lead="Where scores come from, which mean is which, and when models share a rank.",
         tables=[values_table("sources", "Where the scores come from", heads, _iter_source_rows(site))],
         context=list(KINDS.items()),

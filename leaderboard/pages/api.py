@@ -16,25 +16,13 @@ from leaderboard.web.tables import Cell, TableRow, values_table
 @serve_page("/api", "Every page with its parameters.", formats=())
 def show_api(site: Site, state: State) -> Page:
     """Every page with its parameters."""
-    heads = {
-        "path": "Page",
-        "name": "Parameter",
-        "values": "Takes",
-        "default": "Default",
-        "means": "What it does",
-    }
-    rows = [
-        *_iter_parameter_rows("every page", "How it looks.", State),
-        *(
-            row
-            for one in site.pages
-            if one.formats
-            for row in _iter_parameter_rows(one.path, one.summary, one.state)
-        ),
-    ]
+    heads = {"path": "Page", "name": "Parameter", "values": "Takes", "default": "Default",
+             "means": "What it does"}  # fmt: skip
+    pages = [(one.path, one.summary, one.state) for one in site.pages if one.formats]
+    every: list[tuple[str, str, type[State]]] = [("every page", "How it looks.", State), *pages]
+    rows = [row for page in every for row in _iter_parameter_rows(*page)]
     return Page(
         title="API",
-        template="api.html",
         lead="Every page is data as well: the same address with an ending. OpenAPI describes it to machines.",
         tables=[values_table("parameters", "Pages and their parameters", heads, rows)],
     )
@@ -45,9 +33,8 @@ def _iter_parameter_rows(path: str, summary: str, state: type[State]) -> Iterato
     yield _build_parameter_row(path, "", "", "", summary)
     for name, field in state.model_fields.items():
         if state is State or name not in State.model_fields:
-            yield _build_parameter_row(
-                "", name, _describe_values(field), _default(field), field.description or ""
-            )
+            texts = (_describe_values(field), _default(field), field.description or "")
+            yield _build_parameter_row("", name, *texts)
 
 
 def _build_parameter_row(*texts: str) -> TableRow:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import Field as Parameter
 
@@ -14,12 +13,12 @@ from leaderboard.data.backbones import (
     RECIPES,
     Backbone,
     Benchmark,
-    PrintedScore,
     collect_glue_lines,
     collect_printed_scores,
     load_backbones,
 )
 from leaderboard.data.entries import compute_precedence
+from leaderboard.data.groups import group_by
 from leaderboard.data.papers import format_anchor, format_table_title, has_same_queries
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.backbones import (
@@ -30,7 +29,6 @@ from leaderboard.views.backbones import (
     build_backbone_form,
     build_measured_mean,
     build_plain_cell,
-    mark_incomparable,
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
@@ -81,7 +79,6 @@ _Line: TypeAlias = tuple[Backbone, str]
     PATH, "Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.", formats=PRINTED
 )
 def _show_backbones(site: Site, state: _BackbonesState) -> Page:
-    """The table of backbones."""
     benchmarks = {one.key: one for one in BENCHMARKS}
     hint = "The page /backbones offers all columns."
     check_name("column", state.column, benchmarks, then=hint, is_needed=True)
@@ -105,7 +102,6 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     every = {one.backbone.slug for one in numbers}
     return Page(
         title="Backbones",
-        template="backbones.html",
         lead=f"What {len(every)} pretrained encoders come to after fine-tuning, by recipe and benchmark: "
         f"as papers print it{f', and for {len(measured)} of them as measured here' if measured else ''}.",
         tables=[table, _build_numbers_table(shown)],
@@ -127,27 +123,25 @@ def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]
     """What papers print: the chosen convention first, then a paper's own numbers, then the highest."""
     # By identity: equal numbers may stand in several tables, and values compare by content.
     lines = {id(line.average): line for line in collect_glue_lines(site.papers) if line.average}
-    names = {slug: [column.name for column in one.suite.columns] for slug, one in site.queries.suites.items()}
-    benchmarks = {one.key: one for one in BENCHMARKS}
+    suites, benchmarks = site.queries.suites, {one.key: one for one in BENCHMARKS}
     by_slug = load_backbones()
     for (slug, key), scores in collect_printed_scores(site.papers).items():
         benchmark = benchmarks[key]
+        columns = suites[benchmark.suite].suite.columns if benchmark.suite in suites else ()
         for score in scores:
             row, line = score.row, lines.get(id(score.row))
-            why = _explain_other_queries(score, names.get(benchmark.suite, ()))
+            noted = replace(row, note="; ".join([row.note, *score.notes]))
+            other = [column.name for column in columns if not has_same_queries(noted, column.name)]
+            why = f"not of the queries of {', '.join(other)}" if other else ""
             if line and convention.find_other_tasks(line.convention):
                 why = convention.explain_difference(line.convention)
             plain, more = build_plain_cell(row), [note for note in score.notes if note != row.note]
-            notes = [f"{row.paper}, {format_table_title(row.table)}: {row.setting}", plain.note, *more]
-            cell = replace(
-                plain,
-                href=f"/papers/{score.paper}#table-{format_anchor(row.table)}",
-                note="; ".join(filter(None, notes)),
-            )
+            source = f"{row.paper}, {format_table_title(row.table)}"
+            notes = filter(None, [f"{source}: {row.setting}", plain.note, *more])
+            href = f"/papers/{score.paper}#table-{format_anchor(row.table)}"
             yield _Number(
                 backbone=by_slug[slug], benchmark=benchmark, origin="reported",
-                cell=cell, why=why,
-                source=f"{row.paper}, {format_table_title(row.table)}",
+                cell=replace(plain, href=href, note="; ".join(notes)), why=why, source=source,
                 setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
                 weight=(not why, not (line and line.source), row.number or 0),
             )  # fmt: skip
@@ -160,7 +154,7 @@ def _mark_incomparable_numbers(numbers: Sequence[_Number]) -> list[_Number]:
         reasons.setdefault(number.benchmark.key, set()).add(number.why)
     marked = []
     for number in numbers:
-        cell = mark_incomparable(number.cell, number.why) if number.why else number.cell
+        cell = number.cell.mark("apart", number.why) if number.why else number.cell
         is_mixed = len(reasons[number.benchmark.key]) > 1
         marked.append(replace(number, cell=cell if is_mixed else replace(cell, kind=number.cell.kind)))
     return marked
@@ -170,13 +164,6 @@ def _find_sorting_cell(cells: Mapping[tuple[Backbone, str, str], Cell], backbone
     """The number that sorts both lines of a backbone: the printed one, or else the measured one."""
     both = (cells.get((backbone, origin, key), EMPTY) for origin in ("reported", "measured"))
     return next((one for one in both if one is not EMPTY), EMPTY)
-
-
-def _explain_other_queries(score: PrintedScore, columns: Sequence[str]) -> str:
-    """Why a printed number is of other queries than a suite's; empty where it is not."""
-    row = replace(score.row, note="; ".join([score.row.note, *score.notes]))
-    other = [name for name in columns if not has_same_queries(row, name)]
-    return f"not of the queries of {', '.join(other)}" if other else ""
 
 
 def _iter_measured_means(queries: Queries, convention: GlueView) -> Iterator[_Number]:
@@ -219,29 +206,26 @@ def _choose_mean_kind(benchmark: Benchmark) -> str:
 
 def _group_cells(numbers: Sequence[_Number]) -> dict[tuple[Backbone, str, str], Cell]:
     """What is shown by backbone, origin and benchmark; both lines of a backbone follow one another."""
-    groups: dict[tuple[Backbone, str, str], list[_Number]] = {}
-    for backbone in dict.fromkeys(one.backbone for one in numbers):
-        for number in (one for one in numbers if one.backbone == backbone):
-            groups.setdefault((backbone, number.origin, number.benchmark.key), []).append(number)
-    return {place: _choose_best_cell(some) for place, some in groups.items()}
-
-
-def _choose_best_cell(numbers: Sequence[_Number]) -> Cell:
-    """One of several numbers, with the others in its note."""
-    best = max(numbers, key=lambda one: one.weight)
-    others = [f"{one.cell.text} ({one.source}: {one.setting})" for one in numbers if one is not best]
-    note = "; ".join([best.cell.note, *(f"also {text}" for text in others[:4])])
-    return replace(best.cell, note=note)
+    order, cells = list(dict.fromkeys(one.backbone for one in numbers)), {}
+    rows = sorted(numbers, key=lambda one: order.index(one.backbone))
+    for place, some in group_by(rows, lambda one: (one.backbone, one.origin, one.benchmark.key)).items():
+        # One of several, with the others in its note.
+        best = max(some, key=lambda one: one.weight)
+        others = [f"also {o.cell.text} ({o.source}: {o.setting})" for o in some if o is not best]
+        cells[place] = replace(best.cell, note="; ".join([best.cell.note, *others[:4]]))
+    return cells
 
 
 def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line]]:
     """The columns."""
 
-    def find_cell(line: _Line, key: str) -> Cell:
-        return cells.get((*line, key), EMPTY)
-
-    def find_value(line: _Line, key: str) -> Any:
-        return parse_cell_value(_find_sorting_cell(cells, line[0], key))
+    def build_benchmark_field(one: Benchmark) -> Field[_Line]:
+        return Field(
+            one.key, one.title, lambda line: cells.get((*line, one.key), EMPTY),
+            lambda line: parse_cell_value(_find_sorting_cell(cells, line[0], one.key)), numeric=True,
+            group=one.recipe, card=f"{one.recipe} {one.title}".strip(),
+            note=f"{one.recipe}: the mean over {_choose_mean_kind(one)} of {one.title}.",
+        )  # fmt: skip
 
     return [
         Field("name", "Backbone", lambda line: build_backbone_cells(line[0])["name"],
@@ -255,12 +239,7 @@ def _build_backbone_fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> l
               note="Parameters without the table of token embeddings, as OptiBERT counts them."),
         Field("origin", "Numbers", lambda line: link(line[1], kind=line[1]), lambda line: line[1],
               card="Numbers"),
-        *(
-            Field(one.key, one.title, partial(find_cell, key=one.key), partial(find_value, key=one.key),
-                  numeric=True, group=one.recipe, card=f"{one.recipe} {one.title}".strip(),
-                  note=f"{one.recipe}: the mean over {_choose_mean_kind(one)} of {one.title}.")
-            for one in BENCHMARKS
-        ),
+        *map(build_benchmark_field, BENCHMARKS),
     ]  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
 
 from harness.checks.advice import describe_next_steps, list_lost_parts
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MarginSource, MeanOutcome, TaskOutcome
@@ -12,7 +14,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_delta_cell, build_score_cell, format_count, format_time
 from leaderboard.views.check_tables import build_verdict_cell, find_suite_path
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
-from leaderboard.web.page import Crumb, NotFound, Page, serve_page
+from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, build_address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, TableRow, build_values_row, describe_value, link, values_table
@@ -39,7 +41,6 @@ SOURCES: Mapping[MarginSource, str] = {
     paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
 )
 def _show_check(site: Site, state: State, check: str) -> Page:
-    """The page of a check: by its own name, or the newest of an id."""
     queries = site.queries
     ids = (one.name for one in queries.checks.values() if one.id == check)
     name = check if check in queries.checks else next(ids, None)
@@ -54,27 +55,30 @@ def _show_check(site: Site, state: State, check: str) -> Page:
     pair = _choose_pair(candidates, baselines, outcome.recipe)
     suites = {typed: find_suite_path(queries, typed) for typed in outcome.suites}
     compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
-    models = [_link_model_page(some, pair, side) for side, some in enumerate((candidates, baselines))]
+    why = "" if pair else "Not both models have records on this site."
+    if pair and pair[0] is pair[1]:
+        why = "Both are one model here: the files are the same."
+    sides = pair or (next(iter(candidates), None), next(iter(baselines), None))
+    models = [build_address(f"/models/{e.model_slug}", {"entry": e.slug}) if e else "" for e in sides]
     settings = [(name, describe_value(value)) for name, value in outcome.policy.items()]
     labels = {"setting": "Setting", "value": "Value"}
-    policy = values_table("policy", "The policy that decided", labels, settings)
-    tables = [_build_check_means(outcome, suites), _build_check_tasks(queries, outcome), policy]
+    heads = {"name": "Suite", **HEADS, "there": "Tasks tested", "wanted": "of"}
+    rows = [_build_mean_row(mean, suites.get(mean.suite, "")) for mean in outcome.means]
+    tables = [
+        values_table("means", "Means over the tasks that were tested", heads, rows),
+        _build_check_tasks(queries, outcome),
+        values_table("policy", "The policy that decided", labels, settings),
+    ]
     against = outcome.baseline.baseline or outcome.baseline.name
     return Page(
         title=f"{outcome.candidate.name} against {against}",
-        template="check.html",
         lead=f"{outcome.overall.capitalize()} on {', '.join(outcome.suites) or 'no suite'}.",
-        crumbs=[Crumb(label="Checks", href="/checks"), Crumb(label=f"Against {against}", href=line)],
-        tables=tables,
-        data={
-            "check": json.loads(build_check_adapter().dump_json(outcome)),
-            "line": format_line_name(outcome),
-            "compare": compare or None,
-        },
+        crumbs=[("Checks", "/checks"), (f"Against {against}", line)], tables=tables,
+        data={"check": json.loads(build_check_adapter().dump_json(outcome)),
+              "line": format_line_name(outcome), "compare": compare or None},
         notes=outcome.warnings,
         context={
-            "check": outcome,
-            "tone": TONES[outcome.overall],
+            "check": outcome, "tone": TONES[outcome.overall],
             "advice": describe_next_steps(outcome).split("\n"),
             "suspects": [
                 *(f"{task.task}: {task.delta_text}" for task in outcome.tasks if task.suspect),
@@ -88,11 +92,9 @@ def _show_check(site: Site, state: State, check: str) -> Page:
                 ("When", format_time(outcome.when), "", ""),
                 ("Exit code", str(outcome.exit_code), "", EXITS.get(outcome.exit_code, "")),
             ],
-            "compare": compare,
-            "why": _explain_missing_link(pair),
-            "line": line,
+            "compare": compare, "why": why, "line": line,
         },
-    )
+    )  # fmt: skip
 
 
 def _choose_pair(
@@ -101,34 +103,17 @@ def _choose_pair(
     """An entry of each side: the same treatment first, then the check's recipe, then the most tasks."""
 
     def weigh_pair(pair: tuple[Entry, Entry]) -> tuple[bool, bool, int]:
-        candidate, other = pair
-        return (
-            candidate.treatment == other.treatment,
-            (candidate.recipe or "") == recipe,
-            candidate.tasks + other.tasks,
-        )
+        first, other = pair
+        return first.treatment == other.treatment, (first.recipe or "") == recipe, first.tasks + other.tasks
 
-    return max(((one, other) for one in candidates for other in baselines), key=weigh_pair, default=None)
+    return max(product(candidates, baselines), key=weigh_pair, default=None)
 
 
 def _compare(pair: tuple[Entry, Entry] | None, suites: Sequence[str]) -> str:
     if pair is None or pair[0] is pair[1]:
         return ""
-    return build_address(
-        "/compare", {"m": [pair[1].slug, pair[0].slug], **({"suite": suites[0]} if suites else {})}
-    )
-
-
-def _explain_missing_link(pair: tuple[Entry, Entry] | None) -> str:
-    """Why two models cannot be put side by side; empty where they can."""
-    if pair is None:
-        return "Not both models have records on this site."
-    return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
-
-
-def _link_model_page(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None, side: int) -> str:
-    entry = pair[side] if pair is not None else next(iter(entries), None)
-    return "" if entry is None else build_address(f"/models/{entry.model_slug}", {"entry": entry.slug})
+    query: dict[str, Any] = {"m": [pair[1].slug, pair[0].slug], **({"suite": suites[0]} if suites else {})}
+    return build_address("/compare", query)
 
 
 def _describe_party(party: CheckedModel) -> str:
@@ -140,24 +125,14 @@ def _describe_party(party: CheckedModel) -> str:
     return " · ".join(filter(None, (name, source, revision, runs)))
 
 
-def _build_check_means(check: Check, suites: Mapping[str, str]) -> Table:
-    """The means: one row for each suite."""
-    heads = {"name": "Suite", **HEADS, "there": "Tasks tested", "wanted": "of"}
-    rows = [_build_mean_row(mean, suites.get(mean.suite, "")) for mean in check.means]
-    return values_table("means", "Means over the tasks that were tested", heads, rows)
-
-
 def _build_mean_row(mean: MeanOutcome, href: str) -> TableRow:
     lacking = mean.wanted - mean.there
     note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
     return build_values_row(
-        link(mean.suite, href),
-        build_verdict_cell(mean.verdict),
-        *_show_numbers(mean),
-        Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
-        mean.wanted,
+        link(mean.suite, href), build_verdict_cell(mean.verdict), *_show_numbers(mean),
+        Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note), mean.wanted,
         key=mean.suite,
-    )
+    )  # fmt: skip
 
 
 def _show_numbers(outcome: MeanOutcome | TaskOutcome, pages: Sequence[str] = ("", "")) -> Iterator[Cell]:
@@ -172,8 +147,11 @@ def _show_numbers(outcome: MeanOutcome | TaskOutcome, pages: Sequence[str] = (""
 def _build_check_tasks(queries: Queries, check: Check) -> Table:
     """The tasks, by verdict, collapsed ones and the largest losses first."""
     heads = {"name": "Task", **HEADS, "units": "Units", "why": "Why, what would settle it"}
-    keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
-    results, task_names = _find_result_pages(queries, list(dict.fromkeys(keys))), list_site_tasks(queries)
+    keys = [*{k: 0 for task in check.tasks for k in (*task.candidate_keys, *task.baseline_keys)}]
+    # In parts, as each key is a parameter of the query.
+    parts = [queries.find_results(key=keys[at : at + 500]) for at in range(0, len(keys), 500)]
+    results = {row.key or "": f"/results/{row.id}" for some in parts for row in some}
+    task_names = list_site_tasks(queries)
     tasks = sorted(check.tasks, key=lambda t: (VERDICTS.index(t.verdict), not t.collapsed, t.delta or 0))
     rows = [
         _build_outcome_row(task, results, format_task_path(task.task) if task.task in task_names else "")
@@ -198,13 +176,6 @@ def _build_outcome_row(task: TaskOutcome, results: Mapping[str, str], href: str)
         " · ".join(filter(None, (collapsed, task.reason, task.to_settle))) or None,
         key=task.task,
     )
-
-
-def _find_result_pages(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
-    """The pages of results by their EvaluationKeys."""
-    # In parts, as each key is a parameter of the query.
-    rows = [row for at in range(0, len(keys), 500) for row in queries.find_results(key=keys[at : at + 500])]
-    return {row.key: f"/results/{row.id}" for row in rows if row.key}
 
 
 def _build_p_value_cell(value: float | None) -> Cell:

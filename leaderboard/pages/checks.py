@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from leaderboard.data.documents import OVERALL, CheckedMean, CheckSummary
+from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import build_delta_cell, build_time_cell, format_count, format_time
 from leaderboard.views.check_tables import build_marks_cell, build_verdict_cell, describe_verdicts
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
-from leaderboard.web.page import Crumb, NotFound, Page, serve_page
+from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table, TableRow, build_values_row, link, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -52,12 +53,10 @@ class _LineState(State):
     paths=lambda site: [PATH] if site.queries.checks else [],
 )
 def _show_checks(site: Site, state: _LineState) -> Page:
-    """The list of model lines."""
     lines = list(_group_checks(site.queries).values())
     place = build_paging(len(lines), state, PATH)
     return Page(
         title="Checks",
-        template="checks.html",
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
         tables=[_build_lines_table(place.cut(lines), len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
@@ -67,10 +66,7 @@ def _show_checks(site: Site, state: _LineState) -> Page:
 
 def _group_checks(queries: Queries) -> dict[str, list[CheckSummary]]:
     """The checks of every line, the newest first, by the line's name in URLs."""
-    lines: dict[str, list[CheckSummary]] = {}
-    for check in queries.checks.values():
-        lines.setdefault(check.line, []).append(check)
-    return lines
+    return group_by(queries.checks.values(), lambda check: check.line)
 
 
 def _build_lines_table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
@@ -78,13 +74,8 @@ def _build_lines_table(lines: Sequence[Sequence[CheckSummary]], total: int) -> T
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
     caption = f"{format_count(total, 'model line')}: a baseline, and what is compared with it"
     notes = ["▼ regressed, ? inconclusive, ▲ improved, ✓ passed, = the same; the newest on the right."]
-    return values_table(
-        "lines",
-        caption,
-        heads,
-        [_build_line_row(line, recipes=recipes) for line in lines],
-        notes=notes if lines else [],
-    )
+    rows = [_build_line_row(line, recipes=recipes) for line in lines]
+    return values_table("lines", caption, heads, rows, notes=notes if lines else [])
 
 
 def _build_line_row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
@@ -115,7 +106,6 @@ def _link_candidate(check: CheckSummary) -> Cell:
     paths=lambda site: [f"{PATH}/{name}" for name in _group_checks(site.queries)],
 )
 def _show_model_line(site: Site, state: _LineState, line: str) -> Page:
-    """The page of a model line."""
     checks = _group_checks(site.queries).get(line)
     if checks is None:
         raise NotFound(f"No model line is called {line!r}.", hint=f"The page {PATH} lists all.")
@@ -123,9 +113,7 @@ def _show_model_line(site: Site, state: _LineState, line: str) -> Page:
     suites = list(dict.fromkeys(mean.suite for check in checks[:DRAWN] for mean in check.means))
     return Page(
         title=f"Against {last.baseline} on {', '.join(last.suites) or 'no suite'}",
-        template="line.html",
-        lead=f"Newest verdicts: {describe_verdicts(checks[:5][::-1])}.",
-        crumbs=[Crumb(label="Checks", href=PATH)],
+        lead=f"Newest verdicts: {describe_verdicts(checks[:5][::-1])}.", crumbs=[("Checks", PATH)],
         tables=[_build_history_table(place.cut(checks), suites, len(checks))],
         charts=[_plot_line_means(checks, suite, at) for at, suite in enumerate(suites)],
         data={
@@ -141,13 +129,10 @@ def _plot_line_means(checks: Sequence[CheckSummary], suite: str, at: int) -> Cha
     shown = [(check, mean) for check in checks[:DRAWN] if (mean := _find_suite_mean(check, suite))]
     margin = 100 * shown[0][1].margin
     plot = Track(
-        x=Axis(label="time", kind="date"),
-        y=Axis(label="difference of the mean × 100"),
-        points=[_build_check_point(check, mean) for check, mean in shown],
-        tones=TONES,
-        band=(-margin, 0.0),
+        x=Axis(label="time", kind="date"), y=Axis(label="difference of the mean × 100"), tones=TONES,
+        points=[_build_check_point(check, mean) for check, mean in shown], band=(-margin, 0.0),
         band_label=f"the loss that the newest check allowed, {margin:.2f}: a mean surely above it has passed",
-    )
+    )  # fmt: skip
     more = f", the newest {DRAWN}" if len(checks) > DRAWN else ""
     title = f"{suite}: difference of the mean to {checks[0].baseline}, with its interval{more}"
     return build_chart(f"means-{at}", title, plot)
@@ -174,24 +159,15 @@ def _build_history_table(checks: Sequence[CheckSummary], suites: Sequence[str], 
     heads |= {key: label for key, (label, _) in COUNTS.items()} | {"when": "When"}
     rows = [
         build_values_row(
-            _link_candidate(check),
-            build_verdict_cell(check.overall),
-            *(cell for suite in suites for cell in _iter_delta_cells(_find_suite_mean(check, suite))),
-            *(_count_verdicts(check, verdicts) for _, verdicts in COUNTS.values()),
-            build_time_cell(check.when),
-            key=check.name,
+            _link_candidate(check), build_verdict_cell(check.overall),
+            *(build_delta_cell(getattr(mean, name)) if mean else EMPTY
+              for mean in [_find_suite_mean(check, suite) for suite in suites]
+              for name in ("delta", "low", "high")),
+            *(sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
+              for _, verdicts in COUNTS.values()),
+            build_time_cell(check.when), key=check.name,
         )
         for check in checks
-    ]
-    return values_table(
-        "history", f"{format_count(total, 'check')}, the newest first", heads, rows, groups=groups
-    )
-
-
-def _iter_delta_cells(mean: CheckedMean | None) -> Iterator[Cell]:
-    for name in ("delta", "low", "high"):
-        yield build_delta_cell(getattr(mean, name)) if mean else Cell()
-
-
-def _count_verdicts(check: CheckSummary, verdicts: set[str] | None) -> int:
-    return sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
+    ]  # fmt: skip
+    caption = f"{format_count(total, 'check')}, the newest first"
+    return values_table("history", caption, heads, rows, groups=groups)

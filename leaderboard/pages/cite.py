@@ -45,7 +45,6 @@ class _CiteState(State):
     formats=(),
 )
 def _show_citation(site: Site, state: _CiteState) -> Page:
-    """The citation of a page."""
     site, of = site.resolve_address(state.of)
     snapshot, (path, _, query) = site.queries.snapshot, of.partition("?")
     assert snapshot
@@ -62,16 +61,11 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     }  # fmt: skip
     key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{of}").strip("-")
     lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
+    bibtex = ",\n".join(lines) + "\n}"
     return Page(
         title=f"Cite: {page['title']}",
-        template="cite.html",
-        context={
-            "address": address,
-            "bibtex": ",\n".join(lines) + "\n}",
-            "of": of,
-            "sentences": sentences[:MOST],
-        },
-    )
+        context={"address": address, "bibtex": bibtex, "of": of, "sentences": sentences[:MOST]},
+    )  # fmt: skip
 
 
 def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -93,10 +87,8 @@ def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             count, _, expected = cells["there"]["text"].partition("/")
             mean = f"{'weighted ' if data.get('weights') else ''}mean of {_format_cited(cells['tasks'])}"
             over = _format_share(count, str(total or expected))
-            place = [
-                _format_place(cells.get("rank", EMPTY)["text"], ranked),
-                _name_source(cells.get("origin", EMPTY)),
-            ]
+            place = [_format_place(cells.get("rank", EMPTY)["text"], ranked),
+                     _name_source(cells.get("origin", EMPTY))]  # fmt: skip
             yield ", ".join([f"{name} has a {mean} over {over} of {suite}", *filter(None, place)]), ""
         elif has_mean and {"name", "count", "source"} <= cells.keys():
             by = f" by the convention of {cells['convention']['text']}" if "convention" in cells else ""
@@ -141,6 +133,5 @@ def _format_cited(cell: Mapping[str, Any], *, noted: bool = False) -> str:
     """A number with its marks; `noted` says over how many tasks it is where these are not all."""
     kinds = cell.get("kind", "").split()
     marks = "".join(KINDS[kind].mark for kind in kinds if kind in KINDS)
-    return f"{cell['text']}{marks}" + (
-        f" ({cell['note']})" if noted and "part" in kinds and "note" in cell else ""
-    )
+    note = f" ({cell['note']})" if noted and "part" in kinds and "note" in cell else ""
+    return f"{cell['text']}{marks}{note}"

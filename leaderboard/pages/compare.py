@@ -12,13 +12,13 @@ import numpy as np
 from pydantic import Field
 
 from harness.core.errors import find_similar_names
-from harness.results.scores import format_delta, score_text
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import Floats
 from leaderboard.data.scores import OTHER
 from leaderboard.data.suites import REASONS, list_conventions
 from leaderboard.views import sorting
+from leaderboard.views.cells import build_delta_cell, build_score_cell
 from leaderboard.views.comparison import (
     Common,
     PairedDifference,
@@ -83,17 +83,13 @@ class _CompareState(State):
     formats=PRINTED,
 )
 def _show_comparison(site: Site, state: _CompareState) -> Page:
-    """The comparison."""
     queries = site.queries
-    entries = list(
-        {entry.id: entry for entry in (_resolve_entry(queries, name) for name in state.m)}.values()
-    )
+    entries = [*{entry.id: entry for entry in (_resolve_entry(queries, name) for name in state.m)}.values()]
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
     parts, controls = _build_chooser(queries, entries, state), [ask_name(state, "Add a model")]
     if not LEAST <= len(entries) <= MOST:
         return Page(
             title="Compare",
-            template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_build_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
             context={"form": build_form(state, PATH, controls), "compared": False, "same": 0, **parts},
@@ -109,10 +105,12 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
         differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
+    suite, count = shared.scores.site_suite.suite, len(shared.columns)
+    lead = f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
+    if shared.types and not count:
+        lead = f"{suite.title}: all of them have means within {len(shared.types)} of its types."
     return Page(
-        title=f"{', '.join(names[:-1])} and {names[-1]}",
-        template="compare.html",
-        lead=_describe_overlap(shared),
+        title=f"{', '.join(names[:-1])} and {names[-1]}", lead=lead,
         tables=[table for table in tables if table.rows],
         charts=[_plot_common_means(shared, labels)] if shared.types else [],
         notes=_list_compare_notes(shared),
@@ -120,9 +118,7 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
               "overlaps": dict(shared.overlaps)},
         context={
             "form": build_form(state, PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
-            "compared": True,
-            "same": 0 if differences.rows else len(fields),
-            **parts,
+            "compared": True, "same": 0 if differences.rows else len(fields), **parts,
         },
     )  # fmt: skip
 
@@ -168,18 +164,13 @@ def _build_chooser(queries: Queries, entries: Sequence[Entry], state: _CompareSt
     offered = (text or len(slugs) < LEAST) and len(slugs) < MOST
     shown = sorted(matches, key=rank_match)[:MATCHES] if offered else []
     labels = [f"{LETTERS[at : at + 1]} {entry.model}".lstrip() for at, entry in enumerate(entries)]
+    others = [link([s for s in slugs if s != slug]) for slug in slugs]
+    names = sorted({entry.model for entry in every}) if text and not matches else []
     return {
-        "chosen": [
-            (label, link([s for s in slugs if s != e.slug])) for label, e in zip(labels, entries, strict=True)
-        ],
+        "chosen": [*zip(labels, others, strict=True)],
         "matches": [(e.model, _describe_entry(e), link([*slugs, e.slug])) for e in shown],
-        "total": len(matches),
-        "near": find_similar_names(state.q, sorted({entry.model for entry in every}))
-        if text and not matches
-        else [],
-        "q": state.q,
-        "most": MOST,
-    }
+        "total": len(matches), "near": find_similar_names(state.q, names), "q": state.q, "most": MOST,
+    }  # fmt: skip
 
 
 def _describe_entry(entry: Entry) -> str:
@@ -206,13 +197,6 @@ def _build_compare_controls(queries: Queries, shared: Common, state: _CompareSta
     }  # fmt: skip
     values = {"suite": site_suite.slug, "view": shared.scores.convention}
     return offer(state, offered, values=values, always=("suite",))
-
-
-def _describe_overlap(shared: Common) -> str:
-    suite, count = shared.scores.site_suite.suite, len(shared.columns)
-    if shared.types and not count:
-        return f"{suite.title}: all of them have means within {len(shared.types)} of its types."
-    return f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
 
 
 def _list_compare_notes(shared: Common) -> list[str]:
@@ -262,13 +246,9 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Seeds": lambda entry: _build_fact_cell(format_seeds(entry.seeds) if entry.seeds else None),
     "Parameters": lambda entry: _build_fact_cell(entry.parameters, format_parameters(entry.parameters)),
     "Dimension": lambda entry: _build_fact_cell(entry.dimension),
-    "Tokens, at most": lambda entry: _build_fact_cell(
-        "no limit" if entry.tokens_unlimited else entry.max_tokens
-    ),
+    "Tokens, at most": lambda e: _build_fact_cell("no limit" if e.tokens_unlimited else e.max_tokens),
     "Released": lambda entry: _build_fact_cell(entry.released),
-    "Open weights": lambda entry: _build_fact_cell(
-        {True: "yes", False: "no", None: None}[entry.open_weights]
-    ),
+    "Open weights": lambda e: _build_fact_cell({True: "yes", False: "no", None: None}[e.open_weights]),
     "Made of": lambda entry: _build_fact_cell(entry.adapted_from),
     "Tasks with a result": lambda entry: _build_fact_cell(entry.tasks or None),
 }
@@ -280,29 +260,26 @@ def _build_facts_table(
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
     stated = queries.load_entry_facts(entries)
-    rows["mteb"] = [_build_mteb_cell(stated[entry.id]) for entry in entries]
+    # The version of mteb that scored.
+    versions = [one.get("mteb_versions") or one.get("treatment", {}).get("scoring") for one in
+                (stated[entry.id] for entry in entries)]  # fmt: skip
+    rows["mteb"] = [
+        _build_fact_cell(v if isinstance(v, str | None) else ", ".join(map(str, v))) for v in versions
+    ]
     if shared is not None:
         rows["Data"] = [_build_data_cell(shared, row) for row in range(len(entries))]
         rows["Trained on this suite"] = [_build_training_cell(shared, entry) for entry in entries]
     facts = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
-    body = [
-        [name, *cells, "yes" if len({cell.value for cell in cells}) > 1 else ""]
-        for name, cells in facts.items()
-    ]
+    differs = {True: "yes", False: ""}
+    body = [[name, *some, differs[len({cell.value for cell in some}) > 1]] for name, some in facts.items()]
     slugs = [entry.slug for entry in entries]
     # Differences are to the first, so a link that reorders the entries chooses another base.
-    turn = [Cell(text="are to this one")]
-    for slug in slugs[1:]:
-        others = [other for other in slugs if other != slug]
-        turn.append(Cell(text="make it the first", href=f"{PATH}?{state.build_query(m=[slug, *others])}"))
+    orders = [sorted(slugs, key=lambda other: other != slug) for slug in slugs[1:]]
+    turn = [Cell(text="are to this one"), *(
+        Cell(text="make it the first", href=f"{PATH}?{state.build_query(m=order)}") for order in orders
+    )]  # fmt: skip
     heads = {"fact": "Fact", **_build_entry_heads(_list_entry_labels(entries)), "differs": "Differs"}
     return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
-
-
-def _build_mteb_cell(facts: Mapping[str, Any]) -> Cell:
-    """The version of mteb that scored."""
-    versions = facts.get("mteb_versions") or facts.get("treatment", {}).get("scoring")
-    return _build_fact_cell(versions if isinstance(versions, str | None) else ", ".join(map(str, versions)))
 
 
 def _build_data_cell(shared: Common, row: int) -> Cell:
@@ -338,13 +315,10 @@ def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
             for kind, one in shared.types.items()
         ]
     rows = [row for row in rows if any(cell is not EMPTY for cell in row[1:-1])]
-    entry_means = {"Own, over tasks": scores.over_tasks} | (
-        {"Own, over types": scores.over_types} if typed else {}
-    )
-    for name, means in entry_means.items() if part else ():
+    for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
         cells = [mean_cell(means, row, None, entry.seeds) for row, entry in enumerate(shared.entries)]
         marked = [mean_of(cell, scores, row) for row, cell in enumerate(cells)]
-        rows.append([name, *marked, f"{means.expected} {means.over}"])
+        rows.append([f"Own, over {means.over}", *marked, f"{means.expected} {means.over}"])
     entries = _build_entry_heads(labels)
     caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
     return values_table(
@@ -366,14 +340,11 @@ def _mean_row(shared: Common, name: str, count: str, values: Floats, kind: str |
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     # nanmax warns of values that are all NaN.
     best = np.nanmax(values) if np.isfinite(values).any() else None
-
-    def build_plain_mean(value: float) -> Cell:
+    cells = [
         # A mean over nothing is NaN, which is not equal to itself.
-        if value != value:
-            return EMPTY
-        return Cell(text=score_text(value), value=value, kind="best" if value == best else "")
-
-    cells = [build_plain_mean(float(value)) for value in values]
+        EMPTY if v != v else build_score_cell(v, kind="best" if v == best else "")
+        for v in values.tolist()
+    ]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
     return [name, *cells, count]
@@ -404,7 +375,7 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
 
 
 def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any]:
-    value = Cell(text=format_delta(gap.value), value=gap.value)
+    value = build_delta_cell(gap.value)
     if gap.half is None:
         return ["too few tasks to say", value, ""]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
@@ -438,22 +409,17 @@ def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) 
         winners = shared.find_winners(at)
         return labels[winners[0]] if len(winners) == 1 else "tie"
 
-    def measure_spread(at: int) -> float:
-        return float(np.ptp(values[:, at]))
-
-    def build_spread_cell(at: int) -> Cell:
-        return Cell(text=f"{100 * measure_spread(at):.2f}", value=measure_spread(at))
-
+    spreads = np.ptp(values, axis=0).tolist() if len(labels) > 2 else []
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
                cell=lambda at: link(columns[at].name, format_column_path(site_suite, columns[at]))),
     ]  # fmt: skip
     for row, label in enumerate(labels):
         fields += _iter_entry_fields(queries, shared, row, label)
-    if len(labels) > 2:
+    if spreads:
         fields.append(
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
-                   sort=measure_spread, cell=build_spread_cell)
+                   sort=spreads.__getitem__, cell=lambda at: build_score_cell(spreads[at]))
         )  # fmt: skip
     kind = column(key="type", label="Type", sort=lambda at: columns[at].type)
     return [*fields, column(key="best", label="Best", cell=find_winner), kind]
@@ -470,17 +436,11 @@ def _iter_entry_fields(
         return replace(cell, kind=f"best {cell.kind}".strip()) if shared.find_winners(at) == [row] else cell
 
     def build_entry_delta(at: int) -> Cell:
-        gap = float(values[row, at] - values[0, at])
         note = f"{ALIKE} on this task" if shared.is_tied(row, 0, at) else ""
-        return Cell(text=format_delta(gap), value=gap, note=note)
+        return replace(build_delta_cell(float(values[row, at] - values[0, at])), note=note)
 
-    yield column(
-        key=f"s{row}",
-        label=label,
-        numeric=True,
-        sort=lambda at: float(values[row, at]),
-        cell=build_entry_score,
-    )
+    yield column(key=f"s{row}", label=label, numeric=True, sort=lambda at: float(values[row, at]),
+                 cell=build_entry_score)  # fmt: skip
     if row:
         yield column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, cell=build_entry_delta,
                      note="The difference to the first.",
@@ -508,13 +468,10 @@ def _build_missing_table(queries: Queries, shared: Common, labels: Sequence[str]
 def _build_differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
     """The fields of measured entries that differ."""
     rows = [
-        [
-            one.name,
-            *map(_build_values_cell, one.values),
-            Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks),
-        ]
+        [one.name, *map(_build_values_cell, one.values),
+         Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)]
         for one in iter_field_differences(tasks)
-    ]
+    ]  # fmt: skip
     return values_table(
         "differences", "Measured entries: fields that differ on tasks that all have",
         {"field": "Field", **_build_entry_heads(labels, "e"), "tasks": "Tasks"}, rows, "tasks",

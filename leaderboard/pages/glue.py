@@ -20,14 +20,13 @@ from leaderboard.views.backbones import (
     build_backbone_form,
     build_measured_mean,
     build_plain_cell,
-    mark_incomparable,
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
 from leaderboard.views.suite_table import build_task_cell, build_treatment_cell, format_entry_kinds
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import add_seed_deviation, parse_cell_value
-from leaderboard.web.page import PRINTED, Crumb, Page, serve_page
+from leaderboard.web.page import PRINTED, Page, serve_page
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, link
@@ -35,6 +34,9 @@ from leaderboard.web.tables import EMPTY, Cell, link
 PATH = "/glue"
 TEXTS = ("name", "source", "convention", "setting")
 """Columns of texts."""
+
+LONG = 26
+"""Characters of a setting, at most."""
 
 
 class _GlueState(BackboneState):
@@ -59,7 +61,6 @@ class _Line:
     formats=PRINTED,
 )
 def _show_glue(site: Site, state: _GlueState) -> Page:
-    """The table of GLUE."""
     convention = GlueView.resolve_convention(state, site.papers)
     every = [*_iter_measured_lines(site, convention), *_iter_printed_lines(site, convention)]
     fields = _build_glue_fields(convention)
@@ -77,11 +78,10 @@ def _show_glue(site: Site, state: _GlueState) -> Page:
     )  # fmt: skip
     return Page(
         title="GLUE",
-        template="glue.html",
         lead=f"{len(every) - measured} rows of fine-tuned encoders that papers print"
         f"{f', and {measured} measured by this harness' if measured else ''}, on the development sets of "
         "eight tasks.",
-        crumbs=[Crumb(label="Boards", href="/suites")],
+        crumbs=[("Boards", "/suites")],
         tables=[table],
         charts=[_plot_glue(lines, name)],
         data={"view": convention.chosen},
@@ -108,25 +108,22 @@ def _build_printed_cells(line: GlueLine, convention: GlueView) -> dict[str, Cell
         convention.explain_difference(line.convention),
     )
     cells = {task: build_plain_cell(row) for task, row in line.tasks.items()}
-    mean = {} if differing else {"mean": _mean_of(line, len(convention.tasks))}
     if line.average:
         cells["printed"] = build_plain_cell(line.average)
-    marked = {
-        key: mark_incomparable(cell, why) if key in differing or (differing and key == "printed") else cell
-        for key, cell in cells.items()
-    }
-    paper, name = (
-        f"{convention.name(line.paper)}, {format_table_title(line.table)}",
-        convention.name(line.convention),
-    )
+    apart = {*differing, *(["printed"] if differing else [])}
+    cells = {key: cell.mark("apart", why) if key in apart else cell for key, cell in cells.items()}
+    if not differing:
+        cells["mean"] = _mean_of(line, len(convention.tasks))
+    paper = f"{convention.name(line.paper)}, {format_table_title(line.table)}"
     href = f"/papers/{line.paper}#table-{format_anchor(line.table)}"
-    setting = "; ".join(dict.fromkeys(filter(None, [line.setting, line.source])))
+    joined = "; ".join(dict.fromkeys(filter(None, [line.setting, line.source])))
+    setting = line.setting if line.source in line.setting else joined
+    short = setting if len(setting) <= LONG else f"{setting[: LONG - 1]}…"
     return {
-        **marked,
-        **mean,
+        **cells,
         "source": link(paper, href, kind="reported", note=f"printed as {line.name}"),
-        "convention": Cell(text=name, value=line.convention or None),
-        "setting": _shorten_setting(line.setting if line.source in line.setting else setting),
+        "convention": Cell(text=convention.name(line.convention), value=line.convention or None),
+        "setting": Cell(text=short, value=setting or None, note=setting if short != setting else ""),
     }
 
 
@@ -138,11 +135,6 @@ def _mean_of(line: GlueLine, tasks: int) -> Cell:
     if line.tasks or line.average is None:
         return EMPTY
     return Cell(text=line.average.value, value=line.average.number, note="as printed: its tasks are not")
-
-
-def _shorten_setting(text: str, most: int = 26) -> Cell:
-    short = text if len(text) <= most else f"{text[: most - 1]}…"
-    return Cell(text=short, value=text or None, note=text if short != text else "")
 
 
 def _iter_measured_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
@@ -161,22 +153,18 @@ def _iter_measured_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
     for row, entry in rows.items():
         task_trainings = {task: trainings.get((entry.id, task), {}) for task in tasks}
         counts = sorted({len(_list_training_seeds(training)) for training in task_trainings.values()} - {0})
-        cells = {
-            column.name: build_task_cell(scores, row, at, queries.entries)
-            for at, column in enumerate(scores.site_suite.suite.columns)
-        }
+        columns = enumerate(scores.site_suite.suite.columns)
+        cells = {one.name: build_task_cell(scores, row, at, queries.entries) for at, one in columns}
         more = {
             "mean": build_measured_mean(scores, row),
             "source": link("measured here", f"/models/{entry.model_slug}",
                            kind=f"measured {format_entry_kinds(entry)}".strip()),
-            "convention": Cell(text=name, value=convention.chosen),
-            "setting": build_treatment_cell(entry),
+            "convention": Cell(text=name, value=convention.chosen), "setting": build_treatment_cell(entry),
             "seeds": Cell(text=" or ".join(map(str, counts)), value=max(counts, default=None)),
         }  # fmt: skip
-        with_seeds = {
-            task: _add_seed_deviation(cells[task], task_trainings[task], task, convention) for task in tasks
-        }
-        every = build_backbone_cells(roots[entry.id]) | with_seeds | more
+        for task in tasks:
+            cells[task] = _add_seed_deviation(cells[task], task_trainings[task], task, convention)
+        every = build_backbone_cells(roots[entry.id]) | {task: cells[task] for task in tasks} | more
         yield _Line(backbone=roots[entry.id], origin="measured", own=True, cells=every)
 
 
@@ -187,15 +175,11 @@ def _list_training_seeds(training: Mapping[str, Any]) -> list[int]:
 
 def _add_seed_deviation(cell: Cell, training: Mapping[str, Any], task: str, convention: GlueView) -> Cell:
     """A task's score with its deviation over seeds, where that is of the chosen convention."""
-    is_comparable = training.get("view") in convention.known and task not in convention.find_other_tasks(
-        training["view"]
-    )
+    view = str(training.get("view"))
+    if cell.value is None or view not in convention.known or task in convention.find_other_tasks(view):
+        return cell
     deviation = (training.get("seeds") or {}).get("standard_deviation")
-    return (
-        add_seed_deviation(cell, deviation, _list_training_seeds(training))
-        if is_comparable and cell.value is not None
-        else cell
-    )
+    return add_seed_deviation(cell, deviation, _list_training_seeds(training))
 
 
 def _build_glue_fields(convention: GlueView) -> list[Field[_Line]]:
@@ -245,6 +229,5 @@ def _plot_glue(lines: Sequence[_Line], name: str) -> Chart:
         )
         for line in lines
     ]  # fmt: skip
-    return build_size_chart(
-        f"GLUE against size; hollow: not by {name}'s convention", "Mean over 8 tasks", points
-    )
+    title = f"GLUE against size; hollow: not by {name}'s convention"
+    return build_size_chart(title, "Mean over 8 tasks", points)

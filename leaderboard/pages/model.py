@@ -41,7 +41,7 @@ from leaderboard.views.training import (
 )
 from leaderboard.web.filters import FilterForm, ask_name, build_form
 from leaderboard.web.formats import format_parameters
-from leaderboard.web.page import Crumb, Moved, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.page import Moved, Page, build_missing_error, check_name, serve_page
 from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
@@ -102,9 +102,8 @@ def find_model(queries: Queries, slug: str) -> _Model:
         if named_entries := queries.find_named_entries(slug):
             raise Moved(model=named_entries[0].model_slug)
         slugs = [*queries.models, *load_backbones()]
-        raise build_missing_error(
-            "model", slug, slugs, then="The page /search finds models by a part of their name."
-        )
+        hint = "The page /search finds models by a part of their name."
+        raise build_missing_error("model", slug, slugs, then=hint)
     if backbone is not None:
         candidates = [entry for entry in queries.entries.values() if find_backbone(entry.model) == backbone]
     names = {pages[entry.id] for entry in candidates}
@@ -118,20 +117,16 @@ def find_model(queries: Queries, slug: str) -> _Model:
 
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
-    field_names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
-    facts_by_entry = queries.load_entry_facts(model.entries)
-    stated = [
-        {**facts_by_entry[e.id], **{name: getattr(e, name) for name in field_names}} for e in model.entries
-    ]
-    facts: dict[str, Any] = {
-        name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS
-    }
+    names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
+    cards = queries.load_entry_facts(model.entries)
+    stated = [{**cards[e.id], **{name: getattr(e, name) for name in names}} for e in model.entries]
+    facts: dict[str, Any]
+    facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
     # As the marks of scores: of the card, mteb's registry and all that it was made from.
     trained = [entry.trained_on for entry in model.entries if entry.trained_on is not None]
     facts["training_datasets"] = sorted(frozenset().union(*trained)) if trained else None
-    facts["tokens_unlimited"] = next(
-        (entry.tokens_unlimited for entry in model.entries if entry.length is not None), None
-    )
+    limits = (entry.tokens_unlimited for entry in model.entries if entry.length is not None)
+    facts["tokens_unlimited"] = next(limits, None)
     facts["size_from"] = next((s.get("size_from") for s in stated if s["parameters"] is not None), None)
     if facts["parameters"] is None and model.backbone:
         facts["parameters"] = model.backbone.parameters
@@ -173,14 +168,11 @@ def _build_children_table(queries: Queries, model: _Model) -> Table:
     }  # fmt: skip
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
-        (
-            link(e.model, f"/models/{e.model_slug}", kind=format_entry_kinds(e)),
-            Cell(text=e.recipe or "its makers", value=e.recipe, note=describe_lineage(e)),
-            build_size_cell(e.parameters),
-            e.tasks,
-        )
+        (link(e.model, f"/models/{e.model_slug}", kind=format_entry_kinds(e)),
+         Cell(text=e.recipe or "its makers", value=e.recipe, note=describe_lineage(e)),
+         build_size_cell(e.parameters), e.tasks)
         for e in sorted(children.values(), key=lambda e: e.model.casefold())
-    ]
+    ]  # fmt: skip
     return values_table("children", f"Models made from {model.name}", labels, rows, "parameters tasks")
 
 
@@ -189,18 +181,12 @@ def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table
     labels = {"name": "Entry", "source": "Source", "trust": "Revision", "treatment": "Treatment",
               "tasks": "Tasks", "newest": "Newest"}  # fmt: skip
     rows = [
-        (
-            Cell(
-                text=format_entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""
-            ),
-            build_source_cell(e, path),
-            Cell(text=TRUST[e.trust], value=e.trust),
-            Cell(text=describe_lineage(e) or e.treatment or "not stated", value=e.treatment or None),
-            e.tasks,
-            Cell(text=(e.newest or "")[:10], value=e.newest),
-        )
+        (Cell(text=format_entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""),
+         build_source_cell(e, path), Cell(text=TRUST[e.trust], value=e.trust),
+         Cell(text=describe_lineage(e) or e.treatment or "not stated", value=e.treatment or None),
+         e.tasks, Cell(text=(e.newest or "")[:10], value=e.newest))
         for e in model.entries
-    ]
+    ]  # fmt: skip
     caption = f"Every source of its scores; {format_entry_name(shown)} is shown in full" if shown else ""
     return values_table("entries", caption, labels, rows, "tasks")
 
@@ -220,15 +206,10 @@ def _build_paper_tables(site: Site, model: _Model, standings: Sequence[Standing]
         if not names.isdisjoint((row.hub_id, row.backbone, row.name)):
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
-    site_standings, entries = (
-        [one for one in standings if one.entry.origin != "reported"],
-        site.queries.entries,
-    )
+    sources, entries = [one for one in standings if one.entry.origin != "reported"], site.queries.entries
     return [
-        _build_printed_table(
-            suite, rows, [one for one in site_standings if one.suite.slug == SUITES.get(suite)], entries
-        )
-        for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
+        _build_printed_table(name, rows, [o for o in sources if o.suite.slug == SUITES.get(name)], entries)
+        for name, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
     ]
 
 
@@ -242,30 +223,20 @@ def _build_printed_table(
         return build_printed_cell(value) if standings else replace(build_printed_cell(value), kind="")
 
     def describe_line(row: PaperValue) -> dict[str, str]:
-        return {
-            "Source": f"{row.paper}, {format_table_title(row.table)}",
-            "As": row.name,
-            "Setting": row.setting,
-        }
+        source = f"{row.paper}, {format_table_title(row.table)}"
+        return {"Source": source, "As": row.name, "Setting": row.setting}
 
     lines = group_table_lines(rows, describe_line, lambda row: normalize_metric(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
     numbers = {format_anchor(name): name for name in metrics}
-    printed = [
-        [
-            *line.labels.values(),
-            *(build_value_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics),
-        ]
-        for line in lines
-    ]
+    rows_of: list[Sequence[Any]] = [_build_standing_cells(one, entries, list(metrics)) for one in standings]
+    for line in lines:
+        values = [build_value_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics]
+        rows_of.append([*line.labels.values(), *values])
     caption = f"{suite}: printed in papers{', measured and imported' if standings else ''}"
     labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
-    both: list[Sequence[Any]] = [
-        *(_build_standing_cells(one, entries, list(metrics)) for one in standings),
-        *printed,
-    ]
     more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
-    return values_table(f"printed-{more}{format_anchor(suite)}", caption, labels, both, " ".join(numbers))
+    return values_table(f"printed-{more}{format_anchor(suite)}", caption, labels, rows_of, " ".join(numbers))
 
 
 def _build_standing_cells(
@@ -297,9 +268,10 @@ def _build_standing_cells(
     paths=lambda site: [f"/models/{slug}" for slug in {**site.queries.models, **load_backbones()}],
 )
 def _show_model(site: Site, state: _ModelState, model: str) -> Page:
-    """The page of a model."""
     queries, shown = site.queries, find_model(site.queries, model)
-    path, entry = build_address(f"/models/{shown.slug}"), _choose_entry(shown, state.entry)
+    path, by_slug = build_address(f"/models/{shown.slug}"), {entry.slug: entry for entry in shown.entries}
+    check_name("entry", state.entry, by_slug, then="The model's page lists its entries.")
+    entry = by_slug[state.entry] if state.entry else next(iter(shown.entries), None)
     entry_results = load_entry_results(queries, [e for e in shown.entries if not e.member or e is entry])
     entry_results.sort(key=lambda one: one.entry is not entry)
     standings = [one for results in entry_results for one in results.standings]
@@ -313,13 +285,9 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
     )
     parents = list_parents(queries, shown, facts["adapted_from"])
     lineage_parents = entry.lineage.parents if entry and entry.lineage else ()
-    pages = {
-        name: _find_model_path(queries, name)
-        for name in (*parents, *(parent.name for parent in lineage_parents))
-    }
-    tasks = {
-        name: format_task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks
-    }
+    names = (*parents, *(parent.name for parent in lineage_parents))
+    pages = {name: _find_model_path(queries, name) for name in names}
+    trained = [name for name in facts["training_datasets"] or () if name in queries.tasks]
     context: dict[str, Any] = {
         "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": describe_value,
         "provenance": newest,
@@ -327,49 +295,35 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
             pair.model == shown.slug and pair.is_independent and pair.verdict == "same"
             for pair in load_comparisons(queries)
         ),
-        "pages": tasks | {name: href for name, href in pages.items() if href},
+        "pages": {name: format_task_path(name) for name in trained}
+        | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
         "badges": _list_badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
         "training": [c for one in records.values() if one.get("training") for c in iter_training_charts(one)],
     }  # fmt: skip
     tables = [
         *build_suites_tables(queries, standings, path, site.papers),
-        *_build_paper_tables(site, shown, standings),
-        _build_reproductions_table(queries, shown),
-        *results,
+        *_build_paper_tables(site, shown, standings), _build_reproductions_table(queries, shown), *results,
         _build_entries_table(shown, entry, path),
         build_training_table(records, entry_results[0].intervals) if entry_results else None,
-        sweep_table(sweeps),
-        build_rank_history(site.list_kept(), shown.entries, shown.slug),
-        build_checks_table(queries, shown.entries),
-        _build_children_table(queries, shown),
-    ]
+        sweep_table(sweeps), build_rank_history(site.list_kept(), shown.entries, shown.slug),
+        build_checks_table(queries, shown.entries), _build_children_table(queries, shown),
+    ]  # fmt: skip
     return Page(
         title=shown.name,
-        template="model.html",
         lead=_describe_facts(facts, parents),
-        crumbs=[Crumb(label="Models", href="/search")],
+        crumbs=[("Models", "/search")],
         # A table of results that a search left empty stays, below its search.
         tables=[table for table in tables if (table and table.rows) or table in results],
         charts=[*context["training"], *context["sweeps"]],
         data={
-            "model": shown.name,
-            "names": shown.names,
-            "entry": entry.slug if entry else None,
+            "model": shown.name, "names": shown.names, "entry": entry.slug if entry else None,
             "seeds": list(entry.seeds) or None if entry else None,
             "lineage": entry.lineage.model_dump(mode="json") if entry and entry.lineage else None,
-            "facts": facts,
-            "made_from": parents,
-            "provenance": newest or None,
+            "facts": facts, "made_from": parents, "provenance": newest or None,
         },
         context=context,
-    )
-
-
-def _choose_entry(model: _Model, slug: str) -> Entry | None:
-    by_slug = {entry.slug: entry for entry in model.entries}
-    check_name("entry", slug, by_slug, then="The model's page lists its entries.")
-    return by_slug[slug] if slug else next(iter(model.entries), None)
+    )  # fmt: skip
 
 
 def _load_training_records(queries: Queries, results: Sequence[EntryResults]) -> dict[int, Mapping[str, Any]]:
@@ -424,9 +378,7 @@ def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tup
     """The badges of an entry: of every suite that it has all of, or of the first."""
     if entry is None or entry.origin == "reported" or entry.member:
         return []
-    entry_standings = [one for one in standings if one.entry is entry]
-    titles = {
-        one.suite.slug: one.suite.suite.title
-        for one in [o for o in entry_standings if o.complete] or entry_standings[:1]
-    }
+    ranks = [one for one in standings if one.entry is entry]
+    some = [one for one in ranks if one.complete] or ranks[:1]
+    titles = {one.suite.slug: one.suite.suite.title for one in some}
     return [(title, f"/badges/{slug}/{entry.lasting_slug}.svg") for slug, title in titles.items()]

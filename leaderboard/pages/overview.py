@@ -10,9 +10,8 @@ from itertools import islice
 from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
-from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.suites import list_conventions
-from leaderboard.views.cells import build_size_cell, format_time
+from leaderboard.data.queries import Entry, EntryResult, Queries
+from leaderboard.views.cells import build_score_cell, build_size_cell, format_time
 from leaderboard.views.question import (
     QuestionState,
     answer_question,
@@ -35,16 +34,13 @@ from leaderboard.web.charts import Chart
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
+from leaderboard.web.tables import EMPTY, Cell, link, values_table
 
 TEXTS: Mapping[str, str] = {
-    "glue": "Backbones fine-tuned on English sentences",
-    "mteb": "Embeddings, English, 2025",
-    "mteb-v1": "Embeddings, English, 2022",
-    "beir": "Retrieval in many domains",
-    "codesearchnet": "Retrieval of code",
-    "mldr": "Retrieval of long documents",
-}
+    "glue": "Backbones fine-tuned on English sentences", "mteb": "Embeddings, English, 2025",
+    "mteb-v1": "Embeddings, English, 2022", "beir": "Retrieval in many domains",
+    "codesearchnet": "Retrieval of code", "mldr": "Retrieval of long documents",
+}  # fmt: skip
 """Suites in a few words, by slug."""
 
 MOST, BEST, NEWEST = 6, 5, 8
@@ -67,26 +63,27 @@ class _Board:
 
 @serve_page("/", "The question, which encoder; the boards with their best models; the newest records.")
 def _show_overview(site: Site, state: State) -> Page:
-    """The first page."""
     queries = site.queries
     main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
-    tables = dict(
-        # A generator: suites behind the sixth are not put together at all.
-        islice(((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries), MOST)
-    )
+    # A generator: suites behind the sixth are not put together at all.
+    pairs = ((s, t) for s in slugs if (t := _load_suite_table(queries, s)).scores.entries)
+    tables = dict(islice(pairs, MOST))
     boards = [_build_board(slug, table, site.papers) for slug, table in tables.items()]
     question = complete_question(queries, QuestionState.model_validate({}))
     labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
     rows = [_build_record_cells(row, entry) for row, entry in queries.list_newest_results(NEWEST)]
     newest = values_table("newest", "The newest measured records", labels, rows)
+    labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
+    heads = {board.slug: link(board.title, board.href) for board in boards}
+    places = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
+    best = values_table("boards", "The best models of each board", labels, places)
     numbers = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Which encoder?",
-        template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
         f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
-        tables=[_build_best_table(boards), newest],
+        tables=[best, newest],
         charts=[board.chart for board in boards if board.chart],
         context={
             "boards": [*boards[:1], *_iter_backbone_boards(site), *boards[1:]],
@@ -100,7 +97,7 @@ def _show_overview(site: Site, state: State) -> Page:
 def _load_suite_table(queries: Queries, slug: str) -> SuiteTable:
     """The table of a suite as its page shows it first."""
     listed, state = queries.suites[slug], SuiteState.model_validate({})
-    scores = queries.load_suite_scores(listed, list_conventions(listed.suite)[0])
+    scores = queries.load_suite_scores(listed)
     return SuiteTable(scores=scores, state=state, path=f"/suites/{slug}", cards={}, entries=queries.entries)
 
 
@@ -121,7 +118,7 @@ def _build_board(slug: str, table: SuiteTable, papers: Mapping[str, Paper]) -> _
         text=f"{TEXTS[slug]}: {tasks}" if slug in TEXTS else tasks.capitalize(),
         more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
         rows=[_build_place_cells(table, row) for row in rows[:BEST]],
-        chart=_fit_card_chart(plot_suite_sizes(table, f"size-{slug}", DOTS)) if len(rows) > 2 else None,
+        chart=_plot_board(table, f"size-{slug}") if len(rows) > 2 else None,
     )
 
 
@@ -132,9 +129,7 @@ def _iter_backbone_boards(site: Site) -> Iterator[_Board]:
     ranking = [load_backbones()[slug] for slug, _ in counts.most_common(2 * BEST)]
     if ranking:
         yield _Board(
-            slug="backbones",
-            title="Backbones × recipes",
-            href="/backbones",
+            slug="backbones", title="Backbones × recipes", href="/backbones",
             text="The papers’ encoders after fine-tuning: GLUE, SimCSE, DPR, ColBERT, code, "
             "long documents. Those that papers print most often, not the best ones:",
             more="All backbones",
@@ -151,35 +146,23 @@ def _build_place_cells(table: SuiteTable, row: int) -> list[Cell]:
     """Rank, model, size and score of a row."""
     scores, entry, rank = table.scores, table.scores.entries[row], int(table.ranks.place[row])
     score = mean_of(mean_cell(scores.over_tasks, row, None), scores, row)
-    return [
-        Cell(text=str(rank or "–"), value=rank or None),
-        build_model_cell(entry),
-        build_size_cell(entry.parameters, unknown=""),
-        replace(score, text=score_text(float(scores.over_tasks.values[row]))),
-    ]
+    score = replace(score, text=score_text(float(scores.over_tasks.values[row])))
+    size = build_size_cell(entry.parameters, unknown="")
+    return [Cell(text=str(rank or "–"), value=rank or None), build_model_cell(entry), size, score]
 
 
-def _fit_card_chart(chart: Chart) -> Chart:
+def _plot_board(table: SuiteTable, name: str) -> Chart:
     """A chart for a card, with a few names."""
+    chart = plot_suite_sizes(table, name, DOTS)
     layout = chart.figure["layout"]
     # Pixels: a card is narrower than a page.
     small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
 
 
-def _build_best_table(boards: Sequence[_Board]) -> Table:
-    """The best models of every board in one table."""
-    labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
-    heads = {board.slug: link(board.title, board.href) for board in boards}
-    rows = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
-    return values_table("boards", "The best models of each board", labels, rows)
-
-
-def _build_record_cells(row: object, entry: Entry) -> list[Cell]:
-    written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
+def _build_record_cells(row: EntryResult, entry: Entry) -> list[Cell]:
     return [
-        link(entry.model, f"/models/{entry.model_slug}"),
-        link(task, format_task_path(task)),
-        EMPTY if value is None else Cell(text=score_text(value), value=value),
-        Cell(text=format_time(written), value=written, href=f"/results/{number}"),
-    ]
+        link(entry.model, f"/models/{entry.model_slug}"), link(row.task, format_task_path(row.task)),
+        EMPTY if row.value is None else build_score_cell(row.value),
+        Cell(text=format_time(row.written or ""), value=row.written, href=f"/results/{row.id}"),
+    ]  # fmt: skip

@@ -20,11 +20,10 @@ from leaderboard.data.papers import (
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Means
 from leaderboard.data.scores import SuiteScores
-from leaderboard.data.suites import list_conventions
 from leaderboard.views.paper_tables import Measured, build_paper_table, list_print_warnings
 from leaderboard.views.suite_table import build_task_cell, mean_cell, mean_of
 from leaderboard.views.training import list_paper_recipes
-from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
+from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
@@ -44,19 +43,14 @@ RAW = (
 
 @serve_page(PATH, "What papers print: the papers, and where they differ.", formats=PRINTED)
 def _show_papers(site: Site, state: State) -> Page:
-    """The list of papers."""
-    differ = (
-        [_build_conflicts_table(site.papers, disagreements)]
-        if (disagreements := find_paper_conflicts(site.papers))
-        else []
-    )
+    conflicts = find_paper_conflicts(site.papers)
     printed = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Papers",
-        template="papers.html",
         lead=f"{printed:,} numbers that {len(site.papers)} papers print, none of them measured here.",
-        tables=[_build_papers_table(site.papers), *differ],
-    )
+        tables=[_build_papers_table(site.papers),
+                *([_build_conflicts_table(site.papers, conflicts)] if conflicts else [])],
+    )  # fmt: skip
 
 
 def _build_papers_table(papers: Mapping[str, Paper]) -> Table:
@@ -67,18 +61,15 @@ def _build_papers_table(papers: Mapping[str, Paper]) -> Table:
             link(paper.name, f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
-            *map(_show_plainly, (paper.year, len(paper.tables), paper.numbers, _count_odd_numbers(paper))),
+            # Plainly: a year has no comma.
+            *(Cell(text=str(number), value=number)
+              for number in (paper.year, len(paper.tables), paper.numbers, _count_odd_numbers(paper))),
             key=slug,
         )
         for slug, paper in papers.items()
-    ]
-    return values_table(
-        "papers", "The papers, and how many of their numbers differ when recomputed", heads, rows
-    )
-
-
-def _show_plainly(value: int) -> Cell:
-    return Cell(text=str(value), value=value)
+    ]  # fmt: skip
+    caption = "The papers, and how many of their numbers differ when recomputed"
+    return values_table("papers", caption, heads, rows)
 
 
 def _count_odd_numbers(paper: Paper) -> int:
@@ -93,16 +84,12 @@ def _build_conflicts_table(papers: Mapping[str, Paper], conflicts: Sequence[Conf
     heads = {key: label for key, label in CONFLICT_HEADS.items() if treated or key != "treatment"}
     heads |= {"apart": "Apart", **{f"paper-{slug}": name for name, slug in slugs.items()}}
     rows = [
-        [
-            *(getattr(one, name) or None for name in CONFLICT_HEADS if name in heads),
-            Cell(text=f"{_compute_conflict_range(one):.4g}", value=_compute_conflict_range(one)),
-            *(
-                _build_prints_cell([row for row in one.prints if row.paper == n], slug)
-                for n, slug in slugs.items()
-            ),
-        ]
+        [*(getattr(one, name) or None for name in CONFLICT_HEADS if name in heads),
+         Cell(text=f"{_compute_conflict_range(one):.4g}", value=_compute_conflict_range(one)),
+         *(_build_prints_cell([row for row in one.prints if row.paper == name], slug)
+           for name, slug in slugs.items())]
         for one in sorted(conflicts, key=lambda one: -_compute_conflict_range(one))
-    ]
+    ]  # fmt: skip
     caption = "What papers print different values of, for one backbone"
     return values_table("conflicts", caption, heads, rows, notes=[DIFFER])
 
@@ -132,7 +119,6 @@ def _build_prints_cell(rows: Sequence[PaperValue], slug: str) -> Cell:
     formats=PRINTED,
 )
 def _show_paper(site: Site, state: State, paper: str) -> Page:
-    """The page of a paper."""
     check_name("paper", paper, site.papers, then="The page /papers lists all.")
     site_paper = site.papers[paper]
     pairs = [
@@ -141,10 +127,8 @@ def _show_paper(site: Site, state: State, paper: str) -> Page:
     count = f"{len(pairs)} tables" if len(pairs) > 1 else "One table"
     return Page(
         title=site_paper.title,
-        template="paper.html",
         lead=f"{count} with {site_paper.numbers} printed numbers, as they stand in the paper.",
-        crumbs=[Crumb(label="Papers", href=PATH)],
-        tables=[table for _, table in pairs],
+        crumbs=[("Papers", PATH)], tables=[table for _, table in pairs],
         data={
             "paper": site_paper.slug, "name": site_paper.name, "year": site_paper.year,
             "authors": site_paper.authors, "arxiv": site_paper.arxiv or None, "numbers": site_paper.numbers,
@@ -194,8 +178,7 @@ def _add_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> Ta
     """A table as printed, with the lines that were measured."""
     measured = _collect_measured_lines(queries, paper, table)
     shown = build_paper_table(paper, table, *measured)
-    heads = [cell.text for cells in measured for cell in cells.values()]
-    raw = any("as published" in head for head in heads)
+    raw = any("as published" in cell.text for cells in measured for cell in cells.values())
     return replace(shown, notes=[*shown.notes, RAW]) if raw else shown
 
 
@@ -211,17 +194,18 @@ def _collect_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -
         listed = queries.suites.get(SUITES[suite])
         if listed is None:
             continue
-        conventions = list_conventions(listed.suite)
-        scores = queries.load_suite_scores(
-            listed, paper.slug if paper.slug in conventions else conventions[0]
-        )
+        conventions = listed.suite.conventions
+        scores = queries.load_suite_scores(listed, paper.slug if paper.slug in conventions else "")
         for index, entry in enumerate(scores.entries):
             entry_rows = [row for row in rows if row.suite == suite and _is_of(row, entry)]
             for model in dict.fromkeys((row.model, row.size_class) for row in entry_rows):
                 some = [row for row in entry_rows if (row.model, row.size_class) == model]
                 if cells := _build_entry_cells(queries, scores, index, some):
                     line = {(*model, suite, name): cell for name, cell in cells.items()}
-                    lines.setdefault(entry.id, {}).update({**line, (*model, "", ""): _link_entry(entry)})
+                    recipe = entry.lineage.text if entry.lineage else entry.recipe or "as published"
+                    href = f"/models/{entry.model_slug}"
+                    head = link(f"measured here, {recipe}", href, note=entry.treatment)
+                    lines.setdefault(entry.id, {}).update({**line, (*model, "", ""): head})
     return list(lines.values())
 
 
@@ -243,12 +227,6 @@ def _is_of(row: PaperValue, entry: Entry) -> bool:
     return entry.origin == "measured" and entry.output == output and row.hub_id in models
 
 
-def _link_entry(entry: Entry) -> Cell:
-    recipe = entry.lineage.text if entry.lineage else entry.recipe or "as published"
-    text = f"measured here, {recipe}"
-    return link(text, note=entry.treatment, href=f"/models/{entry.model_slug}")
-
-
 def _build_entry_cells(
     queries: Queries, scores: SuiteScores, at: int, rows: Sequence[PaperValue]
 ) -> dict[str, Cell]:
@@ -256,23 +234,18 @@ def _build_entry_cells(
     names = {normalize_metric(row.suite, row.metric): row for row in rows}
     if rows[0].suite.startswith("MTEB("):
         kinds = {name: kind for name in names if (kind := TYPES.get(name, "")) in scores.by_type}
-        cells = {
-            name: _build_entry_mean(scores, at, scores.by_type[kind], kind) for name, kind in kinds.items()
-        }
-        cells |= {OVER_TASKS: _build_entry_mean(scores, at, scores.over_tasks),
-                  OVER_TYPES: _build_entry_mean(scores, at, scores.over_types)}  # fmt: skip
+        means = {name: (scores.by_type[kind], kind) for name, kind in kinds.items()}
+        means |= {OVER_TASKS: (scores.over_tasks, ""), OVER_TYPES: (scores.over_types, "")}
+        cells = {name: _build_entry_mean(scores, at, *mean) for name, mean in means.items()}
     else:
         columns = [column.name for column in scores.site_suite.suite.columns]
         column_names = {name: match_task_column(name, columns) for name in names if name != AVERAGE}
         places = {name: columns.index(column) for name, column in column_names.items() if column}
         others = [columns[n] for name, n in places.items() if not has_same_queries(names[name], columns[n])]
         cells = {
-            name: _mark_other_queries(
-                build_task_cell(scores, at, place, queries.entries), others, columns[place]
-            )
-            for name, place in places.items()
-            if scores.counted[at, place]
-        }
+            name: _mark_other_queries(build_task_cell(scores, at, n, queries.entries), others, columns[n])
+            for name, n in places.items() if scores.counted[at, n]
+        }  # fmt: skip
         if AVERAGE in names:
             cells[AVERAGE] = _mark_other_queries(_build_entry_mean(scores, at, scores.over_tasks), others)
     return {name: cell for name, cell in cells.items() if cell is not EMPTY}
@@ -291,5 +264,4 @@ def _mark_other_queries(cell: Cell, columns: Sequence[str], column: str = "") ->
     if cell is EMPTY or not names:
         return cell
     note = f"measured here on {names}; the printed number is of other queries"
-    notes = "; ".join(filter(None, [cell.note, note]))
-    return replace(cell, text=f"{cell.text}, on {names}", kind=f"{cell.kind} apart".strip(), note=notes)
+    return replace(cell, text=f"{cell.text}, on {names}").mark("apart", note)

@@ -598,7 +598,7 @@ def _build_pareto_form(
         "scale": ("Axis", () if state.x == "date" else SCALES),
     }
     values = {"device": across.device, "view": scores.convention}
-    choices = offer(state, offered, values=values, always=("suite", "y"), more=("view", "each", "scale"))
+    choices = offer(state, offered, values=values, always=("suite", "y"))
     if state.x == "cost":
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"

@@ -13,15 +13,14 @@ from leaderboard.data.backbones import Backbone
 from leaderboard.data.entries import compute_precedence
 from leaderboard.data.papers import Line, format_anchor, format_table_title, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.suites import list_conventions
 from leaderboard.views.backbones import resolve_backbones
 from leaderboard.views.paper_tables import build_printed_cell, list_print_warnings
 from leaderboard.views.suite_table import build_task_cell, describe_lineage, mean_cell, mean_of
 from leaderboard.web.formats import parse_cell_value
-from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
+from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/protocols"
 
@@ -33,7 +32,6 @@ PATH = "/protocols"
     formats=PRINTED,
 )
 def _show_protocol(site: Site, state: State, name: str) -> Page:
-    """The page of a protocol."""
     protocols = catalog.PROTOCOLS.load_entries()
     check_name("protocol", name, protocols, then="`harness list protocols` shows all.")
     protocol = protocols[name]
@@ -42,7 +40,7 @@ def _show_protocol(site: Site, state: State, name: str) -> Page:
         template="protocol.html",
         lead=f"{protocol.summary}.",
         context={"command": f"harness run --model BACKBONE --protocol {name}"},
-        crumbs=[Crumb(label="Papers", href="/papers")],
+        crumbs=[("Papers", "/papers")],
         tables=[
             _build_protocol_table(site.queries, protocol, table, site.papers[table.paper])
             for table in protocol.tables
@@ -69,27 +67,20 @@ def _build_protocol_table(
     keys = {name: format_anchor(name).lower() for name in names}
     heads = {"model": "Model", "setting": "Setting", "origin": "Numbers", **{keys[n]: n for n in names}}
     rules = {keys[column.name]: f"{column.name}: {column.rule}." for column in table.columns if column.rule}
+    suites = [catalog.open_suite(name) for name in dict.fromkeys(one.suite for one in table.columns)]
+    conventions = [suite.conventions[table.paper] for suite in suites if table.paper in suite.conventions]
     rows = values_table(
         f"table-{format_anchor(table.table)}",
-        f"{paper.name}, {format_table_title(table.table)}: {printed_table.caption}",
-        heads,
-        [
-            build_values_row(*(cells.get(name, EMPTY) for name in ("model", "setting", "origin", *names)))
-            for cells in sorted(kept, key=sort_key)
-        ],
+        f"{paper.name}, {format_table_title(table.table)}: {printed_table.caption}", heads,
+        [[cells.get(name, EMPTY) for name in ("model", "setting", "origin", *names)]
+         for cells in sorted(kept, key=sort_key)],
         says=rules,
-        notes=[*list_print_warnings(printed_table), *_list_conventions_used(table)],
-    )
+        notes=[*list_print_warnings(printed_table),
+               *(f"Measured numbers are by the convention of {one.says}." for one in conventions)],
+    )  # fmt: skip
     first, *others = rows.columns
     # A phone has no room for numbers beside the settings.
     return replace(rows, columns=[first, *(replace(one, card=one.label) for one in others)], cards=True)
-
-
-def _list_conventions_used(table: ProtocolTable) -> list[str]:
-    """The paper's convention for the numbers of its table's suites."""
-    suites = [catalog.open_suite(name) for name in dict.fromkeys(one.suite for one in table.columns)]
-    conventions = [suite.conventions[table.paper] for suite in suites if table.paper in suite.conventions]
-    return [f"Measured numbers are by the convention of {one.says}." for one in conventions]
 
 
 def _collect_printed_cells(line: Line) -> dict[str, Cell]:
@@ -159,9 +150,8 @@ def _iter_measured_cells(
     listed = next((one for one in queries.suites.values() if one.typed == column.suite), None)
     if listed is None or not entries:
         return
-    conventions = list_conventions(listed.suite)
     entries = sorted(entries, key=compute_precedence)
-    scores = queries.load_entry_scores(entries, listed, view if view in conventions else conventions[0])
+    scores = queries.load_entry_scores(entries, listed, view if view in listed.suite.conventions else "")
     for row, entry in enumerate(entries):
         kind = column.of.removeprefix("type:")
         names = [one.name for one in listed.suite.columns]

@@ -31,7 +31,6 @@ NAMED = 5
     formats=PRINTED,
 )
 def _show_ranking(site: Site, state: QuestionState) -> Page:
-    """The ranking of a question."""
     queries = site.queries
     question, state = state, complete_question(queries, state)
     note, nearest = "", list[tuple[str, str, bool]]()
@@ -54,19 +53,14 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     ranking = table.build_suite_table(rows, list(_iter_notes(answer)))
     left_out = answer.build_left_out_table()
     return Page(
-        title="Which encoder?",
-        template="rank.html",
-        lead=elsewhere or answer.describe(chosen=question.suite != state.suite),
-        notes=[note] if note else [],
-        tables=[ranking, left_out] if left_out.rows else [ranking],
+        title="Which encoder?", lead=elsewhere or answer.describe(chosen=question.suite != state.suite),
+        notes=[note] if note else [], tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
         data={
             "tasks_asked": len(answer.pool.site_suite.suite.columns),
             "tasks": [column.name for column in table.scores.site_suite.suite.columns],
-            "counted_as": dict(answer.twins),
-            "weights": list(table.scores.site_suite.weights) or None,
-            "models_pass": answer.passing,
-            "models_ranked": len(answer.ranked),
+            "counted_as": dict(answer.twins), "weights": list(table.scores.site_suite.weights) or None,
+            "models_pass": answer.passing, "models_ranked": len(answer.ranked),
             "choices": [{"tasks": tasks, "models": models} for tasks, models in answer.widths],
         },
         context={

@@ -14,6 +14,7 @@ from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.results.printed import SCORES, Paper
 from leaderboard.data.backbones import list_recipe_suites
+from leaderboard.data.groups import group_by
 from leaderboard.data.papers import format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
@@ -21,8 +22,8 @@ from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standin
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
-from leaderboard.web.page import Crumb, Moved, Page, check_name, serve_page
-from leaderboard.web.parameters import Paging, State, Text, build_address, build_paging
+from leaderboard.web.page import Moved, Page, check_name, serve_page
+from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
@@ -77,12 +78,11 @@ def _get_convention(recipe: AnyRecipe) -> str:
 
 def _find_recipe_entries(queries: Queries, name: str) -> list[Entry]:
     """The measured entries that a recipe made, in any of its variants; several seeds are one."""
-
-    def list_recipe_names(entry: Entry) -> tuple[str, ...]:
-        return (entry.lineage.recipe if entry.lineage else "", (entry.recipe or "").partition(":")[0])
-
     entries = (entry for entry in queries.entries.values() if entry.origin == "measured" and not entry.member)
-    return [entry for entry in entries if name in list_recipe_names(entry)]
+    return [
+        e for e in entries
+        if name in (e.lineage.recipe if e.lineage else "", (e.recipe or "").partition(":")[0])
+    ]  # fmt: skip
 
 
 def _list_recipe_standings(queries: Queries, recipe: AnyRecipe) -> list[Standing]:
@@ -97,23 +97,13 @@ def _list_recipe_standings(queries: Queries, recipe: AnyRecipe) -> list[Standing
     return sorted(rows, key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
 
 
-def _build_models_table(rows: Sequence[Standing], where: Paging) -> Table:
-    """Those of the models that are on the page."""
-    (*means, count) = SUITE_FIELDS
-    fields = [*MODEL_FIELDS, *means, _build_same_tasks_field(rows), count, START]
-    return build_standings_table("used", "Measured with it, × 100", where.cut(rows), fields)
-
-
 def _build_same_tasks_field(rows: Sequence[Standing]) -> TableField[Standing]:
     """The mean over the tasks that all models shown in a suite have, and that chose none of them."""
-    suites: dict[str, list[Standing]] = {}
-    for standing in rows:
-        suites.setdefault(standing.suite.slug, []).append(standing)
+    suites = group_by(rows, lambda one: one.suite.slug)
     means = {
         slug: some[0].scores.compute_untouched_means([one.row for one in some], shared=True)
-        for slug, some in suites.items()
-        if len(some) > 1
-    }
+        for slug, some in suites.items() if len(some) > 1
+    }  # fmt: skip
 
     def build_mean_cell(one: Standing) -> Cell:
         untouched = means.get(one.suite.slug)
@@ -147,11 +137,8 @@ def _build_recipes_table(queries: Queries) -> Table:
         "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
         "measured": "Measured entries", "kind": "Makes",
     }  # fmt: skip
-    recipes = catalog.load_recipe_entries()
-    rows = [
-        _build_recipe_cells(entry, len(_find_recipe_entries(queries, entry.name)))
-        for entry in recipes.values()
-    ]
+    recipes = catalog.load_recipe_entries().values()
+    rows = [_build_recipe_cells(one, len(_find_recipe_entries(queries, one.name))) for one in recipes]
     return values_table("recipes", f"{len(recipes)} recipes", labels, rows)
 
 
@@ -170,11 +157,9 @@ def _build_recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
 
 def _list_glue_tables(paper: Paper) -> list[tuple[str, str]]:
     """The paper's tables of GLUE scores."""
+    page = f"/papers/{paper.slug}#table-"
     return [
-        (
-            f"{format_table_title(one.id)}: {one.caption}",
-            f"/papers/{paper.slug}#table-{format_anchor(one.id)}",
-        )
+        (f"{format_table_title(one.id)}: {one.caption}", f"{page}{format_anchor(one.id)}")
         for one in paper.tables.values()
         if any(row.suite == GLUE and row.unit in SCORES for row in one.rows)
     ]
@@ -191,12 +176,11 @@ def _build_data_table(recipe: AnyRecipe) -> Table:
         for dataset in getattr(recipe, name, ()):
             columns = ", ".join([*dataset.columns, *([dataset.score] if dataset.score else [])])
             texts = (dataset.path, use, dataset.config, dataset.split, columns)
-            count = Cell(
-                text="not known" if dataset.rows is None else f"{dataset.rows:,}", value=dataset.rows
-            )
+            count = "not known" if dataset.rows is None else f"{dataset.rows:,}"
             revision = dataset.revision or dataset.content
-            revision_cell = Cell(text=revision[:12], value=revision or None, note=revision)
-            rows.append((*(Cell(text=t or "–", value=t or None) for t in texts), count, revision_cell))
+            rows.append((*(Cell(text=t or "–", value=t or None) for t in texts),
+                         Cell(text=count, value=dataset.rows),
+                         Cell(text=revision[:12], value=revision or None, note=revision)))  # fmt: skip
     return values_table("data", "Data sets", labels, rows)
 
 
@@ -226,7 +210,6 @@ class _RecipeState(State):
     paths=lambda site: [f"/recipes/{name}" for name in catalog.load_recipe_entries()],
 )
 def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
-    """The page of a recipe."""
     recipes, variant = catalog.load_recipe_entries(), state.variant
     if recipe.partition(":")[0] in recipes and ":" in recipe:
         raise Moved(recipe=recipe.partition(":")[0])
@@ -240,22 +223,17 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
     settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings)
     standings = _list_recipe_standings(site.queries, definition)
     where = build_paging(len(standings), state, build_address(f"/recipes/{recipe}"))
+    (*means, count) = SUITE_FIELDS
+    columns = [*MODEL_FIELDS, *means, _build_same_tasks_field(standings), count, START]
+    models = build_standings_table("used", "Measured with it, × 100", where.cut(standings), columns)
     tables = [_build_data_table(definition), _build_grids_table(protocol), settings]
     return Page(
-        title=definition.name,
-        template="recipe.html",
-        lead=entry.variants[variant] if variant else entry.summary,
-        crumbs=[Crumb(label="Recipes", href="/recipes")],
-        tables=[_build_models_table(standings, where), *(table for table in tables if table.rows)],
+        title=definition.name, lead=entry.variants[variant] if variant else entry.summary,
+        crumbs=[("Recipes", "/recipes")], tables=[models, *(table for table in tables if table.rows)],
         data={
-            "recipe": definition.name,
-            "kind": entry.kind,
-            "summary": entry.summary,
-            "source": definition.source,
-            "convention": _get_convention(definition) or None,
-            "variants": dict(entry.variants),
-            "runs": protocol.runs,
-            "assumed": list(protocol.assumed),
+            "recipe": definition.name, "kind": entry.kind, "summary": entry.summary,
+            "source": definition.source, "convention": _get_convention(definition) or None,
+            "variants": dict(entry.variants), "runs": protocol.runs, "assumed": list(protocol.assumed),
             "paper": paper.slug if paper else None,
         },
         context={
@@ -272,8 +250,5 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
 
 @serve_page("/recipes", "Every recipe: what it does, its source, its variants, and how many entries it made.")
 def _show_recipes(site: Site, state: State) -> Page:
-    """Every recipe: what it does, where it is from, and how much was measured with it."""
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
-    return Page(
-        title="Recipes", template="recipes.html", lead=lead, tables=[_build_recipes_table(site.queries)]
-    )
+    return Page(title="Recipes", lead=lead, tables=[_build_recipes_table(site.queries)])

@@ -57,7 +57,6 @@ class _ReproductionsState(State):
 
 @serve_page(PATH, "Numbers of several sources side by side: what agrees, what does not, and by how much.")
 def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
-    """The page of all comparisons."""
     every = load_comparisons(site.queries)
     compared = [one for one in every if one.base is not None]
     check_name("task", state.task, {one.task for one in every}, then="The page /tasks lists all.")
@@ -77,7 +76,6 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
     return Page(
         title="Reproductions",
-        template="reproductions.html",
         lead=f"{beside:,} number{'s stand' if beside != 1 else ' stands'} beside another of the same model "
         f"and task: {shown['same']:,} the same, {shown['differs']:,} different. "
         f"In all {counts['chance']:,} scores are at chance level.",

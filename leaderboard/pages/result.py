@@ -21,7 +21,7 @@ from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reas
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import iter_training_charts, list_training_notes
 from leaderboard.web.filters import ask_name, build_form
-from leaderboard.web.page import Crumb, NotFound, Page, serve_page
+from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, values_table
@@ -44,9 +44,8 @@ class _ResultState(State):
 
 def _iter_result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
     """Every table of a result, of an import without a record; those of nothing have no rows."""
-    identity, provenance, training = (
-        dict(record.get(n) or {}) for n in ("identity", "provenance", "training")
-    )
+    parts = ("identity", "provenance", "training")
+    identity, provenance, training = (dict(record.get(name) or {}) for name in parts)
     prompts = {"applied": identity.get("prompts"), "asked": provenance.pop("prompts_asked", None)}
     cells, evaluations = training.pop("cells", None) or (), training.pop("evaluations", None) or ()
     caption = "Raw metrics, each in its own unit" if record else "Main scores by split and subset, × 100"
@@ -92,9 +91,7 @@ def _build_grid_table(cells: Sequence[Document]) -> Table:
     runs = [{f"{s} {n}": value for s, n, value in cell.get("metrics", ())} for cell in cells]
     metrics = dict.fromkeys(name for run in runs for name in run)
     values = [[*map(cell.get, names), *map(run.get, metrics)] for cell, run in zip(cells, runs, strict=True)]
-    rows = [
-        [EMPTY if one is None else Cell(text=describe_value(one), value=one) for one in row] for row in values
-    ]
+    rows = [[EMPTY if v is None else Cell(text=describe_value(v), value=v) for v in row] for row in values]
     labels = {name: name.replace("_", " ") for name in (*names, *metrics)}
     numbers = " ".join(name for name in names if name != "key")
     return values_table("grid", "Every run of the grid: scores as shares of 1", labels, rows, numbers)
@@ -102,7 +99,11 @@ def _build_grid_table(cells: Sequence[Document]) -> Table:
 
 def build_key_table(name: str, caption: str, values: Mapping[str, Any]) -> Table:
     """Nested values as a table of keys, joined with dots, and values."""
-    rows = [(key, _build_key_cell(value)) for key, value in _flatten_values(values)]
+    rows = []
+    for key, value in _flatten_values(values):
+        several = isinstance(value, list)
+        text = ", ".join(map(_format_plain_value, value)) if several else _format_plain_value(value)
+        rows.append((key, Cell(text=text or "none", value=text if several else value)))
     return values_table(name, caption, {"name": "Key", "value": "Value"}, rows, numbers="")
 
 
@@ -120,13 +121,6 @@ def _flatten_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flatten_values(inner, f"{key}.{segment}" if key else segment)
     else:
         yield key, value
-
-
-def _build_key_cell(value: Any) -> Cell:
-    if isinstance(value, list):
-        text = ", ".join(map(_format_plain_value, value))
-        return Cell(text=text or "none", value=text)
-    return Cell(text=_format_plain_value(value), value=value)
 
 
 def _format_plain_value(value: Any) -> str:
@@ -197,7 +191,6 @@ def _list_result_paths(site: Site) -> Iterable[str]:
     paths=_list_result_paths,
 )
 def _show_result(site: Site, state: _ResultState, id: str) -> Page:
-    """The page of a result."""
     # Numbers of results are below 2**52, which has 16 digits; more would not fit the column.
     rows = site.queries.find_results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
     if not rows:
@@ -227,13 +220,10 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(
-        title=f"{entry.model} on {row.task}",
-        template="result.html",
+        title=f"{entry.model} on {row.task}", template="result.html",
         lead=f"{row.metric or 'Main score'} × 100: {texts['score']}, {entry.origin}",
-        crumbs=[
-            Crumb(label="Models", href="/search"),
-            Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
-        ],
+        crumbs=[("Models", "/search"),
+                (entry.model, f"/models/{entry.model_slug}")],
         tables=[one for one in (*_iter_result_tables(record, where.cut(shown)), *history) if one.rows],
         charts=list(iter_training_charts(record)) if training else [],
         data={

@@ -73,14 +73,8 @@ class _Item:
 _items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
 
 
-def _load_search_items(site: Site) -> list[_Item]:
-    """Everything that has a page of its own, of one snapshot."""
-    if site.queries not in _items:
-        _items[site.queries] = list(_make_items(site))
-    return _items[site.queries]
-
-
 def _make_items(site: Site) -> Iterator[_Item]:
+    """Everything that has a page of its own."""
     queries = site.queries
     for backbone in load_backbones().values():
         aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
@@ -98,13 +92,11 @@ def _make_items(site: Site) -> Iterator[_Item]:
     glue = {task.name for task in queries.suites["glue"].suite.tasks} if "glue" in queries.suites else ()
     for task in list_site_tasks(queries):
         kind, _, count = queries.tasks.get(task, ("", "", 0))
+        href, what = format_task_path(task), f"{kind}, {count} results".removeprefix(", ")
         if task in glue:
+            href = build_address("/glue", {"sort": f"-{task}"})
             what = "of GLUE: measured, and printed in papers"
-            yield _Item("task", task, build_address("/glue", {"sort": f"-{task}"}), what=what)
-        else:
-            yield _Item(
-                "task", task, format_task_path(task), what=f"{kind}, {count} results".removeprefix(", ")
-            )
+        yield _Item("task", task, href, what=what)
     for recipe in catalog.load_recipe_entries().values():
         yield _Item("recipe", recipe.name, build_address(f"/recipes/{recipe.name}"), what=recipe.summary)
     for paper in site.papers.values():
@@ -117,7 +109,9 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
     words = [letters for word in query.split() if (letters := extract_letters(word))]
     if query.strip() and not words:
         return []
-    items = (one for one in _load_search_items(site) if kind in ("", one.kind))
+    if site.queries not in _items:
+        _items[site.queries] = list(_make_items(site))
+    items = (one for one in _items[site.queries] if kind in ("", one.kind))
     hits = [(*match, one) for one in items if (match := one.match(words)) is not None]
     if words:
         hits.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
@@ -126,7 +120,6 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
 
 @serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")
 def _show_search(site: Site, state: _SearchState) -> Page:
-    """The hits of a query."""
     hits = _search_items(site, state.q, state.kind)
     where = build_paging(len(hits), state, "/search")
     # As a plain file it is searched by the browser, in every name.
@@ -140,7 +133,6 @@ def _show_search(site: Site, state: _SearchState) -> Page:
     caption = format_count(len(hits), "hit")
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
-        template="search.html",
         tables=[values_table("hits", caption, labels, rows)],
         context={"state": state, "kinds": [("", "any"), *zip(KINDS, KINDS, strict=True)], "paging": where},
     )

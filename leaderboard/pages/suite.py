@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +35,7 @@ from leaderboard.web.filters import (
     build_form,
     offer,
 )
-from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
+from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
@@ -69,17 +68,13 @@ TASK_LABELS = ("Task", "Type", "Metric", "Languages", "Data", "Description")
     formats=PRINTED,
 )
 def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
-    """The page of a suite."""
     queries, path = site.queries, f"/suites/{suite}"
     check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
     title, conventions = listed.suite.title, list_conventions(listed.suite)
     check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
     scores = queries.load_suite_scores(
-        listed,
-        state.view or conventions[0],
-        pinned=state.revisions == "pinned",
-        revisions=state.each == "revision",
+        listed, state.view, pinned=state.revisions == "pinned", revisions=state.each == "revision"
     )
     if state.beside and not any(map(state.is_beside, scores.entries)):
         raise explain_missing_model(queries.entries.values(), state)
@@ -90,28 +85,20 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     where = build_paging(len(table.ordered), state, path)
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
     ranked, count = _count_ranked_entries(table)
-    unfolded = [] if every else ["all"]
     return Page(
-        title=title,
-        template="suite.html",
-        lead=_describe_counts(table),
-        crumbs=[Crumb(label="Boards", href="/suites")],
+        title=title, lead=_describe_counts(table), crumbs=[("Boards", "/suites")],
         tables=[table.build_suite_table(where.cut(table.ordered), list(_iter_suite_notes(table)))],
         charts=[plot_suite_sizes(table)],
         data={
-            "suite": listed.suite.name,
-            "typed": listed.typed,
-            "view": scores.convention or None,
-            "revisions": state.revisions,
-            "rows_seen": count,
-            "rows_complete": ranked,
+            "suite": listed.suite.name, "typed": listed.typed, "view": scores.convention or None,
+            "revisions": state.revisions, "rows_seen": count, "rows_complete": ranked,
             "untouched": {"columns": part.count, "left_out": list(part.selected)} if part else None,
         },
         notes=listed.suite.notes,
         context={
             "data": _list_data_choices(table), "ranking": _list_rankings(table),
             "form": _build_suite_form(table, state), "paging": where,
-            "unfold": f"{path}?{state.build_query(tasks=unfolded)}" if table.folds else "",
+            "unfold": f"{path}?{state.build_query(tasks=[] if every else ['all'])}" if table.folds else "",
             "whole": f"{path}.csv?{state.build_query(cols=['all'], rows='all', page=1)}",
             "unfolded": every, "path": path, "typed": listed.typed, "tasks": _build_suite_tasks(listed),
             "about": describe_suite(listed.typed, title),
@@ -137,16 +124,14 @@ def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
     if table.untouched is not None:
         labels["untouched"] = f"Mean over the {table.untouched.part.count} untouched"
     state, borda = table.state, table.state.rank == "borda"
-    means = [
-        (
-            label,
-            state.build_query(mean=mean, rank="mean", sort="-mean", page=1),
-            not borda and table.mean == mean,
-        )
+    changes: list[tuple[str, dict[str, str], bool]] = [
+        (label, {"mean": mean, "rank": "mean"}, not borda and table.mean == mean)
         for mean, label in labels.items()
     ]
-    queries = [*means, ("Borda points", state.build_query(rank="borda", sort="-mean", page=1), borda)]
-    ways = [(label, f"{table.path}?{query}", current) for label, query, current in queries]
+    ways = [
+        (label, f"{table.path}?{state.build_query(**change, sort='-mean', page=1)}", current)
+        for label, change, current in [*changes, ("Borda points", {"rank": "borda"}, borda)]
+    ]
     suite = table.scores.site_suite.suite
     apart = list_exclusions(suite)
     if small := [name for name in list_small_columns(suite) if name in apart]:
@@ -161,35 +146,26 @@ def _build_suite_form(table: SuiteTable, state: SuiteState) -> FilterForm:
     scores, path = table.scores, table.path
     cards = [table.find_card(row) for row in range(len(scores.entries))]
     licences = [name for card in cards for name in {card.licence, card.licence_group}]
+    languages = [code for card in cards for code in card.languages]
+    organisations, views = [e.organisation for e in scores.entries], list_conventions(scores.site_suite.suite)
     offered: Options = {
         "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
         "licence": ("Licence", _list_frequent_values(licences, state.licence)),
-        "language": (
-            "Language",
-            _list_frequent_values([c for card in cards for c in card.languages], state.language),
-        ),
-        "organisation": (
-            "Organisation",
-            _list_frequent_values([one.organisation for one in scores.entries], state.organisation),
-        ),
-        "view": (
-            "Convention",
-            [(name, f"as in {name}") for name in list_conventions(scores.site_suite.suite)],
-        ),
+        "language": ("Language", _list_frequent_values(languages, state.language)),
+        "organisation": ("Organisation", _list_frequent_values(organisations, state.organisation)),
+        "view": ("Convention", [(name, f"as in {name}") for name in views]),
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
     choices = offer(state, offered, values={"view": scores.convention})
-    if any(card.instructions for card in cards):
-        choices.append(
-            Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
-        )
-    label = "Reproduced by somebody"
-    choices.append(Control(kind="check", name="reproduced", label=label, checked=state.reproduced))
-    controls_by_name = {
-        control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]
-    }
-    shown = [replace(controls_by_name[name], more=False) for name in FILTERS if name in controls_by_name]
+    checks = {"instructions": "Instruction-tuned", "reproduced": "Reproduced by somebody"}
+    choices += [
+        Control(kind="check", name=name, label=label, checked=getattr(state, name))
+        for name, label in checks.items()
+        if name != "instructions" or any(card.instructions for card in cards)
+    ]
+    every = {control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]}
+    shown = [every[name] for name in FILTERS if name in every]
     texts = {"zero": SHARES.get(state.zero, "")}
     chosen = build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}, texts)
     return build_form(state, path, shown, chips=chosen, reset=path if state.list_query_pairs() else "")
@@ -279,21 +255,25 @@ class _SuitesState(State):
 
 @serve_page("/suites", "Every suite: its tasks, and how many models have scores in it.")
 def _show_suites(site: Site, state: _SuitesState) -> Page:
-    """Every suite by kind, the boards first, those with the most models before the others."""
     entry_counts, query = site.queries.entries_of_suites, state.q.casefold()
     printed = {slug for _, slug, *_ in site.queries.list_averages()}
     suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
     suites.sort(key=lambda suite: (not suite.main, -entry_counts.get(suite.slug, 0)))
+
+    def build_count_cell(suite: SiteSuite) -> Cell:
+        count, word = entry_counts.get(suite.slug, 0), "papers" if suite.slug in printed else "–"
+        return Cell(text=str(count or word), value=count, kind="" if count or word != "–" else "none")
+
     column = sorting.Field[SiteSuite]
     fields = [
         column("name", "Suite", lambda one: link(one.suite.title, f"/suites/{one.slug}"), sticky=True),
-        column("entries", "Models", numeric=True,
-               cell=lambda one: _show_count(entry_counts.get(one.slug, 0), one.slug in printed)),
+        column("entries", "Models", build_count_cell, numeric=True),
         column("columns", "Tasks", lambda one: len(one.suite.columns), numeric=True),
         column("types", "Task types",
                lambda one: ", ".join(dict.fromkeys(column.type for column in one.suite.columns))),
         column("about", "About", _show_about),
-        column("typed", "On the command line", _show_typed),
+        column("typed", "On the command line", lambda one: Cell(
+            text=f"--suite {one.typed!r}" if " " in one.typed else f"--suite {one.typed}", value=one.typed)),
     ]  # fmt: skip
     some = sum(suite.slug in printed or suite.slug in entry_counts for suite in suites)
     table = sorting.fill_table(
@@ -302,24 +282,13 @@ def _show_suites(site: Site, state: _SuitesState) -> Page:
     )  # fmt: skip
     return Page(
         title="Suites",
-        template="suites.html",
         lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
         tables=[table],
         context=state,
     )
 
 
-def _show_count(entries: int, printed: bool) -> Cell:
-    text, kind = str(entries or ("papers" if printed else "–")), "" if entries or printed else "none"
-    return Cell(text=text, value=entries, kind=kind)
-
-
 def _show_about(suite: SiteSuite) -> Cell:
     about = describe_suite(suite.typed, suite.suite.title).text
     short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
     return Cell(text=short, value=about, note=about if short != about else "")
-
-
-def _show_typed(suite: SiteSuite) -> Cell:
-    typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
-    return Cell(text=typed, value=suite.typed)

@@ -13,7 +13,7 @@ from harness.results.scores import score_text
 from leaderboard.data.descriptions import describe_task
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
-from leaderboard.data.suites import WHY, Scope, SiteSuite
+from leaderboard.data.suites import WHY, Scope
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, build_size_cell
 from leaderboard.views.reproductions import build_verdict_cell, join_models, load_comparisons
@@ -51,7 +51,7 @@ from leaderboard.web.filters import (
 )
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count, format_part_mean
-from leaderboard.web.page import Crumb, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.page import Page, build_missing_error, check_name, serve_page
 from leaderboard.web.parameters import Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, build_values_row, link, values_table
@@ -117,7 +117,6 @@ class _Asked:
     paths=lambda site: [f"/tasks/{format_task_key(name)}" for name in list_site_tasks(site.queries)],
 )
 def _show_task(site: Site, state: _TaskState, task: str) -> Page:
-    """The page of a task."""
     queries, name = site.queries, find_task(task, list_site_tasks(site.queries))
     inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
     population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
@@ -129,7 +128,8 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     if inquiry.question == inquiry.questions[0]:
         fields.insert(3, _build_verdict_field(queries, name))
     rows = sorting.sort_rows(rows, fields, state.sort)
-    where, best = build_paging(len(rows), state, path), _find_size_leaders(ranked)
+    where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
+    best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
     ranking = sorting.fill_table(
         "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state, path=path,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
@@ -141,13 +141,9 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     ]
     size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
     return Page(
-        title=name,
-        template="task.html",
-        lead=_describe_ranking(population, len(ranks), state),
-        charts=[_plot_score_spread(ranked, best)],
-        crumbs=[Crumb(label="Tasks", href="/tasks")],
-        tables=[ranking, *([size_table] if len(best) > 1 else [])],
-        data=_build_task_data(inquiry, ranked),
+        title=name, lead=_describe_ranking(population, len(ranks), state),
+        charts=[_plot_score_spread(ranked, best)], crumbs=[("Tasks", "/tasks")],
+        tables=[ranking, *([size_table] if len(best) > 1 else [])], data=_build_task_data(inquiry, ranked),
         notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
             "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),
@@ -203,18 +199,15 @@ def _build_ranking_fields(
     best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
     marks = dict(zip(best, ("best", "second"), strict=False))
 
-    def find_rank(one: Scored) -> int | None:
-        return ranks.get(one.entry.id)
-
     def find_ranked_score(one: Scored) -> float | None:
-        return one.value if find_rank(one) else None
+        return one.value if one.entry.id in ranks else None
 
     def build_marked_score(one: Scored) -> Cell:
         return _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, ""))
 
     column = sorting.Field[Scored]
     fields = [
-        column("rank", "Rank", numeric=True, up=True, sticky=True, sort=find_rank,
+        column("rank", "Rank", numeric=True, up=True, sticky=True, sort=lambda one: ranks.get(one.entry.id),
                note="Entries that no known interval tells apart share a rank."),
         column("model", "Model", _build_model_cell, lambda one: one.entry.model.casefold(), sticky=True),
         column("score", "Score", build_marked_score, find_ranked_score, numeric=True),
@@ -234,10 +227,9 @@ def _build_ranking_fields(
 
 
 def _build_model_cell(one: Scored) -> Cell:
-    entry, note = one.entry, describe_lineage(one.entry) or one.entry.treatment
-    return link(
-        entry.model, build_address(f"/models/{entry.model_slug}"), kind=format_entry_kinds(entry), note=note
-    )
+    entry, href = one.entry, build_address(f"/models/{one.entry.model_slug}")
+    note = describe_lineage(entry) or entry.treatment
+    return link(entry.model, href, kind=format_entry_kinds(entry), note=note)
 
 
 def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
@@ -247,27 +239,19 @@ def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
     if one.value is None:
         kind = "" if one.reason == "part" else one.reason
         return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
-    kinds = [
-        *find_leak_kinds(one.entry, [scope], one.trained_on),
-        "other" if one.reason == "other" else "",
-        "contradicted" if one.part_mean is not None else "",
-        mark,
-    ]
-    texts = [format_leak_count(one.trained_on)] if one.trained_on else []
-    notes = [WHY[one.reason], *describe_score_choices(one.entry, [scope]), *texts]
-    notes += [] if one.part_mean is None else [format_part_mean(one.part_mean)]
-    cell = Cell(
-        text=score_text(one.value), value=one.value, href=href, kind=" ".join(filter(None, kinds)),
-        note="; ".join(filter(None, notes)),
-    )  # fmt: skip
+    kinds = [*find_leak_kinds(one.entry, [scope], one.trained_on),
+             "other" if one.reason == "other" else ""]  # fmt: skip
+    notes = [WHY[one.reason], *describe_score_choices(one.entry, [scope])]
+    notes += [format_leak_count(one.trained_on)] if one.trained_on else []
+    if one.part_mean is not None:
+        kinds, notes = [*kinds, "contradicted"], [*notes, format_part_mean(one.part_mean)]
+    marks, note = " ".join(filter(None, [*kinds, mark])), "; ".join(filter(None, notes))
+    cell = build_score_cell(one.value, href, kind=marks, note=note)
     return add_seed_deviation(cell, one.deviation, one.entry.seeds)
 
 
 def _build_interval_cell(one: Scored) -> Cell:
-    if one.low is None or one.high is None:
-        return EMPTY
-    text = f"{score_text(one.low)}–{score_text(one.high)}"
-    return link(text)
+    return EMPTY if one.half is None else link(f"{score_text(one.low)}–{score_text(one.high)}")
 
 
 def _build_trust_cell(one: Scored) -> Cell:
@@ -300,12 +284,6 @@ def _list_ranking_notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> lis
         if count := sum(one.reason == reason and one.entry.id not in ids for one in rows):
             notes.append(f"{count} not ranked: {WHY[reason]}.")
     return notes
-
-
-def _find_size_leaders(ranked: Sequence[Scored]) -> dict[str, Scored]:
-    """The best of each size class, of rows with the best first."""
-    first = {one.entry.size: one for one in reversed(ranked)}
-    return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
 
 
 def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
@@ -358,14 +336,14 @@ def _mean_over(names: Sequence[str]) -> str:
 
 def _list_task_suites(questions: Sequence[Question]) -> list[tuple[str, str, str]]:
     """The suites of a task: title, URL, and what they ask of it."""
-    texts: dict[str, tuple[SiteSuite, dict[str, None]]] = {}
+    texts: dict[tuple[str, str], dict[str, None]] = {}
     for question in questions:
-        for site_suite in question.suites:
-            texts.setdefault(site_suite.slug, (site_suite, {}))[1][question.scope_text] = None
+        for suite in question.suites:
+            texts.setdefault((suite.suite.title, suite.slug), {})[question.scope_text] = None
     return [
-        (one.suite.title, build_address(f"/suites/{slug}"),
+        (title, build_address(f"/suites/{slug}"),
          " and ".join(scopes) if len(scopes) < 4 else f"{len(scopes)} parts of it")
-        for slug, (one, scopes) in texts.items()
+        for (title, slug), scopes in texts.items()
     ]  # fmt: skip
 
 
@@ -379,27 +357,20 @@ def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
         "revisions": ("Scores", REVISIONS),
         "each": ("A row for", EACH),
     }
-    choices = offer(state, offered, values={"scope": asked.question.name}, more=("each",))
+    choices = offer(state, offered, values={"scope": asked.question.name})
     if len(asked.subsets) > MANY:
         label, example = f"Subset, one of {len(asked.subsets):,}", asked.subsets[0]
         typed = Control(kind="line", name="subset", label=label, value=state.subset, placeholder=example)
         choices.append(typed)
-    entries = [one.entry for one in asked.rows]
-    return build_form(
-        state,
-        path,
-        [*choices, *build_entry_controls(state, entries)],
-        chips=build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}),
-    )
+    choices += build_entry_controls(state, [one.entry for one in asked.rows])
+    return build_form(state, path, choices, chips=build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}))
 
 
 def _build_task_data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
     values = [one.value for one in ranked if one.value is not None]
     return {
-        "scope": asked.question.name,
-        "splits": list(asked.scope.splits),
-        "subsets": list(asked.scope.subsets),
-        "data": asked.scope.data or None,
+        "scope": asked.question.name, "splits": list(asked.scope.splits),
+        "subsets": list(asked.scope.subsets), "data": asked.scope.data or None,
         "scopes": [{"name": one.name, "label": one.label} for one in asked.questions],
         "quartiles": [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))] if values else None,
-    }
+    }  # fmt: skip

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from harness.results.scores import score_text
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import sorting
+from leaderboard.views.cells import build_score_cell
 from leaderboard.views.task_scores import (
     Best,
     format_task_path,
@@ -57,19 +56,13 @@ class _TasksState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Task:
+class _Task(NamedTuple):
     name: str
     type: str
     metric: str
     results: int
     suites: Sequence[SiteSuite]
     best: Best = None
-
-    @property
-    def titles(self) -> str:
-        """The titles of its suites."""
-        return ", ".join(one.suite.title for one in self.suites)
 
 
 def _collect_task_rows(queries: Queries, *, scored: bool) -> list[_Task]:
@@ -82,23 +75,14 @@ def _collect_task_rows(queries: Queries, *, scored: bool) -> list[_Task]:
         questions = load_questions(queries).get(name, [])
         task = questions[0].task if questions else None
         suites = {one.slug: one for question in questions for one in question.suites}
-        rows.append(
-            _Task(
-                name=name, type=(task.type if task else kind) or "not stated",
-                metric=task.metric if task else metric, results=results, suites=list(suites.values()),
-                best=best.get(name),
-            )
-        )  # fmt: skip
+        kind, metric = (task.type, task.metric) if task else (kind, metric)
+        rows.append(_Task(name, kind or "not stated", metric, results, [*suites.values()], best.get(name)))
     return rows
 
 
 def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Task]]:
     """The columns; `shown` are the rows whose best score is to be read."""
     best = load_best_scores(queries, [one.name for one in shown])
-
-    def build_best_score(one: _Task) -> Cell:
-        first = best.get(one.name)
-        return Cell(text=score_text(first[1]), value=first[1]) if first else Cell(text="–")
 
     def link_best_model(one: _Task) -> Cell:
         entry = (best.get(one.name) or (None,))[0]
@@ -108,7 +92,8 @@ def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sortin
         more = f" +{len(one.suites) - 1}" if len(one.suites) > 1 else ""
         text = one.suites[0].suite.title + more if one.suites else ""
         href = build_address(f"/suites/{one.suites[0].slug}") if len(one.suites) == 1 else ""
-        return Cell(text=text, value=one.titles or None, href=href, note=one.titles if more else "")
+        titles = ", ".join(suite.suite.title for suite in one.suites)
+        return Cell(text=text, value=titles or None, href=href, note=titles if more else "")
 
     column = sorting.Field[_Task]
     return [
@@ -116,8 +101,8 @@ def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sortin
                lambda one: one.name.casefold(), sticky=True),
         column("results", "Results", sort=lambda one: one.results, numeric=True,
                note="Results of all entries, with any splits."),
-        column("best", "Best", build_best_score, lambda one: one.best and one.best[1], numeric=True,
-               note="The best ranked score."),
+        column("best", "Best", lambda one: build_score_cell((best.get(one.name) or (None, None))[1]),
+               lambda one: one.best and one.best[1], numeric=True, note="The best ranked score."),
         column("model", "Best model", link_best_model, lambda one: one.best and one.best[0].model.casefold(),
                note="The model with the best score."),
         column("type", "Type", sort=lambda one: one.type),
@@ -129,7 +114,6 @@ def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sortin
 
 @serve_page(PATH, "All tasks, with the number of results, the best score, and the suites that have each.")
 def _show_tasks(site: Site, state: _TasksState) -> Page:
-    """The list of tasks."""
     queries = site.queries
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
     tasks = _collect_task_rows(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
@@ -146,7 +130,6 @@ def _show_tasks(site: Site, state: _TasksState) -> Page:
     )  # fmt: skip
     return Page(
         title="Tasks",
-        template="tasks.html",
         lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} in a suite of this site.",
         tables=[table],
         context={"form": _build_tasks_form(queries, state, types), "paging": where},

@@ -16,7 +16,7 @@ from leaderboard.views.cells import build_score_cell, build_time_cell, format_co
 from leaderboard.views.check_tables import find_suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.filters import Options, build_form, offer
-from leaderboard.web.page import Crumb, Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
@@ -52,7 +52,6 @@ class _Value:
     paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
 )
 def _show_watch(site: Site, state: _WatchState, watch: str) -> Page:
-    """The page of a watch."""
     queries = site.queries
     check_name("watch", watch, queries.watches, then="The page /watches lists all.")
     run = Watch.model_validate_json(queries.fetch_document("watch", watch))
@@ -66,28 +65,22 @@ def _show_watch(site: Site, state: _WatchState, watch: str) -> Page:
     }
     newest = max((checkpoint.evaluated for checkpoint in run.checkpoints), default="")
     return Page(
-        title=run.name,
-        template="watch.html",
-        lead=_describe_progress(run),
-        crumbs=[*_build_watch_crumbs(site), Crumb(label="Watches", href="/watches")],
+        title=run.name, lead=_describe_progress(run),
+        crumbs=[*_build_watch_crumbs(site), ("Watches", "/watches")],
         tables=[_build_checkpoint_table(queries, run, place.cut(values[::-1]), state.task)],
         charts=[_plot_watch(run, values, state)],
         data={
             "watch": {**run.dump_output(), "name": watch},
-            "points": [
-                {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
-            ],
+            "points": [{"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart}
+                       for v in values],
         },
         context={
-            "facts": [
-                ("What is watched", run.source, ""),
-                ("Suite", run.suite, find_suite_path(queries, run.suite)),
-                ("Newest score", format_time(newest), ""),
-            ],
-            "form": build_form(state, path, offer(state, offered)),
-            "paging": place,
+            "facts": [("What is watched", run.source, ""),
+                      ("Suite", run.suite, find_suite_path(queries, run.suite)),
+                      ("Newest score", format_time(newest), "")],
+            "form": build_form(state, path, offer(state, offered)), "paging": place,
         },
-    )
+    )  # fmt: skip
 
 
 def list_watch_values(watch: Watch, task: str = "") -> list[_Value]:
@@ -97,9 +90,8 @@ def list_watch_values(watch: Watch, task: str = "") -> list[_Value]:
     """
     # When the settings of a watch change, its former checkpoints are not comparable with the new ones.
     latest = watch.curve[-1].treatment if watch.curve else ""
-    return [
-        _build_watch_value(one, task, latest) for one in sorted(watch.checkpoints, key=lambda one: one.step)
-    ]
+    checkpoints = sorted(watch.checkpoints, key=lambda one: one.step)
+    return [_build_watch_value(one, task, latest) for one in checkpoints]
 
 
 def _build_watch_value(one: Checkpoint, task: str, latest: str) -> _Value:
@@ -108,11 +100,9 @@ def _build_watch_value(one: Checkpoint, task: str, latest: str) -> _Value:
         return _Value(checkpoint=one, value=one.scores.get(task), apart=other if task in one.scores else "")
     if one.mean is not None:
         return _Value(checkpoint=one, value=one.mean, apart=other)
-    scores = list(one.scores.values())
-    if not scores:
-        return _Value(checkpoint=one, value=None)
-    apart = f"{one.there} of {one.wanted} tasks"
-    return _Value(checkpoint=one, value=sum(scores) / len(scores), apart=apart)
+    mean = sum(one.scores.values()) / len(one.scores) if one.scores else None
+    apart = f"{one.there} of {one.wanted} tasks" if one.scores else ""
+    return _Value(checkpoint=one, value=mean, apart=apart)
 
 
 def _describe_progress(watch: Watch) -> str:
@@ -122,10 +112,8 @@ def _describe_progress(watch: Watch) -> str:
     if not curve:
         return f"{done}."
     best, last = max(curve, key=lambda one: one.mean or 0.0), curve[-1]
-    return (
-        f"{done}; the last of them at step {last.step:,} with {score_text(last.mean)}, the best at "
-        f"{best.step:,} with {score_text(best.mean)}."
-    )
+    ends = [f"{one.step:,} with {score_text(one.mean)}" for one in (last, best)]
+    return f"{done}; the last of them at step {ends[0]}, the best at {ends[1]}."
 
 
 def _plot_watch(watch: Watch, values: Sequence[_Value], state: _WatchState) -> Chart:
@@ -140,13 +128,10 @@ def _plot_watch(watch: Watch, values: Sequence[_Value], state: _WatchState) -> C
         for one in values
     ]  # fmt: skip
     plot = Track(
-        x=Axis(label="step", kind=state.scale),
-        y=Axis(label=f"{'score' if state.task else 'mean'} × 100"),
-        points=points,
-        tones=TONES,
+        x=Axis(label="step", kind=state.scale), y=Axis(label=f"{'score' if state.task else 'mean'} × 100"),
+        points=points, tones=TONES, joined=True,
         marks=[(float(one.step), f"−{100 * one.size:.2f}") for one in changes.values()],
-        joined=True,
-    )
+    )  # fmt: skip
     return build_chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
 
 
@@ -164,10 +149,8 @@ def _build_checkpoint_table(queries: Queries, watch: Watch, values: Sequence[_Va
         "change": "Drop of the level", "reason": "Why", "seconds": "Took, s", "when": "When",
     }  # fmt: skip
     rows = [
-        _build_checkpoint_row(
-            value, models.get(value.checkpoint.artifact, ""), changes.get(value.checkpoint.step), task
-        )
-        for value in values
+        _build_checkpoint_row(v, models.get(v.checkpoint.artifact, ""), changes.get(v.checkpoint.step), task)
+        for v in values
     ]
     caption = f"{format_count(len(watch.checkpoints), 'checkpoint')}, the newest first"
     return values_table("checkpoints", caption, heads, rows)
@@ -177,22 +160,17 @@ def _build_checkpoint_row(value: _Value, href: str, change: ChangePoint | None, 
     checkpoint = value.checkpoint
     same = "" if checkpoint.same_as is None else f"the same model as at step {checkpoint.same_as:,}"
     place = checkpoint.folder or f"revision {(checkpoint.revision or 'not known')[:12]}"
+    kind = "unsure" if value.apart and checkpoint.mean is not None else ""
     return build_values_row(
-        link(checkpoint.name, href, note=place),
-        checkpoint.step,
+        link(checkpoint.name, href, note=place), checkpoint.step,
         link(checkpoint.state, kind=KINDS.get(checkpoint.state, "")),
-        build_score_cell(
-            checkpoint.mean, kind="unsure" if value.apart and checkpoint.mean is not None else ""
-        ),
-        *([build_score_cell(checkpoint.scores.get(task))] if task else []),
-        checkpoint.there,
-        checkpoint.wanted,
-        _build_change_cell(change),
+        build_score_cell(checkpoint.mean, kind=kind),
+        *([build_score_cell(checkpoint.scores.get(task))] if task else []), checkpoint.there,
+        checkpoint.wanted, _build_change_cell(change),
         " · ".join(filter(None, (checkpoint.reason or value.apart, same))) or None,
         Cell(text=f"{checkpoint.seconds:,.0f}", value=checkpoint.seconds),
-        build_time_cell(checkpoint.evaluated),
-        key=checkpoint.name,
-    )
+        build_time_cell(checkpoint.evaluated), key=checkpoint.name,
+    )  # fmt: skip
 
 
 def _build_change_cell(change: ChangePoint | None) -> Cell:
@@ -202,9 +180,9 @@ def _build_change_cell(change: ChangePoint | None) -> Cell:
     return Cell(text=f"−{100 * change.size:.2f}", value=-change.size, kind="regressed", note=note)
 
 
-def _build_watch_crumbs(site: Site) -> list[Crumb]:
+def _build_watch_crumbs(site: Site) -> list[tuple[str, str]]:
     """The way to the list of watches: by the checks, if the site has any."""
-    return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
+    return [("Checks", "/checks")] if "check" in site.kinds else []
 
 
 @serve_page(
@@ -213,10 +191,8 @@ def _build_watch_crumbs(site: Site) -> list[Crumb]:
     paths=lambda site: ["/watches"] if site.queries.watches else [],
 )
 def _list_view(site: Site, state: State) -> Page:
-    """The list of watches."""
     return Page(
         title="Watches",
-        template="watches.html",
         lead="Pretraining runs whose checkpoints are measured as they come.",
         crumbs=_build_watch_crumbs(site),
         tables=[_build_watches_table(site.queries)],
@@ -237,17 +213,13 @@ def _build_watches_table(queries: Queries) -> Table:
         counts = [watch.states.get(state, 0) for state in STATES]
         rows.append(
             build_values_row(
-                link(watch.name, build_address(f"/watch/{watch.name}")),
-                watch.source,
+                link(watch.name, build_address(f"/watch/{watch.name}")), watch.source,
                 link(watch.suite, find_suite_path(queries, watch.suite)),
-                *(Cell(text=str(count or "–"), value=count) for count in counts),
-                watch.step,
-                build_score_cell(watch.mean),
-                build_score_cell(watch.best, note=best),
+                *(Cell(text=str(count or "–"), value=count) for count in counts), watch.step,
+                build_score_cell(watch.mean), build_score_cell(watch.best, note=best),
                 Cell(text=changes or "–", value=changes or None, kind="regressed" if changes else ""),
-                build_time_cell(watch.when),
-                key=watch.name,
+                build_time_cell(watch.when), key=watch.name,
             )
-        )
+        )  # fmt: skip
     caption = f"{format_count(len(rows), 'watch')} of pretraining runs"
     return values_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))

@@ -16,10 +16,8 @@ const memory = (store, key, value) => {
 };
 
 // Theme: the address wins, then what this browser remembers, then the reader's system.
-const changed = () => document.dispatchEvent(new CustomEvent("themechange"));
 const remembered = memory(localStorage, "theme");
 if (remembered && !new URLSearchParams(location.search).has("theme")) root.dataset.theme = remembered;
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 
 // Going to another state of this page: fetch it, put its <main> in place of this one.
 let going = null;
@@ -71,7 +69,6 @@ async function go(url, { push = true } = {}) {
     document.title = page.title;
     replaceMain(document.adoptNode(next), push);
     ready();
-    document.dispatchEvent(new CustomEvent("mainchange"));
     say(($("main [data-count]") ?? $("main .pager .range"))?.textContent ?? page.title);
   } catch (error) {
     if (error.name !== "AbortError") location.assign(url);
@@ -147,7 +144,6 @@ document.addEventListener("click", async (event) => {
   if (link.dataset.set) {
     event.preventDefault();
     root.dataset.theme = memory(localStorage, "theme", link.dataset.set);
-    changed();
     const url = new URL(location.href);
     url.searchParams.delete("theme");
     history.replaceState(null, "", url);

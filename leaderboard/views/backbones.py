@@ -48,10 +48,9 @@ class BackboneState(State):
     def should_keep(self, backbone: Backbone, origin: str) -> bool:
         """Whether a backbone's numbers of an origin pass the filters."""
         names = " ".join([backbone.name, *backbone.aliases]).casefold()
-        named = all(word in names for word in self.q.casefold().split())
-        return (
-            named and self.origin in ("", origin) and self.size in ("", find_size_class(backbone.parameters))
-        )
+        if not all(word in names for word in self.q.casefold().split()) or self.origin not in ("", origin):
+            return False
+        return self.size in ("", find_size_class(backbone.parameters))
 
 
 def build_backbone_cells(backbone: Backbone) -> dict[str, Cell]:
@@ -68,11 +67,11 @@ def build_backbone_cells(backbone: Backbone) -> dict[str, Cell]:
 
 def resolve_backbones(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Backbone]:
     """What each entry was made of, by the entry's number: a backbone of the papers, or another model."""
-    entry_list = list(entries)
-    behind = resolve_base_backbones({entry.model: entry.adapted_from for entry in entry_list})
+    entries = list(entries)
+    behind = resolve_base_backbones({entry.model: entry.adapted_from for entry in entries})
     first = {some[0].model: some[0] for some in models.values()}
     backbones = {}
-    for entry in entry_list:
+    for entry in entries:
         root = first.get(entry.backbone, entry)
         other = Backbone(
             slug=root.model_slug, name=entry.backbone, family="", size_class="", parameters=root.parameters,
@@ -137,11 +136,6 @@ def build_plain_cell(row: PaperValue) -> Cell:
     interval = cell.text.removeprefix(row.value).strip()
     note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note.rstrip(".")]))
     return replace(cell, text=row.value, kind="", note=note)
-
-
-def mark_incomparable(cell: Cell, why: str) -> Cell:
-    """A number that is not to be compared with the others of its column."""
-    return replace(cell, kind=f"{cell.kind} apart".strip(), note="; ".join(filter(None, [cell.note, why])))
 
 
 def build_measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> Cell:

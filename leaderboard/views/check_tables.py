@@ -47,17 +47,11 @@ def describe_verdicts(checks: Sequence[CheckSummary]) -> str:
     return ", then ".join(verdict if n == 1 else f"{verdict} {n} times" for verdict, n in runs)
 
 
-def find_suite_slug(queries: Queries, name: str) -> str:
-    """The name in URLs of a suite as it calls itself, or as it was typed; empty where it has no page."""
-    if format_slug(name) in queries.suites:
-        return format_slug(name)
-    return next((one.slug for one in queries.suites.values() if name in (one.suite.name, one.typed)), "")
-
-
 def find_suite_path(queries: Queries, name: str) -> str:
-    """The page of a suite; empty where it has none."""
-    suite_key = find_suite_slug(queries, name)
-    return build_address(f"/suites/{suite_key}") if suite_key else ""
+    """The page of a suite as it calls itself, or as it was typed; empty where it has none."""
+    typed = (one.slug for one in queries.suites.values() if name in (one.suite.name, one.typed))
+    slug = format_slug(name) if format_slug(name) in queries.suites else next(typed, "")
+    return build_address(f"/suites/{slug}") if slug else ""
 
 
 def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
@@ -68,15 +62,12 @@ def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | No
     times = "once" if len(checks) == 1 else f"{len(checks):,} times"
     rows = [
         build_values_row(
-            link(check.baseline, build_address(f"/check/{check.name}")),
-            ", ".join(check.suites) or None,
-            build_time_cell(check.when),
-            build_verdict_cell(check.overall),
-            build_delta_cell(check.means[0].delta if check.means else None),
-            key=check.name,
+            link(check.baseline, build_address(f"/check/{check.name}")), ", ".join(check.suites) or None,
+            build_time_cell(check.when), build_verdict_cell(check.overall),
+            build_delta_cell(check.means[0].delta if check.means else None), key=check.name,
         )
         for check in newest
-    ]
+    ]  # fmt: skip
     more = f"; the newest {SHOWN}" if len(checks) > SHOWN else ""
     heads = {"name": "Against", "suites": "Suites", "when": "When", "verdict": "Verdict",
              "delta": "Difference of the mean"}  # fmt: skip

@@ -187,11 +187,13 @@ class Common:
         kinds = [self.scores.site_suite.suite.columns[at].type for at in self.averaged]
         # Each type weighs the same, and each task in it; times the number of tasks, so that the mean is 1.
         weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
+        bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
+        # Intervals of their own are those of means over all columns.
+        is_complete = len(self.columns) == len(self.scores.site_suite.suite.columns) and all(bounds)
+        half = hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if is_complete else None
         return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
-            tasks=self._compute_gap(
-                one, other, self.averaged, known_half=self._compute_interval_half(one, other)
-            ),
+            tasks=self._compute_gap(one, other, self.averaged, known_half=half),
             types=self._compute_gap(one, other, self.averaged, weights),
             untouched=self._compute_gap(one, other, self.untouched) if self.untouched else None,
         )  # fmt: skip
@@ -240,12 +242,6 @@ class Common:
             return None
         return None if by_type and parts else mean.total.compute_bound_offset(1 - LEVEL / 2)
 
-    def _compute_interval_half(self, one: int, other: int) -> float | None:
-        """Half of the interval of a difference of means with intervals of their own, over all columns."""
-        bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
-        is_complete = len(self.columns) == len(self.scores.site_suite.suite.columns)
-        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if is_complete and all(bounds) else None
-
 
 _Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
 """By suite, for each entry the places of columns."""
@@ -270,17 +266,15 @@ def load_common(
         pinned: Whether only scores on the pinned revisions of the data count.
         folders: Results folders whose records may hold a score for each example.
     """
-    averages = [(suite, name) for _, suite, name, _ in queries.list_averages([entry.id for entry in entries])]
+    averages = [row[1:3] for row in queries.list_averages([entry.id for entry in entries])]
     counted = (0,) if pinned else (0, OTHER)
     columns = _collect_columns(queries, entries, lambda one: one.value is not None and one.reason in counted)
-    overlaps = _count_overlaps(columns)
-    slug = suite or _choose_best_suite(queries, overlaps)
+    counts = overlaps = _count_overlaps(columns)
     # Nothing that counts is common: scores that do not count still say which suite is nearest.
     if not suite and not overlaps:
         columns = _collect_columns(queries, entries, lambda one: one.reason != NONE)
-        slug = _choose_best_suite(
-            queries, _count_overlaps(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
-        )
+        counts = _count_overlaps(columns) or {slug: sum(map(len, rows)) for slug, rows in columns.items()}
+    slug = suite or _choose_best_suite(queries, counts)
     chosen = queries.suites[slug]
     names = list_conventions(chosen.suite)
     name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
@@ -402,10 +396,7 @@ def _load_column_scopes(queries: Queries) -> Mapping[str, list[list[int]]]:
     """The scopes of each suite's columns by its first convention, cached."""
     if queries not in _scopes:
         _scopes[queries] = {
-            slug: [
-                [queries.scope_ids[s.form] for s in some]
-                for some in one.list_scopes(list_conventions(one.suite)[0])
-            ]
+            slug: queries.list_scope_columns(one, list_conventions(one.suite)[0])
             for slug, one in queries.suites.items()
         }
     return _scopes[queries]
@@ -438,13 +429,10 @@ def load_record_fields(
     results = shared.scores.results
     ids = [[int(results[row, at]) for row in rows] for at in shared.columns] if len(rows) > 1 else []
     documents = queries.load_result_documents([number for some in ids for number in some if number])
+    shown = [[documents[number] for number in some] for some in ids if documents.keys() >= {*some}]
     return [
-        [
-            Comparable(identity=d["identity"]).flatten_fields(d["provenance"])
-            for d in (documents[n] for n in some)
-        ]
-        for some in ids
-        if all(number in documents for number in some)
+        [Comparable(identity=one["identity"]).flatten_fields(one["provenance"]) for one in some]
+        for some in shown
     ]
 
 
@@ -461,8 +449,6 @@ def iter_field_differences(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iter
         rows = [[fields.get(name) for fields in some] for some in tasks]
         rows = [values for values in rows if any(value != values[0] for value in values)]
         if rows:
-            entry_values = [
-                [v for at, v in enumerate(values) if v not in values[:at]]
-                for values in zip(*rows, strict=True)
-            ]
-            yield _Differing(name, entry_values, len(rows))
+            columns = zip(*rows, strict=True)
+            every = [[v for at, v in enumerate(values) if v not in values[:at]] for values in columns]
+            yield _Differing(name, every, len(rows))

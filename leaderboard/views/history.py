@@ -24,7 +24,7 @@ def build_rank_history(kept: Sequence[Snapshot], entries: Sequence[Entry], slug:
         slug: Its name in URLs.
     """
     name = entries[0].typed_names[0] if entries else ""
-    ranks = [(one, one.read_ranks().get(name, {})) for one in reversed(kept)]
+    ranks = [(one, one.ranks.get(name, {})) for one in reversed(kept)]
     suites = dict.fromkeys(suite for _, texts in ranks for suite in texts)
     lines = [
         [_link_snapshot(one, f"/models/{slug}"), *(Cell(text=texts.get(suite, "")) for suite in suites)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from harness.results.printed import Paper
@@ -27,13 +28,9 @@ from leaderboard.web.parameters import build_address
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 
 TRUST = {
-    "measured": "weights known by their hash",
-    "commit": "pinned to a commit",
-    "external": "stated by its makers",
-    "none": "not stated",
-    "other": "no commit",
-    "reported": "not stated",
-}
+    "measured": "weights known by their hash", "commit": "pinned to a commit",
+    "external": "stated by its makers", "none": "not stated", "other": "no commit", "reported": "not stated",
+}  # fmt: skip
 """How far an entry's model is known, in words."""
 
 UNKNOWN = "not known"
@@ -94,9 +91,7 @@ def iter_standings(
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     for slug, site_suite in queries.suites.items():
         for convention in list_conventions(site_suite.suite) if site_suite.main or not boards else ():
-            scopes = (
-                number for column in queries.list_scope_columns(site_suite, convention) for number in column
-            )
+            scopes = chain(*queries.list_scope_columns(site_suite, convention))
             if (slug, convention) in printed or any(number in present for number in scopes):
                 scores = queries.load_entry_scores(entries, site_suite, convention)
                 if site_suite.main:
@@ -143,10 +138,8 @@ def build_suites_tables(
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
     others = [one for one in rows if not one.suite.main]
     others.sort(key=lambda one: -one.scores.over_tasks.count[one.row] / one.scores.over_tasks.expected)
-    both = [
-        ("boards", "Ranks and means × 100 on the boards", boards),
-        ("others", "Other suites: means × 100", others),
-    ]
+    both = [("boards", "Ranks and means × 100 on the boards", boards),
+            ("others", "Other suites: means × 100", others)]  # fmt: skip
     source = Field[Standing]("source", "Source", lambda one: build_source_cell(one.entry, path))
     fields = [replace(f, cell=name_convention) if f.key == "convention" else f for f in SUITE_FIELDS]
     fields.append(source)
@@ -175,13 +168,9 @@ def _build_suite_cell(one: Standing) -> Cell:
     return Cell(text=one.suite.suite.title, value=one.suite.slug, href=href)
 
 
-def _mean_over_tasks(one: Standing) -> Cell:
-    cell = mean_cell(one.scores.over_tasks, one.row, one.average, one.entry.seeds)
-    return mean_of(cell, one.scores, one.row)
-
-
-def _mean_over_types(one: Standing) -> Cell:
-    return mean_of(mean_cell(one.scores.over_types, one.row, None, one.entry.seeds), one.scores, one.row)
+def _build_mean_cell(one: Standing, over: str) -> Cell:
+    average = one.average if over == "tasks" else None
+    return mean_of(mean_cell(one.scores.mean(over), one.row, average, one.entry.seeds), one.scores, one.row)
 
 
 def _mean_over_untouched(one: Standing) -> Cell:
@@ -215,8 +204,8 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Field("ranked", "of", sort=lambda one: one.ranked or None, numeric=True,
           note="How many models have a rank."),
-    Field("tasks", "Mean over tasks", _mean_over_tasks, numeric=True),
-    Field("types", "over types", _mean_over_types, numeric=True,
+    Field("tasks", "Mean over tasks", lambda one: _build_mean_cell(one, "tasks"), numeric=True),
+    Field("types", "over types", lambda one: _build_mean_cell(one, "types"), numeric=True,
           note="The mean of the task types' own means."),
     Field("untouched", "over untouched tasks", _mean_over_untouched, numeric=True,
           note="The mean over the tasks whose scores did not choose this model."),
@@ -249,9 +238,7 @@ def build_source_cell(entry: Entry, path: str) -> Cell:
     else:
         href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {format_entry_name(entry)}"
     short = text if len(text) <= 50 else f"{text[:22]}…{text[-27:]}"
-    note = "; ".join(
-        part for part in (describe_lineage(entry) or entry.treatment, TRUST[entry.trust]) if part
-    )
+    note = "; ".join(filter(None, (describe_lineage(entry) or entry.treatment, TRUST[entry.trust])))
     kind = f"{entry.origin} {format_entry_kinds(entry)}".strip()
     return Cell(text=short, value=text, href=href, note=note, kind=kind)
 
@@ -301,9 +288,7 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
     scores, rows = queries.find_scores(entry=ids), queries.find_results(entry=ids)
     in_suites = list(iter_standings(queries, entries, {score.scope for score in scores}))
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
-    records = (
-        queries.load_result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
-    )
+    records = queries.load_result_documents([row.id for row in rows if row.entry in trained])
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
     return [
         EntryResults(
@@ -312,9 +297,7 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
             reasons=collect_reasons(score for score in scores if score.entry == entry.id),
             standings=[one for one in in_suites if one.entry is entry],
             chosen=chosen,
-            revisions={m.id: m.revision or "" for m in queries.list_members(entry)}
-            if entry.revisions
-            else {},
+            revisions={m.id: m.revision or "" for m in queries.list_members(entry) if entry.revisions},
             part_means={
                 row.task: means[entry.id]
                 for row in rows
@@ -379,21 +362,19 @@ def describe_result_data(data: str, reasons: frozenset[str]) -> str:
 def build_result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
     """The columns of results by task, one for each entry; the first entry's sorts, and is shown in full."""
 
-    def build_fact_field(name: str, label: str) -> Field[Any]:
-        def build_text_cell(row: Any) -> Cell:
-            value = getattr(row, name)
-            return Cell(text=value or UNKNOWN, value=value or None)
-
-        return Field(name, label, build_text_cell, lambda row: getattr(row, name).casefold())
+    def build_fact_cell(value: str) -> Cell:
+        return Cell(text=value or UNKNOWN, value=value or None)
 
     def build_score_field(place: int, results: EntryResults) -> Field[Any]:
         label = f"{results.entry.origin}, {format_entry_name(results.entry)}"
         key, sort = (f"score:{results.entry.slug}", None) if place else ("score", lambda row: row.value)
         return Field(key, label, lambda row: _build_result_cell(results, row.task), sort, numeric=True)
 
-    def link_task(row: Any) -> Cell:
-        return link(row.task, format_task_path(row.task))
-
-    name = Field("name", "Task", link_task, lambda row: row.task.casefold(), sticky=True)
-    facts = [build_fact_field("type", "Type"), build_fact_field("metric", "Main metric")]
-    return [name, *(build_score_field(place, one) for place, one in enumerate(entries)), *facts]
+    return [
+        Field("name", "Task", lambda row: link(row.task, format_task_path(row.task)),
+              lambda row: row.task.casefold(), sticky=True),
+        *(build_score_field(place, one) for place, one in enumerate(entries)),
+        Field("type", "Type", lambda row: build_fact_cell(row.type), lambda row: row.type.casefold()),
+        Field("metric", "Main metric", lambda row: build_fact_cell(row.metric),
+              lambda row: row.metric.casefold()),
+    ]  # fmt: skip

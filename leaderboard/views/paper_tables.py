@@ -28,7 +28,7 @@ from leaderboard.data.papers import (
     format_table_title,
     group_printed_lines,
 )
-from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow
+from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow, link
 
 _SHORT = {OVER_TASKS: "mean over tasks"}
 OURS = "what {} comes to from the printed numbers, where the print does not follow from them"
@@ -60,14 +60,11 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
     lines = group_printed_lines(table.rows)
     ways = [OVER_TYPES, OVER_TASKS] if table.rows[0].suite.startswith("MTEB(") else []
     numbers = _build_number_columns(lines, ways=ways, ours=not ways)
-    heads = _choose_heads(lines)
-    below = [
-        {
-            (m, size, suite, normalize_metric(suite, metric)): cell
-            for (m, size, suite, metric), cell in cells.items()
-        }
-        for cells in measured
-    ]
+    texts = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
+    # A setting that all lines share goes below the table.
+    heads = [n for n, some in texts.items() if some != {""} and (n != "Setting" or len(some) > 1)]
+    below = [{(m, size, suite, normalize_metric(suite, name)): cell
+              for (m, size, suite, name), cell in cells.items()} for cells in measured]  # fmt: skip
     # A model may have several printed lines: measured ones stand below the last.
     last = {line.model: line for line in lines}
     rows: list[TableRow] = []
@@ -78,14 +75,16 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
                 cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers
             ]
             if any(cell is not EMPTY for cell in values):
-                head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
-                row_cells = [head, *[EMPTY] * (len(heads) - 1), *values]
-                rows.append(TableRow(cells=[_mark_measured(cell) for cell in row_cells]))
+                head = cells.get((*line.model, "", ""), link("measured here"))
+                some = [head, *[EMPTY] * (len(heads) - 1), *values]
+                # A link to a measured model may be marked already.
+                kinds = ["" if c is EMPTY or "measured" in c.kind.split() else "measured" for c in some]
+                marked = [cell.mark(kind) for cell, kind in zip(some, kinds, strict=True)]
+                rows.append(TableRow(cells=marked))
     # OptiBERT's laws stand in the column of models: `D/F_N vs C` must not look like a name.
     odd = any({"/", " "} <= set(line.first.model) for line in lines)
-    columns = [
-        replace(one, key="line") if odd and one.key == "model" else one for one in _build_head_columns(heads)
-    ]
+    keys = {name: format_anchor(name).lower() for name in heads} | ({"Model": "line"} if odd else {})
+    columns = [TableColumn(key=keys[name], label=name, sticky=name == heads[0]) for name in heads]
     return Table(
         name=f"table-{format_anchor(table.id)}",
         caption=f"{paper.name}, {format_table_title(table.id)}: {table.caption}",
@@ -93,23 +92,6 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
         rows=rows,
         notes=_list_paper_notes(lines, table.rows, ways),
     )
-
-
-def _mark_measured(cell: Cell) -> Cell:
-    kinds = dict.fromkeys([*cell.kind.split(), "measured"])
-    return cell if cell is EMPTY else replace(cell, kind=" ".join(kinds))
-
-
-def _choose_heads(lines: Sequence[Line]) -> list[str]:
-    """The labels that a table needs: a setting that all lines share goes below it."""
-    values = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
-    return [name for name, found in values.items() if found != {""} and (name != "Setting" or len(found) > 1)]
-
-
-def _build_head_columns(heads: Sequence[str]) -> list[TableColumn]:
-    return [
-        TableColumn(key=format_anchor(name).lower(), label=name, sticky=name == heads[0]) for name in heads
-    ]
 
 
 def _build_printed_row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> TableRow:
@@ -129,13 +111,8 @@ def _build_number_columns(lines: Sequence[Line], *, ways: Sequence[str], ours: b
         numeric = all(row.number is not None for row in rows if row.value)
         note = units.pop() if len(units) == 1 else ""
         column = TableColumn(key=format_anchor(name), label=name, group=suite, numeric=numeric, note=note)
-        columns.append(
-            _Numbers(
-                column=column,
-                make=partial(_find_printed_cell, name=name),
-                measured=(suite, normalize_metric(suite, name)),
-            )
-        )
+        find, place = partial(_find_printed_cell, name=name), (suite, normalize_metric(suite, name))
+        columns.append(_Numbers(column=column, make=find, measured=place))
         if ours and any(row.follows == "no" for row in rows):
             key, note = f"{format_anchor(name)}-recomputed", OURS.format(name)
             column = TableColumn(key=key, label="recomputed", group=suite, numeric=True, note=note)
@@ -143,10 +120,8 @@ def _build_number_columns(lines: Sequence[Line], *, ways: Sequence[str], ours: b
     for way in ways:
         name, note = _SHORT.get(way, way), f"{way}, from the printed numbers"
         column = TableColumn(key=format_anchor(name), label=f"{name} (recomputed)", numeric=True, note=note)
-        suite = lines[0].first.suite
-        columns.append(
-            _Numbers(column=column, make=partial(_build_average_cell, way=way), measured=(suite, name))
-        )
+        build, place = partial(_build_average_cell, way=way), (lines[0].first.suite, name)
+        columns.append(_Numbers(column=column, make=build, measured=place))
     return columns
 
 

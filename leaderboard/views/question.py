@@ -50,13 +50,10 @@ LISTED, MOST, NEAREST = 100, 60, 8
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "MTEB, English (v2)": {"suite": "mteb", "models": 1},
-    "MTEB, English (v1)": {"suite": "mteb-v1", "models": 1},
-    "BEIR": {"suite": "beir", "models": 1},
+    "MTEB, English (v1)": {"suite": "mteb-v1", "models": 1}, "BEIR": {"suite": "beir", "models": 1},
     "MTEB, multilingual": {"suite": "mteb-MTEB-Multilingual-v2"},
-    "MTEB, Europe": {"suite": "mteb-MTEB-Europe-v1"},
-    "German": {"language": "deu"},
-    "Code": {"suite": "mteb-MTEB-Code-v1"},
-    "Long documents": {"suite": "mteb-LongEmbed"},
+    "MTEB, Europe": {"suite": "mteb-MTEB-Europe-v1"}, "German": {"language": "deu"},
+    "Code": {"suite": "mteb-MTEB-Code-v1"}, "Long documents": {"suite": "mteb-LongEmbed"},
     "GLUE": {"suite": "glue", "models": 1},
     "ModernBERT’s retrieval": {"suite": "beir,mldr,codesearchnet,stackqa"},
     "Efficient encoders": {"suite": "mteb-efficient8", "models": 1},
@@ -243,10 +240,8 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     unsized = 0
     if state.tokens:
         free = build_table(scores, state.apply_changes(zero="", tokens=None, beside=""))
-        unsized = sum(
-            entry.origin != "reported" and entry.length is None
-            for entry in (scores.entries[row] for row in free.rows)
-        )
+        some = [scores.entries[row] for row in free.rows]
+        unsized = sum(entry.origin != "reported" and entry.length is None for entry in some)
     offered = list(range(len(question.suite.columns)))
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
@@ -426,12 +421,10 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     """
     titles = [(slug, queries.suites[slug].suite.title) for slug in queries.entries_of_suites]
     views = list_conventions(queries.suites[state.suite[0]].suite) if len(state.suite) == 1 else ()
+    counts = _count_names(queries).items()
     options: Options = {
         "suite": ("Tasks of", _add_current([("", "any suite"), *titles], state.suite)),
-        **{
-            name: (name.capitalize(), _list_names(of, getattr(state, name)))
-            for name, of in _count_names(queries).items()
-        },
+        **{name: (name.capitalize(), _list_names(of, getattr(state, name))) for name, of in counts},
         "licence": ("Licence", [("", "any"), *((name, name) for name in LICENCES)]),
         "zero": ("Zero-shot", ZERO),
         "view": ("Convention", [(name, f"as in {name}") for name in views]),
@@ -483,16 +476,9 @@ _OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain
 def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str, str]]:
     """The most frequent names as options, with how many tasks each has."""
     names = sorted(dict(counts.most_common(MOST)), key=name_language)
-    return _add_current(
-        [
-            ("", "any"),
-            *(
-                (name, f"{name_language(name)} ({counts[name]} {'task' if counts[name] == 1 else 'tasks'})")
-                for name in names
-            ),
-        ],
-        current,
-    )
+    plurals = {name: "task" if counts[name] == 1 else "tasks" for name in names}
+    texts = [(name, f"{name_language(name)} ({counts[name]} {what})") for name, what in plurals.items()]
+    return _add_current([("", "any"), *texts], current)
 
 
 def _add_current(options: list[tuple[str, str]], current: Sequence[str]) -> list[tuple[str, str]]:

@@ -30,6 +30,7 @@ from leaderboard.data.suites import (
     explain_other_data,
     resolve_data_revision,
 )
+from leaderboard.views.cells import build_delta_cell, build_score_cell
 from leaderboard.views.sorting import Field
 from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
 from leaderboard.web.parameters import build_address
@@ -376,12 +377,10 @@ def _iter_partial_scores(
         raw = queries.load_raw_scores([*partial, *others]) if others else {}
         for row in partial:
             scope = build_raw_scope(row.task, raw.get(row.id, {}))
-            for result in (
-                (row, *(other for other in others if other.task == row.task)) if scope.splits else ()
-            ):
+            part = f"{'+'.join(scope.splits)} {', '.join(scope.subsets)}"[:80]
+            for result in [row, *(one for one in others if one.task == row.task)] if scope.splits else ():
                 score, _ = scope.answer(raw[result.id], result.data)
                 if score is not None:
-                    part = f"{'+'.join(scope.splits)} {', '.join(scope.subsets)}"[:80]
                     yield result, part, score
 
 
@@ -448,8 +447,7 @@ def _build_value_cell(value: Value | None) -> Cell:
     if value is None:
         return EMPTY
     note = "; ".join([value.source, *(f"{name} {text[:40]}" for name, text in value.conditions.items())])
-    href = build_address(f"/results/{value.result}") if value.result else ""
-    return Cell(text=score_text(value.score), value=value.score, note=note, href=href)
+    return build_score_cell(value.score, f"/results/{value.result}" if value.result else "", note=note)
 
 
 COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
@@ -462,7 +460,7 @@ COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
     Field("value", "Other", lambda one: _build_value_cell(one.value), lambda one: one.value.score,
           numeric=True, note="The number of another source.", card="Other"),
     Field("source", "by", sort=lambda one: one.value.source, card="by"),
-    Field("delta", "Difference", lambda one: Cell(text=format_delta(one.delta), value=one.delta),
+    Field("delta", "Difference", lambda one: build_delta_cell(one.delta),
           lambda one: None if one.delta is None else abs(one.delta), numeric=True, card="Difference"),
     Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),
     Field("why", "Why", sort=lambda one: one.reason, card="Why",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -13,11 +14,12 @@ from pydantic import Field
 
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
+from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.cells import build_length_cell, build_size_cell
+from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell
 from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
@@ -28,7 +30,7 @@ from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import NotFound, build_missing_error, check_name
 from leaderboard.web.parameters import Text, Texts, build_address
-from leaderboard.web.tables import Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 FEW = 12
 """The number of tasks up to which all have columns of their own."""
@@ -149,11 +151,9 @@ class SuiteTable:
     @cached_property
     def rows(self) -> list[int]:
         """The rows that pass the filters; of a model's several the one with the most tasks."""
-        rows = [row for row, entry in enumerate(self.scores.entries) if self._should_keep_row(row, entry)]
+        entries = enumerate(self.scores.entries)
+        rows = [row for row, entry in entries if self.state.is_beside(entry) or self.passes_bounds(row)]
         return self.scores.select_best_rows(rows) if self.state.each == "model" else rows
-
-    def _should_keep_row(self, row: int, entry: Entry) -> bool:
-        return self.state.is_beside(entry) or self.passes_bounds(row)
 
     def passes_bounds(self, row: int) -> bool:
         """Whether a row passes the filters, and is not only shown beside those that do."""
@@ -181,8 +181,7 @@ class SuiteTable:
         return models
 
     def _count_reproduced(self, row: int) -> int | None:
-        page = self.pages.get(self.scores.entries[row].id, "")
-        verdicts = self.reproduced.get(page)
+        verdicts = self.reproduced.get(self.pages.get(self.scores.entries[row].id, ""))
         return None if verdicts is None else sum("same" in some for some in verdicts.values())
 
     def _build_reproduced_cell(self, row: int) -> Cell:
@@ -286,14 +285,12 @@ class SuiteTable:
 
     def _build_model_cell(self, row: int) -> Cell:
         cell = build_model_cell(self.scores.entries[row])
-        return replace(cell, kind=f"{cell.kind} outside".strip()) if row in self.scores.unranked else cell
+        return cell.mark("outside") if row in self.scores.unranked else cell
 
     def _build_marked_size(self, row: int) -> Cell:
         """A size, with its source where that is not the card of this revision."""
-        source = self.find_card(row).size_from
-        return replace(
-            build_size_cell(self.scores.entries[row].parameters), note=f"from {source}" if source else ""
-        )
+        source, cell = self.find_card(row).size_from, build_size_cell(self.scores.entries[row].parameters)
+        return replace(cell, note=f"from {source}") if source else cell
 
     def _build_mean_column(
         self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True
@@ -381,8 +378,7 @@ class SuiteTable:
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
         cell = build_task_cell(self.scores, row, at, self.entries)
-        at_chance = cell.value is not None and self.scores.at_chance[row, at]
-        return replace(cell, kind=f"{cell.kind} chance".strip()) if at_chance else cell
+        return cell.mark("chance") if cell.value is not None and self.scores.at_chance[row, at] else cell
 
     def _build_count_cell(self, row: int) -> Cell:
         """How many of the suite's tasks count."""
@@ -402,11 +398,7 @@ class SuiteTable:
         if "all" in state.cols:
             return self.columns
         picked = {self._resolve_column_key(name) for name in state.cols}
-        return [
-            column
-            for column in self.columns
-            if column.key in ALWAYS or self._should_show_column(column, picked)
-        ]
+        return [c for c in self.columns if c.key in ALWAYS or self._should_show_column(c, picked)]
 
     def _should_show_column(self, column: _Column, picked: set[str]) -> bool:
         state, key = self.state, column.key
@@ -471,10 +463,7 @@ class SuiteTable:
         rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
         rows = sort_rows(rows, self.columns, self._state.sort)
         rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
-        groups: dict[str, list[int]] = {}
-        for row in rows:
-            groups.setdefault(self._find_row_group(row), []).append(row)
-        return [row for members in groups.values() for row in members]
+        return [*chain(*group_by(rows, self._find_row_group).values())]
 
     def _find_row_group(self, row: int) -> str:
         """The heading that a row stands under; empty for none."""
@@ -532,10 +521,8 @@ class SuiteTable:
         return "" if self.scores.over_tasks.complete[row] else "part"
 
     def _build_column_cell(self, column: _Column, row: int) -> Cell:
-        cell, mark = column.build_cell(row), self._best.get((row, column.key))
-        if column.key == "parameters" and row in self._frontier:
-            mark = "frontier"
-        return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
+        mark = "frontier" if column.key == "parameters" and row in self._frontier else ""
+        return column.build_cell(row).mark(self._best.get((row, column.key), mark))
 
     def _format_fold_url(self, kind: str) -> str:
         """The URL that opens or folds a type."""
@@ -545,19 +532,15 @@ class SuiteTable:
 
 
 def _build_number_column(
-    key: str,
-    label: str,
-    values: Sequence[float | None],
-    form: str | Callable[[Any], str] = "{:,.0f}",
-    gone: str = "",
+    key: str, label: str, values: Sequence[float | None], form: str | Callable[[Any], str] = "{:,.0f}",
     **more: Any,
-) -> _Column:
-    """A column of numbers; `gone` is the text of a cell without a number."""
+) -> _Column:  # fmt: skip
+    """A column of numbers."""
     text = form.format if isinstance(form, str) else form
 
     def build_number_cell(row: int) -> Cell:
         value = values[row]
-        return Cell(text=gone) if value is None else Cell(text=text(value), value=value)
+        return EMPTY if value is None else Cell(text=text(value), value=value)
 
     return _Column(key, label, build_number_cell, values.__getitem__, **more)
 
@@ -622,24 +605,15 @@ def build_model_cell(entry: Entry) -> Cell:
         text = f"{name}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
         note = f"{note}; printed as {entry.model}"
     return Cell(
-        text=text,
-        value=name,
-        href=_format_entry_path(entry),
-        kind=format_entry_kinds(entry),
-        note=note,
+        text=text, value=name, href=_format_entry_path(entry), kind=format_entry_kinds(entry), note=note
     )
 
 
 def format_entry_kinds(entry: Entry) -> str:
     """The marks of how an entry's model was trained and searched with, as kinds of a cell."""
-    lineage = entry.lineage
     marks: list[tuple[str, object]] = [("approximate", entry.approximate), ("changed", entry.modified)]
-    if lineage is not None:
-        marks += [
-            ("own", lineage.all_own_data),
-            ("changed", lineage.changed),
-            ("selected", lineage.all_selected_on),
-        ]
+    if line := entry.lineage:
+        marks += [("own", line.all_own_data), ("changed", line.changed), ("selected", line.all_selected_on)]
     marks.append((entry.output, entry.output in OUTPUTS))
     return " ".join(kind for kind, there in marks if there)
 
@@ -683,26 +657,24 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
         average: What else is known of its mean (SuiteScores.averages); None for nothing.
         seeds: The seeds that the mean is over.
     """
-    value, count = float(means.values[row]), int(means.count[row])
+    value, count, average = float(means.values[row]), int(means.count[row]), average or {}
     if not count:
         return Cell(text="–", kind="none")
-    if average and "printed" in average:
+    if "printed" in average:
         return _build_printed_mean(means, row, average["printed"])
+    cell = build_score_cell(value)
     if count != means.expected:
-        note = f"of {count} of {means.expected}"
-        cell = Cell(text=score_text(value), value=value, kind="part", note=note)
-    elif average and average.get("interval"):
+        cell = replace(cell, kind="part", note=f"of {count} of {means.expected}")
+    elif average.get("interval"):
         low, high = average["interval"]
         # Half of the width, times 100.
-        text = f"{score_text(value)} ± {50 * (high - low):.2f}"
-        return Cell(text=text, value=value, note="± half of the 95 % interval")
-    elif average and "spread" in average:
+        text = f"{cell.text} ± {50 * (high - low):.2f}"
+        return replace(cell, text=text, note="± half of the 95 % interval")
+    elif "spread" in average:
         spread = average["spread"]
         half = "" if spread.half is None else f" ± {score_text(spread.half)}"
         note = f"over {spread.text}; ± half of the 95 % interval by the choice of examples"
-        cell = Cell(text=f"{score_text(value)}{half}", value=value, note=note)
-    else:
-        cell = Cell(text=score_text(value), value=value)
+        cell = replace(cell, text=f"{cell.text}{half}", note=note)
     return add_seed_deviation(cell, float(means.deviations[row]), seeds)
 
 
@@ -732,19 +704,15 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     """
     has_lineage = cell.value is not None and scores.entries[row].lineage is not None
     selected = scores.find_selection_columns(row, kind) if has_lineage else []
-    kinds, notes = [cell.kind], [cell.note]
     if selected:
         verb = "is" if len(selected) == 1 else "are"
-        kinds.append("selected")
-        notes.append(f"{', '.join(selected)} chose the model, and {verb} in this mean")
+        cell = cell.mark("selected", f"{', '.join(selected)} chose the model, and {verb} in this mean")
     suite = scores.site_suite.suite
     # A type may be of columns alone that the suite only shows.
     shown = range(len(suite.columns)) if kind else select_mean_columns(suite)
     places = [at for at in shown if kind in ("", suite.columns[at].type) and scores.counted[row, at]]
-    if count := int(scores.at_chance[row, places].sum()):
-        kinds.append("chance")
-        notes.append(f"{count} of {len(places)} at chance level")
-    return replace(cell, kind=" ".join(filter(None, kinds)), note="; ".join(filter(None, notes)))
+    count = int(scores.at_chance[row, places].sum())
+    return cell.mark("chance", f"{count} of {len(places)} at chance level") if count else cell
 
 
 def describe_untouched(untouched: UntouchedMeans) -> str:
@@ -786,15 +754,11 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
         kinds = [*find_leak_kinds(entry, scopes, texts, column.name), *kinds]
         notes += [*describe_score_choices(entry, scopes), *([format_leak_count(texts)] if texts else [])]
     notes += _list_revision_notes(scores, row, at, entries)
+    href = f"/results/{number}" if number else ""
+    cell = build_score_cell(value, href, kind=" ".join(kinds), note="; ".join(notes))
     if (stated := scores.contradicted.get((row, at))) is not None:
-        kinds.append("contradicted")
-        notes.append(
-            f"the mean of its {len(column.tasks)} parts; of the whole the source says {score_text(stated)}"
-        )
-    cell = Cell(
-        text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
-        href=f"/results/{number}" if number else "",
-    )  # fmt: skip
+        parts = f"the mean of its {len(column.tasks)} parts"
+        cell = cell.mark("contradicted", f"{parts}; of the whole the source says {score_text(stated)}")
     return add_seed_deviation(cell, float(scores.deviations[row, at]), entry.seeds)
 
 

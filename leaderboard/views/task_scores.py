@@ -6,12 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import hypot
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from harness.core.types import Column, Task
 from leaderboard.data.entries import Entry, compute_precedence
+from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries
 from leaderboard.data.suites import (
     REASONS,
@@ -65,11 +67,8 @@ def format_task_key(name: str) -> str:
     safe = all(sign.isascii() and (sign.isalnum() or sign in "-_. ") for sign in name)
     if safe and name.strip(". ") and not name.endswith(ENDS) and len(name) <= 100:
         return name
-    return (
-        f"{format_slug(name)[:80]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}".lstrip(
-            "-"
-        )
-    )
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{format_slug(name)[:80]}-{digest}".lstrip("-")
 
 
 def find_task(key: str, names: Iterable[str]) -> str:
@@ -79,13 +78,12 @@ def find_task(key: str, names: Iterable[str]) -> str:
         Moved: A task has this name, written in other capitals.
         NotFound: No task has this name; the message names the nearest.
     """
-    task_names = list(names)
-    keys = {format_task_key(name): name for name in task_names} | {name: name for name in task_names}
+    names = list(names)
+    keys = {format_task_key(name): name for name in names} | {name: name for name in names}
     if key not in keys:
-        for name in keys:
-            if name.casefold() == key.casefold():
-                raise Moved(task=format_task_key(keys[name]))
-        raise build_missing_error("task", key, task_names, then="The page /tasks lists all.")
+        for name in (name for name in keys if name.casefold() == key.casefold()):
+            raise Moved(task=format_task_key(keys[name]))
+        raise build_missing_error("task", key, names, then="The page /tasks lists all.")
     return keys[key]
 
 
@@ -141,19 +139,19 @@ def load_questions(queries: Queries) -> Mapping[str, list[Question]]:
     if queries not in _questions:
         places: dict[Scope, list[tuple[SiteSuite, Column, Task]]] = {}
         for site_suite in queries.suites.values():
-            for view in list_conventions(site_suite.suite):
-                for column in site_suite.suite.columns:
-                    for task in column.tasks:
-                        places.setdefault(build_task_scope(task, view), []).append((site_suite, column, task))
-        by_task: dict[str, list[Question]] = {}
-        for scope in sorted(places, key=lambda scope: _order(*places[scope][0])):
-            by_task.setdefault(scope.task, []).append(_build_question(scope, places[scope]))
-        _questions[queries] = by_task
+            for view, column in product(list_conventions(site_suite.suite), site_suite.suite.columns):
+                for task in column.tasks:
+                    places.setdefault(build_task_scope(task, view), []).append((site_suite, column, task))
+
+        def is_behind(scope: Scope) -> tuple[bool, bool]:
+            site_suite, column, _ = places[scope][0]
+            return column.name in site_suite.parts, bool(column.shown_only)
+
+        by_task = group_by(sorted(places, key=is_behind), lambda scope: scope.task)
+        _questions[queries] = {
+            task: [_build_question(scope, places[scope]) for scope in some] for task, some in by_task.items()
+        }
     return _questions[queries]
-
-
-def _order(site_suite: SiteSuite, column: Column, task: Task) -> tuple[bool, bool]:
-    return column.name in site_suite.parts, bool(column.shown_only)
 
 
 def _build_question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task]]) -> Question:
@@ -238,12 +236,8 @@ Results: TypeAlias = "Sequence[tuple[EntryResult, Raw]]"
 def load_task_results(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
     """Every result of some tasks, of one entry for each model or of every revision."""
     results = queries.find_task_results(tasks)
-    return [(row, raw) for row, raw in results if _is_row(queries.entries[row.entry], revisions)]
-
-
-def _is_row(entry: Entry, revisions: bool) -> bool:
-    """Whether an entry has a row: seeds have none, nor have single revisions unless asked for."""
-    return not entry.revisions if revisions and entry.origin == "imported" else not entry.member
+    entries = queries.entries
+    return [(row, raw) for row, raw in results if entries[row.entry].is_row(revisions=revisions)]
 
 
 def build_default_question(task: str, results: Results) -> Question:
@@ -260,26 +254,24 @@ def list_question_scores(queries: Queries, question: Question, *, revisions: boo
             seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
         )
         for row in queries.find_scores(scope=queries.scope_ids.get(question.scope.form, 0))
-        if _is_row(queries.entries[row.entry], revisions)
+        if queries.entries[row.entry].is_row(revisions=revisions)
     ]  # fmt: skip
 
 
 def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> list[Scored]:
     """The scores of any scope, from results."""
-    scored = []
+    reasons: Mapping[str, Reason] = {"failed": "failed", "part": "seeds"}
     means = queries.find_part_means(scope.task, [queries.entries[row.entry] for row, _ in results])
-    for row, raw in results:
-        reasons: Mapping[str, Reason] = {"failed": "failed", "part": "seeds"}
-        failed = reasons.get(row.status)
-        value, reason = (None, failed) if failed else scope.answer(raw, row.data)
-        scored.append(
-            Scored(
-                entry=queries.entries[row.entry], value=value, reason=reason, result=row.id, data=row.data,
-                seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
-                part_mean=means.get(row.entry),
-            )
-        )  # fmt: skip
-    return scored
+    return [
+        Scored(
+            entry=queries.entries[row.entry], value=value, reason=reason, result=row.id, data=row.data,
+            seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
+            part_mean=means.get(row.entry),
+        )
+        for row, raw in results
+        for failed in [reasons.get(row.status)]
+        for value, reason in [(None, failed) if failed else scope.answer(raw, row.data)]
+    ]  # fmt: skip
 
 
 def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:
@@ -288,12 +280,8 @@ def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[S
     def weight(one: Scored) -> tuple[Any, ...]:
         return (one.can_rank(pinned=pinned), one.value is not None, *compute_precedence(one.entry))
 
-    best: dict[str, Scored] = {}
-    for score in rows:
-        name = score.entry.model_slug
-        if name not in best or weight(score) > weight(best[name]):
-            best[name] = score
-    return list(best.values())
+    # Of equal ones max gives the first.
+    return [max(some, key=weight) for some in group_by(rows, lambda one: one.entry.model_slug).values()]
 
 
 def rank_scores(rows: Sequence[Scored]) -> dict[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean, median
 from typing import Any, TypeAlias
 
@@ -134,9 +135,8 @@ def _iter_training_cells(
     interval = intervals.get((task, str(training.get("view"))))
     first, last = (_convert_number(loss.get(name)) for name in ("first", "last"))
     yield link(task, format_task_path(task))
-    yield _build_score_cell(
-        record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}"
-    )
+    kind = "chosen" if was_chosen(training) else ""
+    yield _build_score_cell(record["main_score"], kind, f"/results/{number}")
     yield from (_build_score_cell((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
     yield format_value_cell("–".join(map(score_text, interval)) if interval else "")
     yield _build_score_cell(seeds.get("standard_deviation"))
@@ -156,10 +156,8 @@ def _format_settings(run: Document) -> str:
     'lr 3e-05, batch 16, epochs 2'
     """
     names = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
-    settings = {
-        word: number for name, word in names.items() if (number := _convert_number(run.get(name))) is not None
-    }
-    return ", ".join(f"{word} {number:g}" for word, number in settings.items())
+    settings = {word: _convert_number(run.get(name)) for name, word in names.items()}
+    return ", ".join(f"{word} {number:g}" for word, number in settings.items() if number is not None)
 
 
 def _build_score_cell(value: Any, kind: str = "", href: str = "") -> Cell:
@@ -177,27 +175,22 @@ def iter_training_charts(record: Document) -> Iterator[Chart]:
     curves: dict[str, list[Point]] = {}
     for evaluation in training.get("evaluations") or ():
         for split, name, value in evaluation["metrics"]:
-            curves.setdefault(f"{split} {name}", []).append(
-                Point(x=evaluation["step"], y=_convert_number(value))
-            )
+            point = Point(x=evaluation["step"], y=_convert_number(value))
+            curves.setdefault(f"{split} {name}", []).append(point)
     if curves:
         title = f"{task}: evaluations during training"
         lines = [Curve(label=name, points=points) for name, points in curves.items()]
-        yield build_chart(
-            format_slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines)
-        )
+        plot = Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines)
+        yield build_chart(format_slug(title), title, plot)
 
 
 def _plot_scores(
     title: str, x: Axis, lines: Sequence[Curve], marks: Sequence[tuple[float, str]] = ()
 ) -> Chart:
     """Lines of scores, times 100."""
-    scaled = [
-        Curve(label=line.label, points=[_scale_point(point) for point in line.points]) for line in lines
-    ]
-    return build_chart(
-        format_slug(title), title, Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks)
-    )
+    scaled = [replace(line, points=[_scale_point(point) for point in line.points]) for line in lines]
+    plot = Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks)
+    return build_chart(format_slug(title), title, plot)
 
 
 def _scale_point(point: Point) -> Point:
@@ -233,9 +226,9 @@ def build_grid_lines(cells: Sequence[Document]) -> list[Curve]:
 
 def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
     """The mean of the runs that did not diverge, with their range where several did not."""
-    finite_scores = [score for score in scores if score is not None]
-    low, high = (min(finite_scores), max(finite_scores)) if len(finite_scores) > 1 else (None, None)
-    return Point(x=rate, y=mean(finite_scores) if finite_scores else None, low=low, high=high)
+    done = [score for score in scores if score is not None]
+    low, high = (min(done), max(done)) if len(done) > 1 else (None, None)
+    return Point(x=rate, y=mean(done) if done else None, low=low, high=high)
 
 
 def collect_sweeps(lineages: Sequence[Lineage]) -> Sweeps:
@@ -279,9 +272,8 @@ def _note_sweep_end(sweeps: Sweeps) -> list[str]:
         values, chosen = _convert_numbers(sweep.values), _convert_number(sweep.chosen)
         if values and len(values) > 1 and chosen in (min(values), max(values)):
             which = "least" if chosen == min(values) else "greatest"
-            notes.append(
-                f"The chosen {sweep.setting} is the {which} that was tried: one beyond may be better."
-            )
+            text = f"The chosen {sweep.setting} is the {which} that was tried: one beyond may be better."
+            notes.append(text)
     return [*dict.fromkeys(notes)]
 
 
@@ -308,10 +300,7 @@ def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
     kind = "Scores" if plotted is sweeps else "Best scores"
     for seed, sweep in plotted:
         title = f"{kind} by {sweep.setting}" + (f", seed {seed}" if len(sweeps) > 1 else "")
-        values, chosen = (
-            _convert_numbers([member.value for member in sweep.curve]),
-            _convert_number(sweep.chosen),
-        )
+        values, chosen = _convert_numbers([one.value for one in sweep.curve]), _convert_number(sweep.chosen)
         if values is None:
             yield build_chart(format_slug(title), title, _sweep_bars(sweep))
         else:
@@ -338,16 +327,13 @@ def _sweep_bars(sweep: SweepPart) -> Bars:
     tasks = sweep.tasks if len(sweep.tasks) <= MOST_LINES else ()
     scores = {"mean": [member.mean for member in sweep.curve]}
     scores |= {name: [member.scores.get(name) for member in sweep.curve] for name in tasks}
+    chosen = {True: " (chosen)", False: ""}
     return Bars(
         axis=Axis(label="score × 100"),
-        categories=[
-            f"{describe_value(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve
-        ],
-        series=[
-            BarSeries(label=name, values=[None if score is None else 100 * score for score in values])
-            for name, values in scores.items()
-        ],
-    )
+        categories=[f"{describe_value(m.value)}{chosen[m.value == sweep.chosen]}" for m in sweep.curve],
+        series=[BarSeries(label=name, values=[None if score is None else 100 * score for score in values])
+                for name, values in scores.items()],
+    )  # fmt: skip
 
 
 def _convert_numbers(values: Sequence[Any]) -> list[float] | None:

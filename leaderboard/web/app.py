@@ -161,7 +161,8 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     static = _StaticFiles(directory=STATIC)
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
-    _add_error_handlers(app, site)
+    for kind in (Refusal, HarnessError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, partial(_answer_error, site))
     app.add_middleware(_BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
@@ -196,27 +197,21 @@ def _answer_head(app: FastAPI) -> None:
 
 def _add_page(app: FastAPI, site: Site, route: PageRoute) -> None:
     """A page in its formats: those first, as their addresses look like names of the page itself."""
+    name = "_".join(part.strip("{}") for part in route.path.split("/") if part) or "overview"
     for form in route.formats:
         label, kind = FORMATS[form]
         content: dict[int | str, dict[str, Any]] = {
             200: {"content": {kind.partition(";")[0]: {}}, "description": f"As {label}."}
         }
         app.add_api_route(
-            route.build_format_path(form),
-            _build_endpoint(site, route, form),
-            summary=f"{route.summary} As {label}.",
+            route.build_format_path(form), _build_endpoint(site, route, form),
+            summary=f"{route.summary} As {label}.", tags=[route.path], operation_id=f"{name}_{form}",
             responses={**(content if form != "json" else {}), **DOCUMENTED},
             response_model=PageJson if form == "json" else None,
             response_class=JSONResponse if form == "json" else Response,
-            tags=[route.path],
-            operation_id=f"{_format_operation_id(route)}_{form}",
-        )
+        )  # fmt: skip
     html = _build_endpoint(site, route, "html")
     app.add_api_route(route.path, html, include_in_schema=False, response_class=Response, response_model=None)
-
-
-def _format_operation_id(route: PageRoute) -> str:
-    return "_".join(part.strip("{}") for part in route.path.split("/") if part) or "overview"
 
 
 def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
@@ -243,9 +238,8 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
     kinds: dict[str, Any] = {part[1:-1]: text for part in route.path.split("/") if part.startswith("{")}
     kinds["state"] = Annotated[route.state, Query()]
     parameters = [inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request)]
-    parameters += [
-        inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=k) for n, k in kinds.items()
-    ]
+    named = inspect.Parameter.KEYWORD_ONLY
+    parameters += [inspect.Parameter(name, named, annotation=kind) for name, kind in kinds.items()]
     signature = inspect.Signature(parameters, return_annotation=Any)
     # FastAPI reads the signature to learn the parameters; a function for all pages has none to write out.
     vars(answer_page).update(__signature__=signature, state=route.state)
@@ -270,9 +264,8 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     def cite(request: Request, of: PageAddress = "/") -> Response:
         # Browsers of today say where a request comes from.
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise Refusal(
-                403, "Another site sent this.", hint="The button Cite of a page keeps its snapshot."
-            )
+            hint = "The button Cite of a page keeps its snapshot."
+            raise Refusal(403, "Another site sent this.", hint=hint)
         _count_request(request)
         source, of = _find_site(site, request).resolve_address(of)
         path, _, query = of.partition("?")
@@ -300,11 +293,10 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
         paths = (path for route in site.pages if "{id}" not in route.path for path in route.all_paths(site))
         url = site.settings.url or str(request.base_url).rstrip("/")
         # A sitemap holds no more addresses.
-        places = [
-            f"<url><loc>{escape(url + build_address(path))}</loc></url>" for path in islice(paths, 50_000)
-        ]
+        urls = (escape(url + build_address(path)) for path in islice(paths, 50_000))
+        places = "".join(f"<url><loc>{one}</loc></url>" for one in urls)
         head = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
-        return Response(f"{head}{''.join(places)}</urlset>", media_type="application/xml")
+        return Response(f"{head}{places}</urlset>", media_type="application/xml")
 
     @app.get(
         "/badges/{suite}/{entry:path}.svg",
@@ -344,10 +336,9 @@ def _warm(site: Site) -> None:
     """Render what most readers open first, so that nobody waits for it."""
     routes = {route.path: route for route in site.pages}
     suites = [s for s, one in site.queries.suites.items() if one.main and s in site.queries.entries_of_suites]
-    first: list[tuple[PageRoute, dict[str, str]]] = [
-        (route, {}) for path, route in routes.items() if "{" not in path
-    ]
-    for route, arguments in [*first, *((routes[SUITE], {"suite": slug}) for slug in suites)]:
+    first: list[tuple[str, dict[str, str]]] = [(path, {}) for path in routes if "{" not in path]
+    for path, arguments in [*first, *((SUITE, {"suite": slug}) for slug in suites)]:
+        route = routes[path]
         state = route.state.model_validate({})
         page = site.render(route, state, arguments, "html").encode_gzip()
         site.cache.put(site.build_cache_key(route, state, arguments, "html"), page)
@@ -410,16 +401,6 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
 """What every page may answer beside itself, for the API's description."""
 
 
-def _add_error_handlers(app: FastAPI, site: Site) -> None:
-    """Let the application answer its errors."""
-
-    async def handle(request: Request, error: Exception) -> Response:
-        return await _answer_error(site, request, *_describe_http_error(request, error))
-
-    for kind in (Refusal, HarnessError, RequestValidationError, HTTPException, Exception):
-        app.add_exception_handler(kind, handle)
-
-
 def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
     """The status, message, hint and headers of the answer to an error."""
     if isinstance(error, Refusal):
@@ -444,16 +425,12 @@ def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, 
     return 500, "Something went wrong here.", "It was written to the log.", {}
 
 
-async def _answer_error(
-    site: Site, request: Request, status: int, message: str, hint: str, headers: Mapping[str, str]
-) -> Response:
+async def _answer_error(site: Site, request: Request, error: Exception) -> Response:
+    status, message, hint, headers = _describe_http_error(request, error)
     if _is_json_request(request):
         return _build_error_response(status, message, hint, headers)
-    page = Page(title=message, template="error.html", lead=hint)
-    error_page = await run_in_threadpool(
-        lambda: site.render_html(page, State.model_validate({}), status=status)
-    )
-    response = answer(request, error_page)
+    page, state = Page(title=message, template="error.html", lead=hint), State.model_validate({})
+    response = answer(request, await run_in_threadpool(site.render_html, page, state, status=status))
     response.headers.update(headers)
     return response
 
@@ -486,12 +463,7 @@ class Refusal(Exception):
     """
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        hint: str = "",
-        headers: Mapping[str, str] | None = None,
+        self, status: int, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
         self.status = status

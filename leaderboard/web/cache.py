@@ -122,7 +122,9 @@ def answer(request: Request, page: RenderedPage) -> Response:
     headers = {"ETag": page.tag, "Vary": "Accept-Encoding", "Cache-Control": "no-cache"}
     if page.policy:
         headers["Content-Security-Policy"] = page.policy
-    if page.status == 200 and _has_etag(request.headers.get("if-none-match", ""), page.tag):
+    # Tags are compared weakly (RFC 9110, section 13.1.2).
+    tags = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    if page.status == 200 and not tags.isdisjoint({"*", page.tag.removeprefix("W/")}):
         return Response(status_code=304, headers=headers)
     body = page.body
     if page.encoding and "gzip" in request.headers.get("accept-encoding", ""):
@@ -130,9 +132,3 @@ def answer(request: Request, page: RenderedPage) -> Response:
     elif page.encoding:
         body = gzip.decompress(body)
     return Response(body, status_code=page.status, headers=headers, media_type=page.type)
-
-
-def _has_etag(header: str, tag: str) -> bool:
-    """Whether If-None-Match names a tag, compared weakly (RFC 9110, section 13.1.2)."""
-    names = {name.strip().removeprefix("W/") for name in header.split(",")}
-    return header.strip() == "*" or tag.removeprefix("W/") in names

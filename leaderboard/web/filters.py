@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from leaderboard.data.queries import SIZES, Entry
-from leaderboard.web.parameters import State, Text
+from leaderboard.web.parameters import State, Text, default_values
 
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
 """Browsers send the name of an empty field without a value."""
@@ -64,18 +65,15 @@ class EntryState(State):
 
 
 SIZE_NAMES = {
-    "small": "small, under 60 M",
-    "base": "base, 60–200 M",
-    "large": "large, 200–600 M",
-    "xl": "0.6–2 B",
+    "small": "small, under 60 M", "base": "base, 60–200 M", "large": "large, 200–600 M", "xl": "0.6–2 B",
     "xxl": "2 B and above",
-}
+}  # fmt: skip
 assert SIZE_NAMES.keys() == SIZES.keys()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """One control of a form (templates/_filters.html says what each kind takes)."""
+    """One control of a form (templates/_macros.html says what each kind takes)."""
 
     kind: Literal["search", "select", "check", "number", "line"]
     name: str
@@ -85,7 +83,6 @@ class Control:
     checked: bool = False
     placeholder: str = ""
     note: str = ""
-    more: bool = False
     least: int | None = None
     most: int | None = None
     step: str = ""
@@ -121,9 +118,8 @@ def build_form(
     """The form of a page; hidden fields keep the state that has no control, but not the page's number."""
     control_names = {"page", *(control.name for control in controls)}
     hidden = [(name, value) for name, value in state.list_query_pairs() if name not in control_names]
-    return FilterForm(
-        path=path, controls=controls, hidden=hidden, chips=chips, reset=reset or (path if chips else "")
-    )
+    reset = reset or (path if chips else "")
+    return FilterForm(path=path, controls=controls, hidden=hidden, chips=chips, reset=reset)
 
 
 def ask_name(state: Any, label: str, placeholder: str = "part of a name") -> Control:
@@ -141,7 +137,6 @@ def offer(
     *,
     values: Mapping[str, str] = {},
     always: Collection[str] = (),
-    more: Collection[str] = (),
 ) -> list[Control]:
     """The choices that a reader has; those of one value are not offered.
 
@@ -150,10 +145,9 @@ def offer(
         options: What can be asked for.
         values: What is chosen now where the state does not name it, by parameter.
         always: Parameters that are offered even with one value.
-        more: Parameters that stand behind the others.
     """
     return [
-        Control(kind="select", name=name, label=label, options=some, more=name in more,
+        Control(kind="select", name=name, label=label, options=some,
                 value=values.get(name, getattr(state, name)))
         for name, (label, some) in options.items() if len(some) > 1 or name in always
     ]  # fmt: skip
@@ -176,9 +170,7 @@ def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Co
         "size": [(name, label) for name, label in SIZE_NAMES.items() if name in sizes],
         "output": _build_choice_options({entry.output for entry in seen}),
         "recipe": [("none", "none: finished models"), *recipes] if recipes else [],
-        "backbone": _build_choice_options(
-            {entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""}
-        ),
+        "backbone": _build_choice_options({e.backbone for e in seen if e.lineage} | {state.backbone} - {""}),
         "trust": _build_choice_options({entry.trust for entry in seen} & set(TRUST)),
     }
     selects: Options = {
@@ -186,19 +178,15 @@ def build_entry_controls(state: EntryState, entries: Iterable[Entry]) -> list[Co
         for name, some in options.items()
         if len(some) > (0 if name == "backbone" else 1)
     }
-    most = f"{state.most:g}" if state.most else ""
+    most, number = f"{state.most:g}" if state.most else "", partial(Control, kind="number")
     return [
         ask_name(state, "Model"),
-        *offer(state, selects, more=("output", "recipe", "backbone", "trust")),
-        _build_number_control("most", "Parameters in millions, at most", most, least=0),
-        _build_number_control("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
-        _build_number_control("dimensions", "Dimensions, at most", state.dimensions, least=1, step="1"),
-        Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
+        *offer(state, selects),
+        number(name="most", label="Parameters in millions, at most", value=most, least=0),
+        number(name="tokens", label="Tokens, at least", value=state.tokens, least=1, step="1"),
+        number(name="dimensions", label="Dimensions, at most", value=state.dimensions, least=1, step="1"),
+        Control(kind="check", name="open", label="Open weights", checked=state.open),
     ]
-
-
-def _build_number_control(name: str, label: str, value: Any, *, least: int, step: str = "") -> Control:
-    return Control(kind="number", name=name, label=label, value=value, least=least, step=step, more=True)
 
 
 def _build_choice_options(values: Iterable[str]) -> list[tuple[str, str]]:
@@ -224,12 +212,9 @@ def build_filter_chips(
         texts: The parameters that filter, each with a text that its value stands in.
         values: What stands there instead, by parameter.
     """
-    names = [name for name in texts if name in state.collect_changes()]
-    defaults = {name: type(state).model_fields[name].get_default() for name in names}
+    defaults, changes = default_values(type(state)), state.collect_changes()
     return [
-        (
-            texts[name].format(values.get(name, getattr(state, name))),
-            f"{path}?{state.build_query(**{name: defaults[name]}, **state.first_page)}",
-        )
-        for name in names
-    ]
+        (text.format(values.get(name, getattr(state, name))),
+         f"{path}?{state.build_query(**{name: defaults[name]}, **state.first_page)}")
+        for name, text in texts.items() if name in changes
+    ]  # fmt: skip

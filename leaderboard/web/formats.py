@@ -71,9 +71,7 @@ def _build_csv_lines(table: Table, heads: Sequence[str]) -> list[list[Any]]:
     rows = list(table.entries)
     ways: dict[str, Callable[[Cell], str]] = {
         "deviations": lambda cell: "" if cell.deviation is None else repr(parse_cell_deviation(cell)),
-        "marks": lambda cell: ", ".join(
-            KINDS[kind].csv for kind in _list_cell_kinds(cell) if KINDS[kind].csv
-        ),
+        "marks": lambda cell: ", ".join(filter(None, (KINDS[kind].csv for kind in _list_cell_kinds(cell)))),
     }
     more = [
         (name, texts)
@@ -141,9 +139,8 @@ def _join_cell_texts(row: TableRow, table: Table, way: Callable[[Cell], str]) ->
     labels = [column.label for column in table.columns]
     # Two columns may share a label under different groups.
     names = [c.label if labels.count(c.label) == 1 else _format_column_heading(c) for c in table.columns]
-    return "; ".join(
-        f"{name}: {text}" for name, cell in zip(names, row.cells, strict=True) if (text := way(cell))
-    )
+    pairs = zip(names, map(way, row.cells), strict=True)
+    return "; ".join(f"{name}: {text}" for name, text in pairs if text)
 
 
 def _list_cell_kinds(cell: Cell) -> list[str]:
@@ -284,9 +281,7 @@ def build_table_json(table: Table) -> dict[str, Any]:
     return {
         "name": table.name,
         "caption": table.caption,
-        "columns": [
-            {"key": c.key, "label": c.label, "group": c.group, "note": c.note} for c in table.columns
-        ],
+        "columns": [{n: getattr(c, n) for n in ("key", "label", "group", "note")} for c in table.columns],
         "rows": rows,
         "notes": list(table.notes),
     }

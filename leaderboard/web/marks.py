@@ -33,82 +33,43 @@ KINDS: Mapping[str, CellKind] = {
     "part": CellKind(meaning="mean of some of the tasks: not ranked", sample="65.0", csv="part"),
     "none": CellKind(meaning="no score", sample="–"),
     "failed": CellKind(meaning="the run failed", sample="×", csv="failed"),
-    "other": CellKind(
-        meaning="on another revision of the data than the pinned one, or on one that is not stated",
-        mark="‡",
-        csv="other revision",
-    ),
-    "apart": CellKind(
-        meaning="by another convention or on other splits than the column's: not to be compared with the "
-        "unmarked",
-        mark="≠",
-        csv="not comparable",
-    ),
+    "other": CellKind(meaning="on another revision of the data than the pinned one, or on one that is not "
+            "stated", mark="‡", csv="other revision"),
+    "apart": CellKind(meaning="by another convention or on other splits than the column's: not to be "
+            "compared with the unmarked", mark="≠", csv="not comparable"),
     "chance": CellKind(meaning="no better than a random answer", mark="○", csv="at chance level"),
     "bad": CellKind(meaning="impossible value, never counted", sample="!", csv="impossible"),
     "away": CellKind(meaning="not applicable", sample="·"),
     "measured": CellKind(meaning="measured by this harness", sample="measured"),
     "imported": CellKind(meaning="from a public results repository", sample="imported"),
     "reported": CellKind(meaning="printed in a paper", mark="¶", csv="reported"),
-    "leak": CellKind(
-        meaning="the model was trained on this task's data (of a share: on that of the other tasks), as its "
-        "makers state",
-        mark="†",
-        csv="trained on",
-    ),
-    "chosen": CellKind(
-        meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
-    ),
-    "contradicted": CellKind(
-        meaning="the source's own number of the whole and the mean of its parts differ by more than 0.05",
-        mark="‖",
-        csv="contradicted",
-    ),
+    "leak": CellKind(meaning="the model was trained on this task's data (of a share: on that of the other "
+            "tasks), as its makers state", mark="†", csv="trained on"),
+    "chosen": CellKind(meaning="settings were chosen on this data: the score errs upward", mark="§",
+            csv="chosen"),
+    "contradicted": CellKind(meaning="the source's own number of the whole and the mean of its parts differ "
+            "by more than 0.05", mark="‖", csv="contradicted"),
     "seeds": CellKind(meaning="some seeds have no score: no mean", sample="2 of 3 seeds", csv="some seeds"),
-    "approximate": CellKind(
-        meaning="scores are from an approximate search, and not from an exact one",
-        sample="model",
-        mark=" (approximate search)",
-        csv="approximate search",
-    ),
-    "own": CellKind(
-        meaning="trained on the user's own data", sample="model", mark=" (own data)", csv="own data"
-    ),
-    "changed": CellKind(
-        meaning="trained with other settings than the recipe's",
-        sample="model",
-        mark=" (changed settings)",
-        csv="changed settings",
-    ),
-    "selected": CellKind(
-        meaning="scores on tasks selected the model: it errs upward on them and in means that have them",
-        sample="model",
-        mark=" (selected)",
-        csv="selected",
-    ),
-    **{
-        output: CellKind(meaning=meaning, sample="model", mark=f" ({word})", csv=word)
-        for output, (word, meaning) in OUTPUTS.items()
-    },
-    "outside": CellKind(
-        meaning="outside the bounds: shown beside the models that pass them, without a rank",
-        sample="model",
-        mark=" (outside the bounds)",
-        csv="outside the bounds",
-    ),
-    "frontier": CellKind(
-        meaning="on the frontier: no smaller model of the rows shown has as high a mean",
-        sample="24 M",
-        mark="★",
-        csv="frontier",
-    ),
-    "texts": CellKind(
-        meaning="texts of this task are in the training data", mark="◊", csv="trained on texts"
-    ),
+    "approximate": CellKind(meaning="scores are from an approximate search, and not from an exact one",
+            sample="model", mark=" (approximate search)", csv="approximate search"),
+    "own": CellKind(meaning="trained on the user's own data", sample="model", mark=" (own data)",
+            csv="own data"),
+    "changed": CellKind(meaning="trained with other settings than the recipe's", sample="model",
+            mark=" (changed settings)", csv="changed settings"),
+    "selected": CellKind(meaning="scores on tasks selected the model: it errs upward on them and in means "
+            "that have them", sample="model", mark=" (selected)", csv="selected"),
+    **{output: CellKind(meaning=meaning, sample="model", mark=f" ({word})", csv=word)
+       for output, (word, meaning) in OUTPUTS.items()},
+    "outside": CellKind(meaning="outside the bounds: shown beside the models that pass them, without a rank",
+            sample="model", mark=" (outside the bounds)", csv="outside the bounds"),
+    "frontier": CellKind(meaning="on the frontier: no smaller model of the rows shown has as high a mean",
+            sample="24 M", mark="★", csv="frontier"),
+    "texts": CellKind(meaning="texts of this task are in the training data", mark="◊",
+            csv="trained on texts"),
     "regressed": CellKind(meaning="lower than it may be", sample="▼"),
     "improved": CellKind(meaning="higher", sample="▲"),
     "unsure": CellKind(meaning="undecided, or something is missing", sample="?"),
-}
+}  # fmt: skip
 """Every kind of cell by its name, which is its class in HTML."""
 
 

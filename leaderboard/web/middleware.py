@@ -77,15 +77,13 @@ class Metrics:
             "harness_request_seconds", "Seconds until an answer was sent", ["route"],
             buckets=SECONDS, registry=registry,
         )  # fmt: skip
-        self.cache = Counter(
-            "harness_cache", "Requests for pages: hit or miss", ["result"], registry=registry
-        )
+        cached = "Requests for pages: hit or miss"
+        self.cache = Counter("harness_cache", cached, ["result"], registry=registry)
         self.entries = Gauge("harness_entries", "Entries in the snapshot", registry=registry)
         age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=registry)
         age.set_function(lambda: time.monotonic() - self._refreshed)
-        Gauge("harness_worker", "The process that answers", ["pid"], registry=registry).labels(
-            os.getpid()
-        ).set(1)
+        worker = Gauge("harness_worker", "The process that answers", ["pid"], registry=registry)
+        worker.labels(os.getpid()).set(1)
         self._refreshed = float("nan")
 
     def note_refresh(self, entries: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.routing import compile_path
@@ -29,22 +29,14 @@ _FEW = 13
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crumb:
-    """One step of the way to a page."""
-
-    label: str
-    href: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Page:
     """What a page shows.
 
     Attributes:
         title: The heading, and the window's title.
-        template: Its file in templates/.
+        template: Its file in templates/; empty for the one with the name of the path's last part.
         lead: One sentence below the heading.
-        crumbs: The way here, without this page.
+        crumbs: The way here, without this page: label and path.
         tables: What the other formats hold; a template prints those it names.
         data: What JSON holds beside the tables: plain values.
         context: What the template takes beside these, by name.
@@ -53,9 +45,9 @@ class Page:
     """
 
     title: str
-    template: str
+    template: str = ""
     lead: str = ""
-    crumbs: Sequence[Crumb] = ()
+    crumbs: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
@@ -90,9 +82,8 @@ def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str
     """
     names = list(known)
     error = explain_unknown(what, name, names, then=then)
-    return NotFound(
-        error.message, hint=error.hint if len(names) < _FEW or find_similar_names(name, names) else then
-    )
+    is_near = len(names) < _FEW or find_similar_names(name, names)
+    return NotFound(error.message, hint=error.hint if is_near else then)
 
 
 def check_name(what: str, name: str, known: Collection[str], *, then: str, is_needed: bool = False) -> None:
@@ -161,8 +152,14 @@ def serve_page(
     def make_route(view: Callable[..., Page]) -> PageRoute:
         # The annotations are texts, as the files import annotations from __future__.
         state = inspect.signature(view, eval_str=True).parameters["state"].annotation
+        template = f"{path.rpartition('/')[2].strip('{}') or 'overview'}.html"
+
+        def show(site: Any, state: State, **arguments: str) -> Page:
+            page = view(site, state, **arguments)
+            return page if page.template else replace(page, template=template)
+
         return PageRoute(
-            path=path, state=state, view=view, summary=summary, formats=formats,
+            path=path, state=state, view=show, summary=summary, formats=formats,
             all_paths=paths or (lambda site: [path]),
         )  # fmt: skip
 

@@ -72,9 +72,8 @@ class State(BaseModel):
 
     def build_filter_query(self) -> str:
         """The query string of this state without the theme, and without the place in a long table."""
-        return urlencode(
-            [(n, value) for n, value in self.list_query_pairs() if n not in (*LOOKS, "rows", "page")]
-        )
+        pairs = self.list_query_pairs()
+        return urlencode([(name, value) for name, value in pairs if name not in (*LOOKS, "rows", "page")])
 
 
 def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -150,17 +149,13 @@ def build_paging(total: int, state: Any, path: str) -> Paging:
     def link(number: int) -> str:
         return f"{path}?{state.build_query(page=number)}"
 
+    near = _list_near_pages(page, count)
     return Paging(
-        first=min(total, (page - 1) * size + 1),
-        last=min(total, page * size),
-        total=total,
-        prev=link(page - 1) if page > 1 else "",
-        next=link(page + 1) if page < count else "",
-        pages=[
-            (str(n), link(n), n == page) if n else ("…", "", False) for n in _list_near_pages(page, count)
-        ],
+        first=min(total, (page - 1) * size + 1), last=min(total, page * size), total=total,
+        prev=link(page - 1) if page > 1 else "", next=link(page + 1) if page < count else "",
+        pages=[(str(n), link(n), n == page) if n else ("…", "", False) for n in near],
         sizes=[(n, f"{path}?{state.build_query(rows=n, page=1)}", n == state.rows) for n in SIZES],
-    )
+    )  # fmt: skip
 
 
 def _list_near_pages(page: int, count: int) -> list[int]:

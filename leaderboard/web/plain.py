@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -22,12 +21,9 @@ from leaderboard.web.tables import Cell, Table, TableRow
 
 LINK = re.compile(rb'(href|src|action)="(/[^"]*)"')
 FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
-    "origin": lambda entry, card: entry.origin,
-    "size": lambda entry, card: entry.size,
-    "output": lambda entry, card: entry.output,
-    "trust": lambda entry, card: entry.trust,
-    "recipe": lambda entry, card: entry.recipe or "none",
-    "backbone": lambda entry, card: entry.backbone,
+    "origin": lambda entry, card: entry.origin, "size": lambda entry, card: entry.size,
+    "output": lambda entry, card: entry.output, "trust": lambda entry, card: entry.trust,
+    "recipe": lambda entry, card: entry.recipe or "none", "backbone": lambda entry, card: entry.backbone,
     "organisation": lambda entry, card: entry.organisation,
     "most": lambda entry, card: entry.parameters and entry.parameters / 1e6,
     "tokens": lambda entry, card: entry.length and min(entry.length, 2**31 - 1),
@@ -36,7 +32,7 @@ FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
     "licence": lambda entry, card: sorted({card.licence, card.licence_group} - {""}),
     "language": lambda entry, card: sorted(card.languages),
     "instructions": lambda entry, card: card.instructions,
-}
+}  # fmt: skip
 """What the filters ask of an entry, by the names of their parameters."""
 
 STATES = re.compile(r"(?:^|[&;])(?:view|variant|task|beside|m)=")
@@ -166,10 +162,9 @@ def name_file(path: str) -> str:
 
 def _locate_page(route: PageRoute, path: str) -> str:
     """The file of a page: a folder's index where other pages lie below it."""
-    name = name_file(path)
-    return (
-        posixpath.join("" if path == "/" else name, "index.html") if "{" not in route.path else f"{name}.html"
-    )
+    if "{" in route.path:
+        return f"{name_file(path)}.html"
+    return "index.html" if path == "/" else f"{name_file(path)}/index.html"
 
 
 def write_entries(queries: Queries) -> str:

@@ -31,7 +31,6 @@ from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, Snapshot, open_index
-from leaderboard.data.suites import list_conventions
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.drawing import draw_figure
@@ -291,33 +290,21 @@ class Site:
     ) -> RenderedPage:
         """A page as HTML, with its own path, and links to its other formats."""
         text = self.load_template(page.template).render(
-            page=page,
-            state=state,
+            page=page, own=page.context, state=state,
             site={
-                "title": TITLE,
-                "version": __version__,
-                "url": self.settings.url.rstrip("/"),
-                "kinds": self.kinds,
-                "warnings": self.warnings,
-                "paths": {route.path for route in self.pages},
-                "boards": self._list_boards(),
-                "path": path,
-                "address": build_address(path, state.build_filter_query()),
-                "prefix": self.prefix,
+                "title": TITLE, "version": __version__, "url": self.settings.url.rstrip("/"),
+                "kinds": self.kinds, "warnings": self.warnings, "paths": {route.path for route in self.pages},
+                "boards": self._list_boards(), "path": path,
+                "address": build_address(path, state.build_filter_query()), "prefix": self.prefix,
                 "as_of": self.as_of,
             },
-            url=lambda path, **query: build_address(path, query),
-            asset=format_asset_url,
-            theme=state.theme,
-            embed=state.embed,
-            static=self.plain,
-            policy=POLICY.partition(f" {UNFRAMED}")[0],
-            formats=links,
+            url=lambda path, **query: build_address(path, query), asset=format_asset_url, theme=state.theme,
+            embed=state.embed, static=self.plain, policy=POLICY.partition(f" {UNFRAMED}")[0], formats=links,
             view_links={
                 **{f"theme_{n}": "?" + state.build_query(theme=n) for n in ("auto", "light", "dark")},
                 "whole": "?" + state.build_query(embed=False),
             },
-        )
+        )  # fmt: skip
         if self.prefix:
             text = KEPT_LINK.sub(rf"\g<1>{self.prefix}", text)
         policy = POLICY.replace(UNFRAMED, FRAMED) if state.embed else ""
@@ -330,10 +317,10 @@ class Site:
     def _list_boards(self) -> list[tuple[str, str]]:
         """The boards in the head of every page: label and path."""
         page_paths = {route.path for route in self.pages}
-        suites = [(label, slug) for label, slug in BOARDS if slug in self.queries.suites]
         return [
-            (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}") for label, slug in suites
-        ]
+            (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}")
+            for label, slug in BOARDS if slug in self.queries.suites
+        ]  # fmt: skip
 
 
 def _build_unkept_error(id: str) -> NotFound:
@@ -379,7 +366,7 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     if suite not in queries.suites:
         raise build_missing_error("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    scores = queries.load_suite_scores(listed, list_conventions(listed.suite)[0])
+    scores = queries.load_suite_scores(listed)
     rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
     mean = scores.over_tasks
     if slug not in rows:
@@ -461,27 +448,21 @@ def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None,
     if form == "parquet":
         facts = {f"snapshot_{name}": text for name, text in _describe_snapshot(snapshot).items()}
         return formats.render_parquet(page.tables, facts)
-    return _format_text(page, state, form, snapshot, as_of).encode()
-
-
-def _format_text(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> str:
     if form == "json":
         document = build_page_json(page, state, snapshot)
-        return clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
+        return f"{clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))}\n".encode()
     if form == "csv":
-        return formats.render_csv(page.tables, as_of)
-    notes = [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])]
+        return formats.render_csv(page.tables, as_of).encode()
+    notes, view = [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])], state.build_filter_query()
     if form == "md":
-        return formats.render_markdown(page.title, page.tables, notes=notes, view=state.build_filter_query())
-    return formats.render_tex(page.tables, notes=notes, view=state.build_filter_query())
+        return formats.render_markdown(page.title, page.tables, notes=notes, view=view).encode()
+    return formats.render_tex(page.tables, notes=notes, view=view).encode()
 
 
 def _list_format_links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
     """The other formats of a page, with all rows of its tables: their names and addresses."""
     defaults = default_values(type(state))
-    query = state.build_query(
-        **{name: defaults[name] for name in (*LOOKS, "rows", "page") if name in defaults}
-    )
+    query = state.build_query(**{n: defaults[n] for n in (*LOOKS, "rows", "page") if n in defaults})
     return [
         (FORMATS[form][0], build_address(route.build_format_path(form).format(**arguments), query))
         for form in route.formats

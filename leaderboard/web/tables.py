@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
@@ -37,6 +37,11 @@ class Cell:
     note: str = ""
     deviation: float | None = None
     parts: Sequence[Cell] = ()
+
+    def mark(self, kind: str, note: str = "") -> Cell:
+        """This cell with one kind more, and a sentence why."""
+        notes = "; ".join(filter(None, [self.note, note]))
+        return replace(self, kind=f"{self.kind} {kind}".strip(), note=notes) if kind else self
 
 
 EMPTY = Cell()

@@ -389,7 +389,7 @@ def test_what_cannot_be_read_changes_nothing_and_is_tried_again(index: SiteIndex
     index.refresh()
     before, version = contents(index), index.version
     put_one(tmp_path, "other", "f")
-    with mock.patch("leaderboard.data.records._read_record_entries", side_effect=OSError("disk")):
+    with mock.patch("leaderboard.data.records.RecordReader.read", side_effect=OSError("disk")):
         assert index.refresh().taken == 0
     assert (contents(index), index.version) == (before, version)
     assert index.refresh().taken == 1

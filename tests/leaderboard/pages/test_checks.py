@@ -37,7 +37,7 @@ from judged_data import (
 )
 from leaderboard.data.documents import format_document_name, format_line_name
 from leaderboard.pages.watches import list_watch_values
-from leaderboard.views.check_tables import find_suite_slug
+from leaderboard.views.check_tables import find_suite_path
 from site_data import HOSTILE, Parsed, every_path
 
 # The pages of checks: model lines, their histories, and every number of a check
@@ -182,8 +182,10 @@ def test_a_check_leads_to_what_the_site_has(client: TestClient) -> None:
 def test_a_suite_is_found_by_its_name_or_as_it_was_typed(client: TestClient) -> None:
     queries = client.app.state.site.queries  # type: ignore[attr-defined]
     for found, one in queries.suites.items():
-        assert {find_suite_slug(queries, name) for name in (one.typed, one.suite.name)} == {found}
-    assert find_suite_slug(queries, "nothing") == ""
+        assert {find_suite_path(queries, name) for name in (one.typed, one.suite.name)} == {
+            f"/suites/{found}"
+        }
+    assert find_suite_path(queries, "nothing") == ""
 
 
 def test_models_that_the_site_lacks_are_said(client: TestClient) -> None:
