@@ -102,7 +102,7 @@ class CheckedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Line:
+class CheckLine:
     """What a task and a mean of a check share; scores, differences and margins are shares of 1.
 
     Attributes:
@@ -153,7 +153,7 @@ class _Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOutcome(_Line):
+class TaskOutcome(CheckLine):
     """The outcome of a task.
 
     Attributes:
@@ -190,7 +190,7 @@ class TaskOutcome(_Line):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOutcome(_Line):
+class MeanOutcome(CheckLine):
     """The outcome of the mean over the columns of one suite.
 
     Attributes:
