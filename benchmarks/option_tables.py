@@ -99,8 +99,8 @@ def build_commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "Made from the commands: `harness COMMAND --help-all` prints the same. How models and suites are named,",
-        "and how a run is set, is in [The command line](command-line.md).",
+        "Made from the commands: `harness COMMAND --help-all` prints the same. How models and suites are",
+        "named, and how a run is set, is in [The command line](command-line.md).",
     ]
     for name, command in commands(program, "harness"):
         arguments = [one for one in command.params if isinstance(one, click.Argument)]
