@@ -1,12 +1,12 @@
-"""The tables of options in docs/command-line.md and of arguments in docs/python.md, and docs/recipes.md.
+"""docs/commands.md, docs/recipes.md, and the table of arguments in docs/python.md.
 
-python benchmarks/option_tables.py writes them into the pages; tests hold that they are as written.
+python benchmarks/option_tables.py writes them; tests hold that they are as written.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import click
 
+from harness.checks.policy import Policy
 from harness.cli import program
 from harness.commands import options
 from harness.core.arguments import Group, collect_options
@@ -22,11 +23,10 @@ from harness.plan import catalog
 from harness.plan.request import Request
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, PYTHON_PAGE, RECIPES_PAGE = DOCS / "command-line.md", DOCS / "python.md", DOCS / "recipes.md"
-SHARED = "Further, every option [that says how a model is evaluated]"
-"""The sentence in sections of commands whose options of an evaluation stand with `harness run`."""
+COMMANDS_PAGE, PYTHON_PAGE, RECIPES_PAGE = DOCS / "commands.md", DOCS / "python.md", DOCS / "recipes.md"
+SHARED = "Further, every option [of an evaluation](#harness-run), from `--recipe` to `--allow`."
+"""What stands with commands whose options of an evaluation stand with `harness run`."""
 
-_TABLE = re.compile(r"\| option \| meaning \|\n\| --- \| --- \|\n(?:\|.*\n)*")
 _ARGUMENTS = re.compile(r"\| argument \| must be \| meaning \|\n\| --- \| --- \| --- \|\n(?:\|.*\n)*")
 _PAGE_OF_DOCS = re.compile(r"\bdocs/([\w-]+\.md)")
 
@@ -93,20 +93,32 @@ def with_arguments(page: str) -> str:
     return _ARGUMENTS.sub(lambda _: "".join(f"{line}\n" for line in lines), page, count=1)
 
 
-def with_tables(page: str) -> str:
-    """The page with the table of each command as its options are now."""
+def build_commands_page() -> str:
+    """The help of every command, with the table of its options."""
     shared = {one.name for one in options.evaluation(click.Command("any", callback=print)).params}
-    known = dict(commands(program, "harness"))
-    head, *sections = re.split(r"(?m)^(?=## )", page)
-    for number, section in enumerate(sections):
-        name = section.partition("`")[2].partition("`")[0]
-        if section.startswith("## `") and name in known:
-            left_out = shared if SHARED in section else set()
-            of_command = [one for one in known[name].params if isinstance(one, click.Option)]
-            rows = list_rows([one for one in of_command if one.name not in left_out])
-            table = "".join(f"{line}\n" for line in ("| option | meaning |", "| --- | --- |", *rows))
-            sections[number] = _TABLE.sub(lambda _, table=table: table, section, count=1)
-    return "".join([head, *sections])
+    lines = [
+        "# Commands",
+        "",
+        "Made from the commands: `harness COMMAND --help-all` prints the same. How models and suites are",
+        "named, and how a run is set, is in [The command line](command-line.md).",
+    ]
+    for name, command in commands(program, "harness"):
+        arguments = [one for one in command.params if isinstance(one, click.Argument)]
+        typed = [name, *(one.make_metavar(click.Context(command)) for one in arguments)]
+        paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        lines += ["", f"## `{name}`", *(f"\n{_in_markdown(text)}" for text in paragraphs)]
+        if arguments:
+            lines += ["", f"    {' '.join(typed)}"]
+        own = [one for one in command.params if isinstance(one, click.Option)]
+        if name != "harness run" and shared <= {one.name for one in own}:
+            own = [one for one in own if one.name not in shared]
+            lines += ["", SHARED]
+        if own:
+            lines += ["", "| option | meaning |", "| --- | --- |", *list_rows(own)]
+    lines += ["", "## Policy of a check", "", "| setting | default | meaning |", "| --- | --- | --- |"]
+    for name, setting in Policy.model_fields.items():
+        lines.append(f"| `{name}` | {_format_value(setting.default)} | {setting.description} |")
+    return "\n".join(lines) + "\n"
 
 
 def build_recipes_page() -> str:
@@ -163,7 +175,6 @@ def _format_value(value: Any) -> str:
 
 
 if __name__ == "__main__":
+    COMMANDS_PAGE.write_text(build_commands_page())
     RECIPES_PAGE.write_text(build_recipes_page())
-    PAGE.write_text(with_tables(PAGE.read_text()))
     PYTHON_PAGE.write_text(with_arguments(PYTHON_PAGE.read_text()))
-    sys.exit(0)

@@ -76,7 +76,6 @@ _HINTS = {
     **dict.fromkeys(("--eval-splits", "--split"), "--splits SPLIT"),
     **dict.fromkeys(("--fp16", "--bf16"), "--dtype float16 or --dtype bfloat16"),
     **dict.fromkeys(("--max-samples", "--max-eval-samples", "--num-samples"), "--limit NUMBER"),
-    "--tasks": "--task TASK",
     # It named the project of a code:FOLDER suite; some commands have a --name of their own.
     "--name": "--project NAME for the project of a code:FOLDER suite, or --model NAME=MODEL",
     "--limit": "--rows N",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import os
@@ -30,7 +31,6 @@ from harness.encoder.backbones import BACKBONES
 from harness.plan import catalog
 from harness.results import scores
 from harness.results.cost.encoding import ScoreCost
-from harness.results.cost.training import TrainingCost
 from harness.storage.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
@@ -54,19 +54,13 @@ SETTINGS = (
 EVERY = list(option_tables.commands(program, "harness"))
 
 
-def test_the_tables_of_options_are_those_of_the_commands() -> None:
+def test_the_generated_pages_are_those_of_the_code() -> None:
     """`python benchmarks/option_tables.py` writes them."""
-    page, python = option_tables.PAGE.read_text(), option_tables.PYTHON_PAGE.read_text()
-    assert option_tables.with_tables(page) == page
+    page, python = option_tables.COMMANDS_PAGE.read_text(), option_tables.PYTHON_PAGE.read_text()
+    assert option_tables.build_commands_page() == page
     assert option_tables.with_arguments(python) == python
-    sections = set(re.findall(r"^## `([^`]+)`$", page, re.MULTILINE))
-    assert {name for name, _ in EVERY} <= sections
-    assert {name for name in sections if name.startswith("harness ")} <= {name for name, _ in EVERY}
     for name, command in EVERY:
         assert all(one.help for one in command.params if isinstance(one, click.Option)), name
-        section = page.partition(f"\n## `{name}`\n")[2].partition("\n## ")[0]
-        has_own = any(isinstance(one, click.Option) for one in command.params)
-        assert ("| option | meaning |" in section) == has_own, name
 
 
 def texts(*packages: str) -> Iterator[tuple[Path, str]]:
@@ -129,7 +123,6 @@ def test_every_command_is_in_the_json_page() -> None:
     [
         ("## `harness run --json`", (report, scores.compute_seed_spread, ScoreCost, PlanCost.to_json)),
         ("| `harness train` |", (train._serialize_trained_model,)),
-        ("| `harness train --dry-run` |", (TrainingCost,)),
     ],
 )
 def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source: tuple[Any, ...]) -> None:
@@ -143,6 +136,19 @@ def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source:
     ]
     assert names
     assert [name for name in names if f"`{name}`" not in part] == []
+
+
+def test_the_documents_described_by_their_classes_are_in_the_reference() -> None:
+    """Their fields stand in the docstrings, or with them."""
+    page, reference = ((ROOT / "docs" / name).read_text() for name in ("json.md", "reference.md"))
+    for place in re.findall(r"reference\.md#([\w.]+)\)", page):
+        module, _, name = place.rpartition(".")
+        part = reference.partition(f"::: {module}\n")[2].partition("\n\n")[0]
+        assert re.search(rf"\b{name}\b", part), place
+        kind = getattr(importlib.import_module(module), name)
+        text = " ".join(one.__doc__ or "" for one in kind.__mro__)
+        names = [one.name for one in fields(kind)] if is_dataclass(kind) else []
+        assert [name for name in names if not re.search(rf"\b{name}\b", text)] == [], place
 
 
 def keys_in(code: Callable[..., Any] | ModuleType) -> list[str]:

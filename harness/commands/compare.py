@@ -40,7 +40,14 @@ REASONS = {
 @click.command("compare")
 @click.argument("first")
 @click.argument("second")
-@click.option("--task", "tasks", multiple=True, help="Only this task. Repeat for several.")
+@click.option(
+    "--task",
+    "--tasks",
+    "tasks",
+    multiple=True,
+    callback=lambda _context, _option, typed: [name for names in typed for name in names.split(",")],
+    help="Only these tasks, e.g. RTE,MRPC.",
+)
 @click.option(
     "--settings",
     default="",
@@ -55,7 +62,7 @@ REASONS = {
 def command(
     first: str,
     second: str,
-    tasks: tuple[str, ...],
+    tasks: list[str],
     settings: str,
     across_data: bool,
     measurements: bool,

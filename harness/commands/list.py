@@ -42,7 +42,10 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 def command(
     what: str, part: str, limit: int | None, results: Path | None, cache: Path | None, as_json: bool
 ) -> int:
-    """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, or records."""
+    """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, or records.
+
+    `harness list` alone lists suites.
+    """
     match what:
         case "records":
             rows = list_index_rows(results, cache)

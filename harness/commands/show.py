@@ -75,7 +75,11 @@ from harness.training.model_store import ModelStore
 @click.argument("model")
 @click.option("--suite", "suites", multiple=True, help="A suite's columns and means. Repeat for several.")
 @click.option(
-    "--task", default="", help="One task's records in full, as JSON: every raw metric and the provenance."
+    "--task",
+    "--tasks",
+    "task",
+    default="",
+    help="One task's records in full, as JSON: every raw metric and the provenance.",
 )
 @click.option(
     "--view",

@@ -238,7 +238,8 @@ def list_offers() -> tuple[Offer, ...]:
 
 
 def _build_task_offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
-    facts = {"type": info.type, "metric": info.metric, "splits": info.splits}
+    languages = next(iter(info.subsets.values()), ()) if len(info.subsets) < 2 else ()
+    facts = {"type": info.type, "metric": info.metric, "languages": languages, "splits": info.splits}
     more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by}
     others = {"similar": similar} if similar else {}
     return Offer(kind="task", name=info.name, facts={**facts, **more, **others})

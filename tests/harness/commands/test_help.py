@@ -96,7 +96,6 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("explain --device cpu", "--devices DEVICE"),
         ("train --learning_rate 1", "--set learning_rate=VALUE"),
         ("list --limit 3", "--rows N"),
-        ("compare --tasks x", "--task TASK"),
     ],
 )
 def test_an_option_of_another_program_is_answered_with_ours(

@@ -335,8 +335,9 @@ def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: An
     assert "(0 of 1)" in said(capsys, "show", "model-b", "--suite", "mteb:SciFact", "--results", results)
 
 
-def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any) -> None:
-    rows = asked(capsys, "show", "model-a", "--task", "STS13", "--results", results)
+@pytest.mark.parametrize("spelled", ["--task", "--tasks"])
+def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any, spelled: str) -> None:
+    rows = asked(capsys, "show", "model-a", spelled, "STS13", "--results", results)
     assert [Record.model_validate(row) for row in rows] == [
         one for one in iter_records(Store(results)) if one.task.name == "STS13"
     ]
@@ -390,6 +391,8 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
     rows = {(d["first"], d["second"]): d["delta"] for d in found["deltas"]}
     assert rows == {(0.5, 0.625): pytest.approx(0.125), (0.25, 0.5): pytest.approx(0.25)}
     assert all(d["first_settings"] == d["second_settings"] for d in found["deltas"])
+    narrowed = ("--tasks", "STS12,STS13", "--results", results)
+    assert asked(capsys, "compare", "model-a", "model-b", *narrowed) == found
     assert [(one["task"], one["of"], one["reason"]) for one in found["not_compared"]] == [
         ("STS13", "first", "task")
     ]

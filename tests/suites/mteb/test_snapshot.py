@@ -139,6 +139,15 @@ def test_a_task_that_is_superseded_says_so_in_the_list() -> None:
     assert facts["STSBenchmark.v2"]["superseded_by"] is None
 
 
+def test_a_task_of_one_language_says_which_in_the_list() -> None:
+    facts = {offer.name: offer.facts for offer in list_offers() if offer.kind == "task"}
+    assert [facts[name]["languages"] for name in ("STSB", "STSBenchmark", "STS17")] == [
+        ("cmn-Hans",),
+        ("eng-Latn",),
+        (),
+    ]
+
+
 def test_a_task_whose_revision_is_a_branch_is_told_from_those_with_a_commit() -> None:
     branches = [name for name in load_snapshot().tasks if load_snapshot().find_task_info(name).on_a_branch]
     assert branches == ["PublicHealthQA"]
