@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what libraries and collected tests hold to the end: a tenth of the time went into looking it over."""
+    """Keep what libraries and collected tests hold out of every search for garbage: a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)

@@ -97,7 +97,7 @@ def test_files_that_change_after_the_plan_are_refused(data: Path) -> None:
 
 def opened(name: str, repo: Path, data: Path, **options: tuple[str, ...]) -> Suite:
     entry, argument = {"code": (code, str(repo)), "local": (local, str(data)), "stdlib": (stdlib, "")}[name]
-    return entry.SUITE.open(argument, SuiteOptions(**options))  # type: ignore[arg-type]
+    return entry.SUITE.open(argument, SuiteOptions(cache=repo.parent / "cache", **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["code", "local", "stdlib"])

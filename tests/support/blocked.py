@@ -22,6 +22,20 @@ from harness.cli import invoke
 sys.exit(invoke(sys.argv[1:]))
 """
 
+FEW = """
+import sys
+from unittest import mock
+from harness.cli import invoke
+from harness.core.types import SuiteOptions
+from harness.plan import catalog
+from leaderboard.data.suites import SiteSuite
+suites = {name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
+          for name in ("nanobeir", "mteb")}
+with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites):
+    sys.exit(invoke(sys.argv[1:]))
+"""
+"""The command line, its site with two suites: all of them make some thousand files."""
+
 SEVERAL = f"""{BLOCKER}
 import contextlib, io, json
 from harness.cli import invoke
