@@ -68,7 +68,7 @@ LOADED = {
     *("config with a field twice", "config in another alphabet", "config of half a character"),
     "config that controls a terminal",
 }
-"""Those that are loaded without their weights, or whose type transformers may know; the others need no torch."""
+"""Those loaded without their weights, or of a type that transformers may know; the others need no torch."""
 
 
 def test_the_others_are_refused_without_torch_and_without_transformers(whole: Path, tmp_path: Path) -> None:
