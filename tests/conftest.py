@@ -19,6 +19,8 @@ os.environ["OMP_NUM_THREADS"] = str(max(1, CORES // WORKERS))
 # What a killed process wrote is kept by the system; only a power cut would lose it.
 os.fsync = lambda _: None
 
+gc.set_threshold(10_000)
+
 settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared cores")
 
@@ -37,13 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs Chromium"))
 
 
-def pytest_collection_finish() -> None:
-    """Keep what libraries and collected tests hold out of every search for garbage: a tenth of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000)
-
-
 def pytest_unconfigure() -> None:
     """Else libraries find their own objects alive at the end, and say so."""
     gc.unfreeze()
@@ -53,6 +48,13 @@ def _gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_what_lasts() -> None:
+    """Keep what is there out of every search for garbage, with which each job ends: a third of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

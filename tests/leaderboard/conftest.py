@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from leaderboard.web import app
 from site_data import fill, small_app
 
 
@@ -15,13 +17,14 @@ def _shared_description() -> Iterator[None]:
     """All sites have the same routes: their description is made once."""
     make, known = FastAPI.openapi, dict[str, Any]()
 
-    def describe(app: FastAPI) -> dict[str, Any]:
-        app.openapi_schema = app.openapi_schema or known or make(app)
-        known.update(app.openapi_schema)
+    def describe(own: FastAPI) -> dict[str, Any]:
+        own.openapi_schema = own.openapi_schema or known or make(own)
+        known.update(own.openapi_schema)
         return known
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FastAPI, "openapi", describe)
+        patch.setattr(app, "SWITCH", sys.getswitchinterval())  # which would last for all tests of the process
         yield
 
 
