@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from blocked import FEW
 from harness.storage.record import RECORDS
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +49,7 @@ def run(folder: Path, name: str, **environment: str) -> tuple[int, str]:
     """Run a step of the workflow as a runner would; its exit code and what it printed."""
     bin_ = folder.parent / "bin"
     bin_.mkdir(exist_ok=True)
-    (bin_ / "harness").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m harness "$@"\n')
+    (bin_ / "harness").write_text(f"#!{sys.executable}\n{FEW}")
     (bin_ / "harness").chmod(0o755)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {

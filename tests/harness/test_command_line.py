@@ -28,6 +28,7 @@ from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.encoder import backbones
 from harness.storage.record import SCHEMA
+from nobody import as_nobody
 from tiny import WORDS
 
 
@@ -70,11 +71,15 @@ def harness(*arguments: object, **options: Any) -> tuple[int, Any, str]:
     return _told(done.returncode, done.stdout, done.stderr)
 
 
-def here(*arguments: object) -> tuple[int, Any, str]:
-    """The command in this process, which has the libraries imported already."""
+def say(words: list[str]) -> tuple[int, str, str]:
+    """The code, output and errors of a command in this process, which has the libraries imported already."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        code = invoke([*map(str, arguments), "--json"])
-    return _told(code, out.getvalue(), err.getvalue())
+        code = invoke(words)
+    return code, out.getvalue(), err.getvalue()
+
+
+def here(*arguments: object) -> tuple[int, Any, str]:
+    return _told(*say([*map(str, arguments), "--json"]))
 
 
 def _told(code: int, out: str, err: str) -> tuple[int, Any, str]:
@@ -422,24 +427,6 @@ def test_a_full_disk_stops_the_run_with_nothing_lost(own_data: Path, tmp_path: P
     assert (code, [r["state"] for r in found["records"]]) == (0, ["done", "done"])
 
 
-AS_NOBODY = """
-import contextlib, io, json, os, sys
-from harness.cli import invoke
-from harness.core.errors import UsageError
-commands = json.loads(sys.argv[1])
-assert invoke(commands.pop(0)) == 0  # imports everything while it may be read
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-told = []
-for command in commands:
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        code = invoke(command)
-    told.append([code, out.getvalue() + err.getvalue()])
-print("told", json.dumps(told))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
@@ -475,15 +462,9 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
             ["doctor", "--results", str(place / "secret" / "r"), "--cache", str(place / "open" / "c")],
             command("model", "own", "open/r", "open/c"),
         ]
-        done = subprocess.run(
-            [sys.executable, "-c", AS_NOBODY, json.dumps(commands)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=Path(__file__).parents[2],
-        )
-    assert "Traceback" not in done.stderr, done.stderr
-    told = json.loads(done.stdout.partition("told")[2])
+        assert say(commands.pop(0))[0] == 0  # imports everything while it may be read
+        with as_nobody():
+            told = [say(words) for words in commands]
     expected = [
         (1, "locked/r"),
         (1, "locked/c"),
@@ -495,8 +476,9 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
         (1, "results"),
         (0, "find"),
     ]
-    for (code, said), (wanted, name), asked in zip(told, expected, commands[1:], strict=True):
-        assert (code, name in said, "Traceback" in said) == (wanted, True, False), (asked, code, said)
+    for (code, *said), (wanted, name), asked in zip(told, expected, commands, strict=True):
+        text = "".join(said)
+        assert (code, name in text, "Traceback" in text) == (wanted, True, False), (asked, code, text)
 
 
 def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp_path: Path) -> None:

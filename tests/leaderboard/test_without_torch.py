@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blocked import BLOCK, BLOCKER
+from blocked import BLOCK, BLOCKER, FEW
 from site_data import fill
 
 ROOT = Path(__file__).parents[2]
@@ -49,20 +49,6 @@ print(json.dumps([said, sorted(name for name in sys.modules if "." not in name)]
 """
 
 
-FEW = f"""{BLOCKER}
-from unittest import mock
-from harness.plan import catalog
-from harness.cli import invoke
-from harness.core.types import SuiteOptions
-from leaderboard.data.suites import SiteSuite
-suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
-          for name in ("nanobeir", "mteb")}}
-with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites):
-    sys.exit(invoke(sys.argv[1:]))
-"""
-"""The command line, its site with two suites: all of them make some thousand files."""
-
-
 def run(code: str, *arguments: object, **options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *map(str, arguments)],
@@ -97,7 +83,7 @@ def test_export(results: Path) -> None:
 
 @pytest.mark.slow
 def test_static_files(results: Path, tmp_path: Path) -> None:
-    done = run(FEW, "serve", "--static", tmp_path / "site", "--results", results)
+    done = run(f"{BLOCKER}{FEW}", "serve", "--static", tmp_path / "site", "--results", results)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "suites" / "nanobeir.html").exists()
 

@@ -354,7 +354,7 @@ DATA: dict[str, tuple[Spoil, str]] = {
 """By kind: how a folder of one's own data is made hostile, and a part of the error."""
 
 PARQUET: dict[str, tuple[Spoil, str]] = {
-    "200 million rows": (_parquet(2 * 10**8, "a"), "it has 200,000,000 rows, and may have 100,000,000"),
+    "150 million rows": (_parquet(15 * 10**7, "a"), "it has 150,000,000 rows, and may have 100,000,000"),
     "many rows of 4 MB": (_parquet(1000, "a" * 4 * 10**6), "has 4,000,000 characters, and may have"),
     "cell of a gigabyte": (_parquet(1, "a" * 2 * 10**8), "unpacks to"),
 }

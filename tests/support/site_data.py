@@ -346,25 +346,35 @@ def small_settings(folder: Path, **more: Any) -> SiteSettings:
     )
 
 
-def fill(folder: Path) -> None:
-    """Write the standard records and imports."""
-    (folder / "results").mkdir(parents=True, exist_ok=True)
-    standard_records(folder / "results")
-    put_imports(folder / "results", standard_imports())
-    put_checks(folder / "results")
-    put_watches(folder / "results")
+@cache
+def _template(*parts: Callable[[Path], object]) -> Path:
+    """A results folder that these have written, once for a process."""
+    folder = Path(tempfile.mkdtemp(prefix="small-site-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for put_part in parts:
+        put_part(folder)
+    return folder
 
 
-def fill_trained(folder: Path) -> None:
-    """Write the standard records and imports, and models that a recipe made."""
-    fill(folder)
-    put_simcse(folder / "results")
+def _put_standard_imports(folder: Path) -> None:
+    put_imports(folder, standard_imports())
 
 
-def fill_swept(folder: Path) -> None:
-    """Write the standard records and imports, and the model of a sweep."""
-    fill(folder)
-    put_swept(folder / "results")
+STANDARD = (standard_records, _put_standard_imports, put_checks, put_watches)
+
+
+def _fill_with(*parts: Callable[[Path], object]) -> Callable[[Path], None]:
+    return lambda folder: shutil.copytree(_template(*parts), folder / "results", dirs_exist_ok=True) and None
+
+
+fill = _fill_with(*STANDARD)
+"""Writes the standard records and imports."""
+
+fill_trained = _fill_with(*STANDARD, put_simcse)
+"""Writes the standard ones, and models that a recipe made."""
+
+fill_swept = _fill_with(*STANDARD, put_swept)
+"""Writes the standard ones, and the model of a sweep."""
 
 
 def small_site(folder: Path, make: Callable[[Path], None] = fill) -> Site:
@@ -399,6 +409,13 @@ def every_path(app: FastAPI) -> list[str]:
     """The address of every page of a site, without its formats."""
     site = app.state.site
     return [path for route in site.pages for path in route.all_paths(site)]
+
+
+def different_paths(app: FastAPI) -> list[str]:
+    """The same, of the pages of tasks, which are alike, some twenty."""
+    tasks = [path for path in every_path(app) if path.startswith("/tasks/")]
+    few = tasks[:: 1 + len(tasks) // 20]
+    return [path for path in every_path(app) if path not in tasks or path in few]
 
 
 VOID = frozenset(

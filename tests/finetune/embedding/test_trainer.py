@@ -601,8 +601,9 @@ class Waits(TorchDispatchMode):
         self.count = 0
 
     def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(name in str(function) for name in ("_local_scalar_dense", "nonzero")):
-            frames = [f"{frame.filename} {frame.name}" for frame in traceback.extract_stack()]
+        if function.__name__.startswith(("_local_scalar_dense", "nonzero")):
+            codes = [frame.f_code for frame, _ in traceback.walk_stack(None)]
+            frames = [f"{code.co_filename} {code.co_name}" for code in codes]
             apart = ("harness/encoder", "safetensors", "write_model")
             self.count += not any(name in frame for name in apart for frame in frames)
         return function(*args, **(kwargs or {}))

@@ -81,17 +81,29 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 Runner = Callable[..., Report]
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results and caches of whole runs of `SMALL`, one for each choice of tasks."""
+    return tmp_path_factory.mktemp("finished")
+
+
 @pytest.fixture
-def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """Runs a recipe of this module, in this process."""
-    known: dict[str, Protocol] = {"small": SMALL}
+def small(
+    backbone: Path, data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Runner:
+    """Runs a recipe of this module, in this process; a plain run goes on from the end of its like."""
 
     def go(
         protocol: Protocol = SMALL, *, results: str = "results", tasks: tuple[str, ...] = TASKS, **more: Any
     ) -> Report:
-        known["small"] = protocol
         entries = {"small": entry(protocol, "for tests")}
         monkeypatch.setattr(catalog, "load_recipe_entries", lambda: entries)
+        places = {tmp_path / results: "results", tmp_path / f"cache-{results}": "cache"}
+        plain = protocol is SMALL and not more and not any(place.exists() for place in places)
+        kept = finished / "-".join(tasks)
+        if plain and kept.exists():
+            for place, name in places.items():
+                shutil.copytree(kept / name, place)
         settings = {"fresh_seeds": 2, **(more.pop("recipe_settings", {}))}
         asked = {
             "data": data,
@@ -104,7 +116,11 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             "recipe": "small",
             **more,
         }
-        return harness.run(str(asked.pop("model", backbone)), "glue", **asked)
+        report = harness.run(str(asked.pop("model", backbone)), "glue", **asked)
+        if plain and not kept.exists():
+            for place, name in places.items():
+                shutil.copytree(place, kept / name)
+        return report
 
     return go
 

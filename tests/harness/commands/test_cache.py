@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import click
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from harness.cli import invoke, program
 from harness.storage.vectors import EmbeddingCache
+from site_data import suites
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
@@ -168,7 +170,8 @@ def test_a_named_cache_is_the_only_one(
         "ZIP": ["last.zip"], "RUN": ["run"], "RESULTS": ["--results", measured.results],
     }  # fmt: skip
     typed = [part for word in EVERY[name] for part in words.get(word, [word])]
-    invoke([*name.split(), *map(str, typed), "--cache", str(tmp_path / "named")])
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        invoke([*name.split(), *map(str, typed), "--cache", str(tmp_path / "named")])
     out = capsys.readouterr()
     assert "Traceback" not in out.err
     assert not default.exists(), out

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from blocked import BLOCK
+from blocked import invoke_blocked
 from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, Policy
 from harness.core.documents import append_digest, verify_digest
@@ -421,10 +418,9 @@ def test_the_same_check_gives_the_same_numbers(measured: Any, asked: Any) -> Non
 def test_a_check_of_what_is_there_needs_no_heavy_library(measured: Any, asked: Any) -> None:
     """Torch, mteb, transformers and scikit-learn cannot be imported in the process that answers."""
     arguments = ["check", "--candidate", str(measured.model("worse")), "--baseline", "last", "--json"]
-    command = [sys.executable, "-c", BLOCK, *arguments, "--results", str(measured.results)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
+    ((code, out, err),) = invoke_blocked([[*arguments, "--results", measured.results]])
+    assert code == 1, err
+    told = json.loads(out)
     assert told["overall"] == "regressed"
     assert told["tasks"] == check(measured, asked, "worse", "last")[1]["tasks"]
 

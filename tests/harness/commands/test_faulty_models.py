@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,7 @@ import pytest
 
 import faulty
 import harness
-from blocked import BLOCKER
+from blocked import invoke_blocked
 from harness.core.documents import append_digest, verify_digest
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
@@ -54,34 +50,16 @@ def test_a_faulty_model_is_one_error(
     assert str(caught.value) == err.removeprefix("Error: ").rstrip("\n")
 
 
-EVERY = """
-import contextlib, io, json
-preflight._try_models = lambda models: [None] * len(models)
-found = {}
-for folder in sys.argv[3:]:
-    err = io.StringIO()
-    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(err):
-        code = invoke(["run", "--model", folder, "--suite", sys.argv[1], "--dry-run", "--offline",
-                       "--results", sys.argv[2]])
-    found[folder] = [code, err.getvalue()]
-print(json.dumps(found))
-"""
-
-
 def test_faults_are_found_without_torch_and_without_transformers(measured: Measured, tmp_path: Path) -> None:
     """But for a type that transformers may know, and those that a trial load finds in another process."""
     names = faulty.FAULTS.keys() - faulty.TRIED - {"unknown type"}
     folders = {name: tmp_path / name.replace(" ", "-") for name in names}
     for name, folder in folders.items():
         faulty.spoiled(measured.model("good"), folder, name)
-    code = f"{BLOCKER}\nfrom harness.cli import invoke\nfrom harness.encoder.folder import preflight\n{EVERY}"
-    command = [sys.executable, "-c", code, measured.local, str(measured.results), *map(str, folders.values())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    for name, folder in folders.items():
-        exit_code, err = found[str(folder)]
-        assert (exit_code, len(err.splitlines())) == (2, 2), (name, err)
+    places = ("--suite", measured.local, "--dry-run", "--offline", "--results", measured.results)
+    told = invoke_blocked(("run", "--model", folder, *places) for folder in folders.values())
+    for name, (code, out, err) in zip(folders, told, strict=True):
+        assert (code, out, len(err.splitlines())) == (2, "", 2), (name, err)
         assert faulty.FAULTS[name][1] in err, (name, err)
 
 

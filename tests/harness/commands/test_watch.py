@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 import tiny
-from blocked import BLOCK
+from blocked import invoke_blocked
 from harness.cli import invoke
 from judged_data import put_watch
 from tiny import WORDS
@@ -181,17 +179,15 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     results = tmp_path / "results"
     watch = state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,))
     put_watch(results, watch)
-    for arguments in (["--list"], ["mine", "--show"], ["mine", "--show", "--json"]):
-        command = [sys.executable, "-c", BLOCK, "watch", *arguments, "--results", str(results)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert "mine" in done.stdout
-        if arguments == ["mine", "--show"]:
-            text = "step 700 is LOWER than step 600: −3.00 [−4.00, −2.00], p < 0.000001 (level 0.0012)"
-            assert text in done.stdout
-            assert "600: −3.00 [−4.00, −2.00] LOWER" in done.stdout
-            assert "step 700 is 3.00 points below" in done.stdout
-            assert "by chance in 1 of 2,500 checkpoints" in done.stdout
-            assert "▁▂▃▄▅▆▇█" in done.stdout
+    asked = (["--list"], ["mine", "--show"], ["mine", "--show", "--json"])
+    told = invoke_blocked(["watch", *words, "--results", results] for words in asked)
+    assert all(code == 0 and "mine" in out for code, out, _ in told)
+    shown = told[1][1]
+    assert "step 700 is LOWER than step 600: −3.00 [−4.00, −2.00], p < 0.000001 (level 0.0012)" in shown
+    assert "600: −3.00 [−4.00, −2.00] LOWER" in shown
+    assert "step 700 is 3.00 points below" in shown
+    assert "by chance in 1 of 2,500 checkpoints" in shown
+    assert "▁▂▃▄▅▆▇█" in shown
 
 
 def test_a_watch_that_is_there_is_read_whatever_its_name(tmp_path: Path, watch: Asked) -> None:

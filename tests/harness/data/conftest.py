@@ -1,14 +1,11 @@
 import hashlib
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-import harness
 from harness.data.locate import DataSettings
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -71,40 +68,6 @@ def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     return folder
-
-
-IMPORT_AND_BECOME_NOBODY = """
-import os, resource, sys
-import filelock, httpx, huggingface_hub
-from huggingface_hub import HfApi, errors, snapshot_download
-from harness.data.folder import Need
-from harness.data.locate import DataMissing, DataSettings, locate_data
-from harness.data.mirror import pull
-if os.geteuid() == 0:
-    os.setgroups([]), os.setgid(65534), os.setuid(65534)
-"""
-
-
-@pytest.fixture
-def as_nobody(public_folder: Path) -> Callable[..., str]:
-    """Runs code in a process that may write nothing of this user's, and gives what it prints.
-
-    The code finds its arguments in sys.argv. Only root can become another user; anyone else runs
-    as they are, which does as well for folders closed by their mode.
-    """
-
-    def run(code: str, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", IMPORT_AND_BECOME_NOBODY + code, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=Path(harness.__file__).parents[1],
-        )
-        assert done.stderr == ""
-        return done.stdout
-
-    return run
 
 
 @pytest.fixture

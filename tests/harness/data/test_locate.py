@@ -12,6 +12,7 @@ import pytest
 from harness.core.errors import DataError
 from harness.core.types import Data
 from harness.data.locate import DataMissing, DataSettings, locate_data
+from nobody import as_nobody
 
 # Folders under a data root
 
@@ -140,24 +141,15 @@ def test_a_linked_data_set_is_read_through_the_link(settings, root, lay, tmp_pat
     )
 
 
-READ = """
-from pathlib import Path
-from harness.core.errors import DataError
-from harness.core.types import Data
-try:
-    locate_data(Data(path="org/toy", revision="r"), DataSettings(root=Path(sys.argv[1]), cache=Path("none")))
-except DataError as error:
-    print(error)
-"""
-
-
 @pytest.mark.parametrize("closed", ["org/toy/test.jsonl", "org/toy/data"], ids=["file", "folder"])
-def test_what_this_user_may_not_read_is_named(public_folder: Path, lay, as_nobody, closed):
+def test_what_this_user_may_not_read_is_named(public_folder: Path, lay, closed):
     lay(public_folder, {"org/toy/test.jsonl": "x", "org/toy/data/more.jsonl": "y"})
     (public_folder / closed).chmod(0)
-    said = as_nobody(READ, str(public_folder))
+    settings = DataSettings(root=public_folder, cache=Path("none"))
+    with as_nobody(), pytest.raises(DataError) as error:
+        locate_data(Data(path=PATH, revision="r"), settings)
     (public_folder / closed).chmod(0o755)
-    assert f"Cannot read {public_folder / closed}: Permission denied." in said
+    assert f"Cannot read {public_folder / closed}: Permission denied." in str(error.value)
 
 
 def test_settings_need_a_cache_only():

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import resource
 import shutil
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import huggingface_hub
@@ -29,6 +31,7 @@ from harness.data.locate import (
 )
 from harness.data.mirror import Status, needs, pull, verify
 from harness.plan.catalog import open_suites
+from nobody import as_nobody
 
 # Pulling through the hub's real library from a small hub on this machine
 
@@ -317,44 +320,45 @@ def test_sizes_leave_hidden_files_out(hub, need):
     assert _fetch_remote_sizes([need, other]) == {need: size}
 
 
-PULL = """
-from pathlib import Path
-from harness.core.errors import DataError
+@pytest.fixture
+def toy(monkeypatch):
+    """A hub of one data set, of 100 kB."""
 
-def write(repo, *, local_dir, **_):
-    Path(local_dir).mkdir(exist_ok=True)
-    (Path(local_dir) / "test.jsonl").write_bytes(b"x" * 100_000)
+    def write(repo, *, local_dir, **_):
+        Path(local_dir).mkdir(exist_ok=True)
+        (Path(local_dir) / "test.jsonl").write_bytes(b"x" * 100_000)
 
-def size(*_, **__):
-    raise RuntimeError("no size")
+    def size(*_, **__):
+        raise RuntimeError("no size")
 
-huggingface_hub.snapshot_download, huggingface_hub.HfApi.dataset_info = write, size
-limit = int(sys.argv[2])
-if limit:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-try:
-    print(pull(Need(path="org/toy", revision="r" * 40), Path(sys.argv[1])))
-except DataError as error:
-    print(error)
-"""
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", write)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", size)
+    return Need(path="org/toy", revision="r" * 40)
 
 
-def test_a_full_disk_is_said_and_the_next_pull_goes_on(public_folder, as_nobody):
+def test_a_full_disk_is_said_and_the_next_pull_goes_on(public_folder, toy):
     public_folder.chmod(0o777)
-    said = as_nobody(PULL, str(public_folder), "10000")
-    assert "The disk is full: org/toy cannot be written" in said
-    assert "goes on where it stopped" in said
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(DataError) as error:
+            pull(toy, public_folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "The disk is full: org/toy cannot be written" in str(error.value)
+    assert "goes on where it stopped" in str(error.value)
     assert not (public_folder / "org/toy").exists()
-    assert as_nobody(PULL, str(public_folder), "0") == "pulled\n"
+    assert pull(toy, public_folder) == "pulled"
     assert (public_folder / "org/toy/test.jsonl").stat().st_size == 100_000
 
 
-def test_a_root_this_user_may_not_write_is_said(public_folder, as_nobody):
+def test_a_root_this_user_may_not_write_is_said(public_folder, toy):
     public_folder.chmod(0o555)
-    said = as_nobody(PULL, str(public_folder), "0")
+    with as_nobody(), pytest.raises(DataError) as error:
+        pull(toy, public_folder)
     public_folder.chmod(0o755)
-    assert f"No permission to write {public_folder}" in said
-    assert "--data DIR" in said
+    assert f"No permission to write {public_folder}" in str(error.value)
+    assert "--data DIR" in str(error.value)
 
 
 @pytest.mark.parametrize(

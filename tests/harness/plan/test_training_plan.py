@@ -20,7 +20,7 @@ import pytest
 import fakes
 import harness
 import tiny
-from blocked import BLOCK, BLOCKER
+from blocked import BLOCKER, invoke_blocked
 from finetune.recipes import glue_quick
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
@@ -1304,15 +1304,9 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
         "--json",
     ]
     places = ["--results", str(asked["results"]), "--cache", str(asked["cache"])]
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCK, *command, *places],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
+    ((code, out, err),) = invoke_blocked([[*command, *places]])
+    assert code == 0, err
+    plan = json.loads(out)
     (training,) = plan["trainings"]
     assert (training["model"], training["steps"], training["state"]) == ("tiny-simcse", 9, "to do")
     assert len(plan["plan"]) == 41

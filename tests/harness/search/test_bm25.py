@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 import tiny
-from blocked import BLOCK
+from blocked import invoke_blocked
 from fakes import quiet, score
 from harness.core.encoding import Ranking
 from harness.core.errors import DataError, UsageError
@@ -400,10 +398,9 @@ def test_a_second_run_and_a_plan_need_no_torch(suite: Path, tmp_path: Path, comm
     words += ["--results", str(tmp_path / "results")]
 
     def without_torch(*more: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", BLOCK, *words, *more], capture_output=True, text=True, check=True
-        )
-        return done.stdout
+        ((code, out, _),) = invoke_blocked([[*words, *more]])
+        assert code == 0
+        return out
 
     assert "0 cannot run" in without_torch("--dry-run")
     assert command(*words[:-2])[0] == 0

@@ -17,7 +17,7 @@ import pytest
 
 import late_models
 import tiny
-from blocked import BLOCK
+from blocked import invoke_blocked
 from fakes import gated
 from harness.cli import invoke
 from harness.commands import data_score
@@ -401,14 +401,9 @@ def test_a_prompt_is_part_of_what_is_scored(judged: Path, dense: Path, tmp_path:
 
 def test_a_plan_loads_no_model(judged: Path, tmp_path: Path) -> None:
     words = ["data", "score", "--teacher", "minilm", "--train-data", str(judged), "--dry-run", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCK, *words, "--output", str(tmp_path / "o"), "--offline"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    ((code, out, err),) = invoke_blocked([[*words, "--output", tmp_path / "o", "--offline"]])
+    assert code == 0, err
+    told = json.loads(out)
     assert (told["state"], told["queries"], told["corpus"]) == ("to do", 4, 24)
     assert (told["scores"], told["texts"]) == (4 * 24, 28)
     assert not (tmp_path / "o").exists()

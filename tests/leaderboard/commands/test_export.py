@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from unittest import mock
 
@@ -21,11 +22,13 @@ def results() -> Path:
 
 
 def export(results: Path, *arguments: str) -> Result:
+    """The export of a page, of the day of the server's snapshot; the server of the test has no reference."""
+    made = datetime.fromisoformat(standard_app().state.site.queries.snapshot.made)
+    clock = mock.Mock(now=mock.Mock(return_value=made))
     with (
         mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()),
-        mock.patch(
-            "harness.core.paths.find_reference_folder", return_value=None
-        ),  # the server of the test has none
+        mock.patch("leaderboard.data.snapshot.datetime", clock),
+        mock.patch("harness.core.paths.find_reference_folder", return_value=None),
     ):
         return CliRunner().invoke(command, [*arguments, "--results", str(results)])
 

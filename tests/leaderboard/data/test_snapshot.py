@@ -92,13 +92,18 @@ def index(tmp_path: Path) -> SiteIndex:
 def contents(index: SiteIndex) -> dict[str, Any]:
     """All that pages can see, but for numbers that only name rows."""
     queries = Queries(index, index.version)
-    found: dict[str, Any] = {}
-    for entry in queries.entries.values():
-        rows = queries.find_results(entry=entry.id)
+    entries, found = [*queries.entries.values()], dict[str, Any]()
+    results = queries.find_results()
+    records, facts = queries.load_result_documents([r.id for r in results]), queries.load_entry_facts(entries)
+    for entry in entries:
         found[entry.slug] = (
             replace(entry, id=0),
-            queries.load_entry_facts([entry]),
-            [(r.task, r.status, r.value, r.key, queries.load_result_document(r.id)) for r in rows],
+            facts[entry.id],
+            [
+                (r.task, r.status, r.value, r.key, records.get(r.id) or queries.load_result_document(r.id))
+                for r in results
+                if r.entry == entry.id
+            ],
         )
     for slug, one in suites().items():
         for view in tuple(one.suite.conventions) or ("",):

@@ -105,13 +105,13 @@ def few(examples: int) -> settings:
 
 
 @SCHEMA.include(path_regex=MOST).parametrize()
-@few(20)
+@few(10)
 def test_answers_are_as_described(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 
 
 @SCHEMA.include(path_regex=r"\.json$").exclude(path_regex=MOST).parametrize()
-@few(12)
+@few(6)
 def test_other_answers_are_as_described(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 

@@ -24,7 +24,7 @@ from leaderboard.data.suites import Scope
 from leaderboard.views.suite_table import describe_training, format_entry_kinds
 from leaderboard.views.training import collect_sweeps, sweep_charts
 from leaderboard.web.marks import find_leak_kinds
-from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
+from site_data import RATES, SEEDS, different_paths, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
 NANO = spread_scores(names("nanobeir"), 0.55)
@@ -154,7 +154,7 @@ def test_the_recipes_page_has_its_settings_data_and_models(client: TestClient) -
 
 
 def test_every_page_with_trained_models_is_made(client: TestClient) -> None:
-    paths = every_path(client.app)  # type: ignore[arg-type]
+    paths = different_paths(client.app)  # type: ignore[arg-type]
     assert [path for path in paths if client.get(path).status_code != 200] == []
     both = [row["key"] for row in ask(client, "/suites/nanobeir")["tables"][0]["rows"]][:2]
     compared = client.get(f"/compare.json?m={both[0]}&m={both[1]}").json()
@@ -543,5 +543,5 @@ def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None
 
 
 def test_every_page_with_a_swept_model_is_made(swept: TestClient) -> None:
-    paths = every_path(swept.app)  # type: ignore[arg-type]
+    paths = different_paths(swept.app)  # type: ignore[arg-type]
     assert [path for path in paths if swept.get(path).status_code != 200] == []

@@ -37,6 +37,7 @@ from leaderboard.web.site import STATIC, format_asset_url
 from queued_jobs import wait
 from site_data import (
     Parsed,
+    different_paths,
     every_path,
     fill,
     measured_model,
@@ -136,8 +137,7 @@ def test_every_link_of_every_page_leads_somewhere() -> None:
     app, seen = standard_app(), set[str]()
     asking = client(app)
     tasks = [path for path in every_path(app) if path.startswith("/tasks/")]
-    few = tasks[:: 1 + len(tasks) // 20]  # they are alike
-    for path in [path for path in every_path(app) if path not in tasks or path in few]:
+    for path in different_paths(app):
         seen |= {
             link.partition("#")[0]
             for link in Parsed(asking.get(path, headers=BROWSER).text).links

@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from unittest import mock
 from urllib.parse import quote, unquote, urlsplit
@@ -323,6 +324,11 @@ def pages(site: Path) -> list[Path]:
     return sorted(site.rglob("*.html"))
 
 
+@cache
+def parse(page: Path) -> Parsed:
+    return Parsed(page.read_text())
+
+
 @pytest.mark.slow
 def test_every_page_of_the_server_is_written(site: Path) -> None:
     app = standard_app()
@@ -361,7 +367,7 @@ def test_links_to_another_state_of_a_page_have_no_file() -> None:
 def test_every_link_leads_to_a_file_below_the_folder(site: Path) -> None:
     broken: dict[str, str] = {}
     for page in pages(site):
-        for link in Parsed(page.read_text()).links:
+        for link in parse(page).links:
             parts = urlsplit(link)
             if parts.scheme or link.startswith(("#", "data:")) or not parts.path:
                 assert parts.scheme in ("", "https", "http", "mailto", "data"), link
@@ -378,12 +384,12 @@ def test_every_link_leads_to_a_file_below_the_folder(site: Path) -> None:
 def test_anchors_are_there(site: Path) -> None:
     missing = []
     for page in pages(site):
-        for link in Parsed(page.read_text()).links:
+        for link in parse(page).links:
             path, _, anchor = link.partition("#")
             if not anchor or "://" in link:
                 continue
             target = page if not path else page.parent / unquote(path)
-            ids = {a.get("id") for _, a in Parsed(target.read_text()).elements}
+            ids = {a.get("id") for _, a in parse(target.resolve()).elements}
             if unquote(anchor) not in ids:
                 missing.append((str(page.relative_to(site)), link))
     assert missing == []
@@ -396,7 +402,7 @@ def test_what_needs_the_server_is_hidden(site: Path) -> None:
     (rule,) = [line for line in rules.splitlines() if ".needs-server" in line and "[data-static]" in line]
     assert "display: none" in rule
     for page in pages(site):
-        found = Parsed(page.read_text())
+        found = parse(page)
         assert "data-static" in found.all("html")[0], page
         forms = [form for form in found.all("form") if "data-live" not in form and form["class"] != "find"]
         assert all("needs-server" in form["class"] for form in forms), page
