@@ -17,7 +17,7 @@ from finetune.embedding.setups import EmbeddingSetup, batch_order
 from finetune.embedding.trainer import run_trainer
 from finetune.flops import ParameterCount
 from harness.core.errors import HarnessError
-from harness.encoder.library import tokenize_batch
+from harness.encoder.library import enable_checkpointing, tokenize_batch
 from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096
@@ -101,7 +101,7 @@ class _EfficientSetup(EmbeddingSetup):
         if self._efficient.gradient_checkpointing:
             # The older form of checkpointing gives no gradients where the input needs none, as with frozen
             # embeddings.
-            backbone.gradient_checkpointing_enable({"use_reentrant": False})
+            enable_checkpointing(backbone, reentrant=False)
         return model
 
     def _estimate_row_tokens(self, data: Any, order: Order) -> float:

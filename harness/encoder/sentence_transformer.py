@@ -162,7 +162,8 @@ def _load_module(class_ref: str, model_name_or_path: str, **options: Any) -> nn.
     if class_name not in ("CNN", "Dense", "LSTM", "Normalize", "Pooling", "WeightedLayerPooling"):
         return library.load(model_name_or_path, **options)  # type: ignore[no-any-return]
     located = {name: options[name] for name in LOCATED if name in options}
-    config = adapt_config(class_name, library.load_config(model_name_or_path, **located), place)
+    # Not by the library, which since 5.4 renames what an older one wrote and loses its meaning.
+    config = adapt_config(class_name, read_object(place / library.config_file_name), place)
     if class_name == "Pooling":
         return _build_pooling(config, place)
     if class_name == "Normalize":
