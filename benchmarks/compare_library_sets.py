@@ -1,7 +1,7 @@
 """Shows that keys, descriptions and vectors of model folders are equal under two sets of libraries.
 
-Run in each environment with a file of its own, then with both:
-`PYTHONPATH=tests/support python benchmarks/compare_library_sets.py newest.json` and at last `… locked.json newest.json`.
+PYTHONPATH=tests/support python benchmarks/compare_library_sets.py locked.json    # in each environment
+PYTHONPATH=tests/support python benchmarks/compare_library_sets.py locked.json newest.json
 """
 
 from __future__ import annotations
@@ -36,19 +36,15 @@ def measure_folder(folder: Path) -> dict[str, Any]:
     artifact = Artifact(name="model", source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(description, Settings())
     encoder = load_any(artifact, encoding, device="cpu")
-    vectors = {}
+    vectors: dict[str, list[list[float]]] = {}
     for role in SIDES:
         prompt = encoding.resolve_prompt(OwnTexts(), role)
-        rows: Any = encoder.encode(
-            TEXTS,
-            prompt=prompt,
-            role=role if not isinstance(encoder, Encoder) or role in encoder.roles else "",
-        )
-        late = not isinstance(encoder, Encoder)
-        vectors[role] = [
-            np.ravel(rows.select_text_vectors(place) if late else rows[place]).tolist()
-            for place in range(len(TEXTS))
-        ]
+        if isinstance(encoder, Encoder):
+            side = role if role in encoder.roles else ""
+            vectors[role] = encoder.encode(TEXTS, prompt=prompt, role=side).tolist()
+        else:
+            rows = encoder.encode(TEXTS, prompt=prompt, role=role)
+            vectors[role] = [rows.select_text_vectors(at).ravel().tolist() for at in range(len(TEXTS))]
     return {"key": key, "description": repr(description).replace(str(folder), ""), "vectors": vectors}
 
 

@@ -238,7 +238,7 @@ class _MixCollator:
     def _tokenize_column(self, prompt: str, texts: Sequence[str]) -> dict[str, Tensor]:
         features: dict[str, Tensor] = tokenize_batch(self._model, [prompt + text for text in texts])
         if self._lengths and prompt:
-            length = count_prompt_tokens(self._model, self._model[0], prompt)
+            length: Any = count_prompt_tokens(self._model, self._model[0], prompt)
             features["prompt_length"] = torch.full((len(texts),), length, dtype=torch.int)
         return features
 
