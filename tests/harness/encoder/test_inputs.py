@@ -108,10 +108,11 @@ def expected(given: Any, texts: Sequence[str], length: int | None) -> Any:
 
     if RENAMED:
         module = open_library_module()
-        module.processor, module.do_lower_case = copy.deepcopy(given.tokenizer), given.do_lower_case
+        module.processor = copy.deepcopy(given.tokenizer)
         if length is not None:
             module.max_seq_length = length
-        return [tokenize_batch(module, [text]) for text in texts]
+        # A tokenizer that is set later does not get the library's lower case.
+        return [tokenize_batch(module, [text.lower() if given.do_lower_case else text]) for text in texts]
     named = SimpleNamespace(**{**vars(given), "max_seq_length": length})
     return [Transformer.tokenize(named, [text]) for text in texts]
 
