@@ -25,7 +25,7 @@ from finetune.flops import (
     list_blocks,
 )
 from harness.core.errors import HarnessError, UsageError
-from harness.encoder.library import tokenize_batch
+from harness.encoder.library import enable_checkpointing, tokenize_batch
 from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096
@@ -109,7 +109,7 @@ class _EfficientSetup(EmbeddingSetup):
         if self._efficient.gradient_checkpointing:
             # The older form of checkpointing gives no gradients where the input needs none, as with frozen
             # embeddings.
-            backbone.gradient_checkpointing_enable({"use_reentrant": False})
+            enable_checkpointing(backbone, reentrant=False)
         return model
 
     def _estimate_row_tokens(self, data: Any, order: Order) -> float:

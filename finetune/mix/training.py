@@ -23,7 +23,7 @@ from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows
 from harness.data.training.text_rows import TextRow, TextRows, join_rows
-from harness.encoder.library import build_pooling, get_pooled_dimension, tokenize_batch
+from harness.encoder.library import build_pooling, count_prompt_tokens, get_pooled_dimension, tokenize_batch
 from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000
@@ -238,7 +238,7 @@ class _MixCollator:
     def _tokenize_column(self, prompt: str, texts: Sequence[str]) -> dict[str, Tensor]:
         features: dict[str, Tensor] = tokenize_batch(self._model, [prompt + text for text in texts])
         if self._lengths and prompt:
-            length = self._model._get_prompt_length(prompt)
+            length: Any = count_prompt_tokens(self._model, self._model[0], prompt)
             features["prompt_length"] = torch.full((len(texts),), length, dtype=torch.int)
         return features
 
@@ -248,7 +248,7 @@ def _require_length(model: Any, prompt: str) -> None:
     # The tokens up to the first that differs between two texts are those of the prompt.
     ids = [tokenize_batch(model, [prompt + text])["input_ids"][0].tolist() for text in ("one", "other")]
     same = next((at for at, pair in enumerate(zip(*ids, strict=False)) if pair[0] != pair[1]), None)
-    counted = model._get_prompt_length(prompt)
+    counted = count_prompt_tokens(model, model[0], prompt)
     if same != counted:
         raise HarnessError(
             f"The prompt {prompt!r} has {same} tokens, and sentence-transformers counts {counted}, so that "

@@ -1,6 +1,6 @@
-"""Calls of sentence-transformers whose names changed in 5.4, by what the installed release has.
+"""Calls of sentence-transformers and transformers whose names changed, by what the installed release has.
 
-Its modules are imported from their places of 5.3, which later releases redirect to the new ones.
+Modules of the first are imported from their places of 5.3, which later releases redirect to the new ones.
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ def count_prompt_tokens(model: Any, first: Any, prompt: str, **way: Any) -> int 
         return cast("int | None", model._get_prompt_length(prompt, **way))
     count = getattr(first, "_get_prompt_length", None)
     return None if count is None else cast("int | None", count(prompt))
+
+
+def enable_checkpointing(network: Any, *, reentrant: bool) -> None:
+    """Compute activations again in the backward pass of a network of transformers, which saves memory."""
+    # The newer name, the older of which warns.
+    newer = getattr(network, "activation_checkpointing_enable", None)
+    (newer or network.gradient_checkpointing_enable)({"use_reentrant": reentrant})
 
 
 def get_dimension(module: Any) -> int:

@@ -30,7 +30,8 @@ class Dense(models.Dense):
         self, *args: Any, module_input_name: str = TEXT, use_residual: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.module_input_name, self.use_residual = module_input_name, use_residual
+        self.module_input_name = self.module_output_name = module_input_name
+        self.use_residual = use_residual
         if use_residual and self.in_features != self.out_features:
             self.residual = nn.Linear(self.in_features, self.out_features, bias=False)
 

@@ -25,7 +25,7 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_config
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import ATTENTIVE, find_library_class, is_model2vec, read_modules
-from harness.encoder.folder.pooling import name_pooling, split_pooling
+from harness.encoder.folder.pooling import ORDER, name_pooling, split_pooling
 from harness.encoder.library import RENAMED, build_pooling, get_dimension, rename_loading_arguments
 from harness.encoder.library_load import let_end_pad, scale_library_rotary
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
@@ -162,7 +162,8 @@ def _load_module(class_ref: str, model_name_or_path: str, **options: Any) -> nn.
     if class_name not in ("CNN", "Dense", "LSTM", "Normalize", "Pooling", "WeightedLayerPooling"):
         return library.load(model_name_or_path, **options)  # type: ignore[no-any-return]
     located = {name: options[name] for name in LOCATED if name in options}
-    config = adapt_config(class_name, library.load_config(model_name_or_path, **located), place)
+    # Not by the library, which since 5.4 renames what an older one wrote and loses its meaning.
+    config = adapt_config(class_name, read_object(place / library.config_file_name), place)
     if class_name == "Pooling":
         return _build_pooling(config, place)
     if class_name == "Normalize":
@@ -190,8 +191,10 @@ def _load_router(model_name_or_path: str, subfolder: str = "", **options: Any) -
 def _build_pooling(config: dict[str, Any], place: Path) -> Pooling:
     name, width = name_pooling(config, place / "config.json"), config["word_embedding_dimension"]
     modes, prompt = split_pooling(name), config.get("include_prompt", True)
-    if "," in name:
-        return OrderedPooling(width, modes, prompt)
+    # Beside other modes the library's "cls" would be the first token behind the prompt since 5.4.
+    split = RENAMED and not prompt and "cls" in modes and len(modes) > 1
+    if "," in name or split:
+        return OrderedPooling(width, sorted(modes, key=ORDER.index) if split else modes, prompt)
     return build_pooling(width, modes, include_prompt=prompt)
 
 

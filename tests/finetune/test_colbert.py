@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pylate", reason="PyLate trains these models")
+
 import torch
 from transformers.models.modernbert import modeling_modernbert
 from transformers.trainer_callback import CallbackHandler
@@ -113,7 +116,6 @@ def gradients(module: Any) -> dict[str, torch.Tensor]:
 
 def their_step(folder: Path, rows: list[dict[str, Any]], loss: str, **settings: Any) -> tuple[Any, Any]:
     """The loss and the gradients of a batch by PyLate's model, collator and loss."""
-    pytest.importorskip("pylate")
     from pylate import losses, models, utils
 
     model = models.ColBERT(str(folder), device="cpu", **settings)
@@ -195,7 +197,6 @@ def test_loss_and_gradients_by_contrast_are_those_of_pylate(
 
 
 def test_a_trained_model_is_opened_by_pylate_with_equal_vectors(make: Callable[..., TrainingSpec]) -> None:
-    pytest.importorskip("pylate")
     from pylate import models
 
     spec = make()

@@ -29,6 +29,7 @@ from harness.core.types import Artifact
 from harness.data.training.loading import count_trained, load_rows, read_text_hashes
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
+from harness.encoder.library import count_prompt_tokens, tokenize_batch
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import spec_in, trained
@@ -301,9 +302,11 @@ def test_an_instruction_can_be_left_out_of_the_mean(make: Callable[..., Training
     inputs = next(
         found for rows, found in batches(make(settings={"pool_instruction": False})) if not rows[0][0]
     )
-    assert set(inputs["query_prompt_length"].tolist()) == {model._get_prompt_length(prompt)}
-    ids = model.tokenize([prompt + "the cat"])["input_ids"][0].tolist()
-    assert len(ids) - model._get_prompt_length(prompt) == 3, "the, cat, and the last token"
+    counted = count_prompt_tokens(model, model[0], prompt)
+    assert counted is not None
+    assert set(inputs["query_prompt_length"].tolist()) == {counted}
+    ids = tokenize_batch(model, [prompt + "the cat"])["input_ids"][0].tolist()
+    assert len(ids) - counted == 3, "the, cat, and the last token"
 
 
 def test_the_dropout_is_that_of_the_settings(make: Callable[..., TrainingSpec]) -> None:

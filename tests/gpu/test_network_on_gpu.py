@@ -16,6 +16,7 @@ from devices import SAME, largest_difference, on_gpu
 from harness.encoder import backbones
 from harness.encoder.attention.interface import Needs
 from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
+from harness.encoder.library import enable_checkpointing
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts
 
@@ -323,7 +324,7 @@ def test_checkpointing_changes_no_gradient_on_a_gpu(name: str, reentrant: bool, 
     given = moved(batch(texts(OF_TEXTS, model.shape.pad_token_id), model.shape.pad_token_id), device)
     expected = gradients(copy.deepcopy(model), given)
     again = copy.deepcopy(model)
-    again.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    enable_checkpointing(again, reentrant=reentrant)
     assert apart(gradients(again, given), expected) <= 1e-2
 
 

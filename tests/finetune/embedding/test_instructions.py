@@ -6,15 +6,18 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Transformer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenizer
 
+import tiny
 from finetune.embedding.instructions import InstructionFormat
 from finetune.recipes.unified_contrastive import (
     EVALUATION_INSTRUCTIONS,
@@ -26,6 +29,7 @@ from harness.core.encoding import Encoding, OwnTexts
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
 from harness.encoder.inputs import tokenize_texts
+from harness.encoder.library import RENAMED, build_collator, count_prompt_tokens
 from suites._mteb.tasks import build_benchmark_suite
 
 TRAINED = [
@@ -156,10 +160,13 @@ class Made:
     def form(self) -> InstructionFormat:
         return InstructionFormat.read_instruction_format(self.folder)
 
-    @property
-    def module(self) -> Any:
-        """What sentence-transformers' Transformer uses of itself to tokenize."""
-        return SimpleNamespace(tokenizer=self.tokenizer, do_lower_case=False, max_seq_length=512)
+    @cached_property
+    def model(self) -> SentenceTransformer:
+        """A model with this tokenizer, as sentence-transformers tokenizes with it."""
+        module = Transformer(str(tiny.folder(tiny.families()["bert"], self.folder / "model")))
+        setattr(module, "processor" if RENAMED else "tokenizer", self.tokenizer)
+        module.max_seq_length = 512
+        return SentenceTransformer(modules=[module], device="cpu")
 
     def typed(self, text: str) -> list[int]:
         """The ids of a text that is typed by hand."""
@@ -168,31 +175,18 @@ class Made:
 
     def evaluated(self, prompt: str, text: str) -> list[int]:
         """The ids as the encoder makes them."""
-        return [int(i) for i in tokenize_texts(self.module, [prompt + text], 512).flat["input_ids"]]
+        return [int(i) for i in tokenize_texts(self.model[0], [prompt + text], 512).flat["input_ids"]]
 
     def trained(self, prompt: str, text: str) -> list[int]:
         """The ids as sentence-transformers' trainer makes them."""
-        from sentence_transformers.data_collator import SentenceTransformerDataCollator
-
-        collator = SentenceTransformerDataCollator(
-            tokenize_fn=lambda texts, task=None: self.tokenize(texts), prompts={"anchor": prompt}
-        )
+        collator = build_collator(self.model)
+        collator.prompts = {"anchor": prompt}
         ids: list[int] = collator([{"anchor": text}])["anchor_input_ids"][0].tolist()
         return ids
 
-    def tokenize(self, texts: list[str]) -> Any:
-        from sentence_transformers.models import Transformer
-
-        return Transformer.tokenize(self.module, texts)
-
     def prompt_length(self, prompt: str) -> int | None:
         """The tokens of a prompt as sentence-transformers counts them."""
-        from sentence_transformers import SentenceTransformer
-
-        model: Any = SimpleNamespace(
-            tokenizer=self.tokenizer, tokenize=self.tokenize, _prompt_length_mapping={}
-        )
-        return SentenceTransformer._get_prompt_length(model, prompt)
+        return count_prompt_tokens(self.model, self.model[0], prompt)
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta", "neobert"])

@@ -489,7 +489,8 @@ def test_the_model_is_one_of_the_library(make: Callable[..., TrainingSpec]) -> N
 
     spec = make(settings={"pooling": "attention", "heads": 4, "epochs": 1})
     found = run(spec)
-    model = SentenceTransformer(str(spec.output), device="cpu")
+    # Since 6.0 the library asks for the consent to import a module of ours.
+    model = SentenceTransformer(str(spec.output), device="cpu", trust_remote_code=True)
     assert model.max_seq_length == 64
     assert model.similarity_fn_name == "cosine"
     assert float(found["1_AttentivePooling/query"].abs().max()) > 0
@@ -583,7 +584,9 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
     def set_behind(value: bool = True) -> None:
         monkeypatch.setattr(module, "works_behind", lambda _device: value)
-        monkeypatch.setattr(module, "READ_SECONDS", math.inf)
+        # However slow the machine is.
+        for limit in ("READ_SECONDS", "SLOW_SECONDS"):
+            monkeypatch.setattr(module, limit, math.inf)
 
     return set_behind
 
@@ -604,7 +607,8 @@ class Waits(TorchDispatchMode):
         if function.__name__.startswith(("_local_scalar_dense", "nonzero")):
             codes = [frame.f_code for frame, _ in traceback.walk_stack(None)]
             frames = [f"{code.co_filename} {code.co_name}" for code in codes]
-            apart = ("harness/encoder", "safetensors", "write_model")
+            # Since 6.0 the library's own cached loss looks for padding in each pass.
+            apart = ("harness/encoder", "safetensors", "write_model", "losses/gradcache")
             self.count += not any(name in frame for name in apart for frame in frames)
         return function(*args, **(kwargs or {}))
 

@@ -18,6 +18,7 @@ from harness.core.errors import UsageError
 from harness.encoder.attention import interface, kernels
 from harness.encoder.attention.interface import Needs, Sdpa
 from harness.encoder.attention.kernels import BACKENDS, choose
+from harness.encoder.library import enable_checkpointing
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
 
@@ -449,7 +450,7 @@ def test_checkpointing_changes_no_gradient(changes: dict[str, Any], reentrant: b
     def gradients(checkpointing: bool) -> dict[str, torch.Tensor]:
         model = tiny_networks.network(shape).train()
         if checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+            enable_checkpointing(model, reentrant=reentrant)
         model(**given).last_hidden_state.pow(2).sum().backward()
         return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 

@@ -30,6 +30,7 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import SpanQueue, TokenizedTexts, run_spans
+from harness.encoder.library import RENAMED
 from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
 from tiny import library
@@ -81,6 +82,8 @@ POOLINGS = ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lastt
 def test_vectors_are_the_librarys(
     build: Build, loaded: Loaded, pooling: str, include_prompt: bool, normalize: bool, dense: bool
 ) -> None:
+    if RENAMED and "cls" in pooling and not include_prompt:
+        pytest.skip("since 5.4 the library takes the first token behind the prompt")
     folder = build(pooling=pooling, include_prompt=include_prompt, normalize=normalize, dense=dense)
     ours, theirs = loaded(folder), library(folder)
     for prompt in ("", "query: ", "  def "):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +26,7 @@ from harness.encoder.attention.kernels import BACKENDS
 from harness.encoder.engine import embed_features
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts, encode_texts, move_features, tokenize_texts
+from harness.encoder.library import RENAMED, tokenize_batch
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.token_encoder import _SideInputs, compute_token_vectors, open_modules
 
@@ -89,10 +93,26 @@ def module(kind: Callable[[], Any], *, lower: bool = False, type_id: int = 0, ow
     return SimpleNamespace(tokenizer=tokenizer, do_lower_case=lower, max_seq_length=12)
 
 
+@functools.cache
+def open_library_module() -> Any:
+    """A Transformer of the library, whose tokenizer is set."""
+    from sentence_transformers.models import Transformer
+
+    with tempfile.TemporaryDirectory() as folder:
+        return Transformer(str(tiny.folder(tiny.families()["bert"], Path(folder))))
+
+
 def expected(given: Any, texts: Sequence[str], length: int | None) -> Any:
     """The tokens as `Transformer.tokenize` of the library makes them, a text at a time."""
     from sentence_transformers.models import Transformer
 
+    if RENAMED:
+        module = open_library_module()
+        module.processor = copy.deepcopy(given.tokenizer)
+        if length is not None:
+            module.max_seq_length = length
+        # A tokenizer that is set later does not get the library's lower case.
+        return [tokenize_batch(module, [text.lower() if given.do_lower_case else text]) for text in texts]
     named = SimpleNamespace(**{**vars(given), "max_seq_length": length})
     return [Transformer.tokenize(named, [text]) for text in texts]
 

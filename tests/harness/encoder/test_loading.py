@@ -72,6 +72,17 @@ def test_include_prompt_survives_another_pooling(build: Build, loaded: Loaded) -
     assert np.array_equal(asked, own)
 
 
+def test_the_first_token_is_of_all_where_the_prompt_is_left_out(build: Build, loaded: Loaded) -> None:
+    """As sentence-transformers up to 5.3, which writes flags, has it."""
+    modes = {"cls": True, "mean": False}
+    alone = [build(mode, pooling=mode, include_prompt=include) for mode, include in modes.items()]
+    joined, *parts = (
+        loaded(folder).encode(TEXTS, prompt="query")
+        for folder in (build(pooling="cls+mean", include_prompt=False), *alone)
+    )
+    assert np.abs(joined - np.concatenate(parts, axis=1)).max() <= 2e-6
+
+
 def test_normalisation_is_added_and_taken_away(build: Build, loaded: Loaded) -> None:
     raw, unit = build("raw"), build("unit", normalize=True)
     assert np.array_equal(loaded(unit, normalize=False).encode(TEXTS), loaded(raw).encode(TEXTS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -216,6 +217,9 @@ def test_a_config_of_several_models_that_is_none_is_refused_by_the_trial(
     folder = saved(transformers.AlbertModel(config), tmp_path / "model")
     passes(artifact(folder))
     rewrite(folder / "config.json", text_config={"hidden_size": 32})
+    with contextlib.suppress(Exception):
+        transformers.AutoModel.from_pretrained(folder)
+        pytest.skip("this release of transformers loads it")
     with pytest.raises(ModelError, match="does not load"):
         passes(artifact(folder))
 

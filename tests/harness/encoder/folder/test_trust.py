@@ -185,7 +185,7 @@ def test_the_librarys_own_word_tokenizer_is_loaded(words: Path, artifact: Make) 
 
 
 def test_another_word_tokenizer_is_not_run_unasked(words: Path, artifact: Make, rewrite: Rewrite) -> None:
-    rewrite(words / "0_WordEmbeddings" / "wordembedding_config.json", tokenizer_class="own.Tokenizer")
+    rewrite(next(words.rglob("wordembedding_config.json")), tokenizer_class="own.Tokenizer")
     with pytest.raises(ModelError, match=r"needs code of its own: its module own\.Tokenizer"):
         run(artifact, words)
 
