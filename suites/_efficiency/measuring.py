@@ -19,6 +19,7 @@ from suites._efficiency.networks import (
     measure_ceiling,
     plan_engine,
 )
+from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
 from suites._efficiency.rounds import (
     IDS,
     Device,
@@ -29,7 +30,6 @@ from suites._efficiency.rounds import (
     summarize_rounds,
     time_run,
 )
-from suites._efficiency.source import LARGEST_DOUBLING, METRIC, SpeedProtocol
 from suites._efficiency.trial import (
     Trials,
     find_doubled_batch,
