@@ -21,7 +21,7 @@ import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
 from harness.plan import catalog
-from suites._efficiency import networks, rounds
+from suites._efficiency import measuring, networks, rounds
 from suites._efficiency.rounds import (
     Device,
     Timing,
@@ -266,6 +266,35 @@ def test_a_whole_measurement(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
             assert cell["mfu"] == pytest.approx(cell["flops"] / cell["seconds"] / ceiling)
             assert 0 < cell["latency_seconds"][0] <= cell["latency_seconds"][1]
     assert not any("vectors differ" in note for note in report.notes)
+
+
+def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    timed: list[int] = []
+
+    def try_once(_self: Trials, size: int) -> int:
+        tried.append(size)
+        return 1000
+
+    def time_or_lose(*arguments: Any, **options: Any) -> Timing:
+        timed.append(len(timed))
+        if len(timed) == 16:
+            raise ModelError("the device is lost")
+        return time_run(*arguments, **options)
+
+    monkeypatch.setattr(Trials, "_run_trial", try_once)
+    monkeypatch.setattr(measuring, "time_run", time_or_lose)
+    places: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
+    lost = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
+    assert lost.lacking["Efficiency512"] == "the device is lost"
+    (again,) = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places).records
+    assert len(again.scores["ours"]["fixed"]["rounds"]) == 10
+    assert tried == [1, 2, 3]
+    # Ten passes to warm up and those alone, once in each run; ten rounds, and the one that was lost.
+    assert len(timed) == 2 * 11 + 10 + 1
+    assert not [*(tmp_path / "cache" / "measured").iterdir()]
 
 
 def test_the_released_way_and_growing_batches(
