@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -182,6 +183,19 @@ def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen["others"] == 0.0
 
 
+def test_a_gpu_tells_its_energy_and_what_slows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy = iter([0, 1000, 6000])
+    library: Any = SimpleNamespace(nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=str)
+    library.nvmlDeviceGetTotalEnergyConsumption = lambda _handle: next(energy)
+    library.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _handle: 0x40
+    library.nvmlDeviceGetComputeRunningProcesses = lambda _handle: [1, 2]
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _name: SimpleNamespace(uuid="u"))
+    with rounds.watch_load(Device("cuda:0")) as seen:
+        pass
+    assert (seen["joules"], seen["troubles"]) == (5.0, ("throttled", "other processes on it"))
+
+
 @pytest.mark.parametrize("limit", [1, 5, 100, 1000, 4096])
 def test_the_largest_batch_is_found_within_three_percent(limit: int) -> None:
     tried: list[int] = []
@@ -300,18 +314,14 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
 def test_the_released_way_and_growing_batches(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released = measure(
-        bert,
-        "efficiency:modernbert",
-        monkeypatch,
-        tmp_path,
-        most=2,
-        tasks=("512 fixed (padded)", "512 variable (padded)"),
-    )
-    cells = released.records[0].scores["padded"]
+    released, columns = "efficiency:modernbert", ("512 fixed (padded)", "512 variable (padded)")
+    both = measure(bert, released, monkeypatch, tmp_path, most=2, tasks=columns)
+    cells = both.records[0].scores["padded"]
     # Padding costs the time of the fixed set, whose run is the only one.
     assert cells["variable"]["seconds"] == pytest.approx(cells["fixed"]["seconds"])
     assert cells["variable"]["tokens"] < cells["fixed"]["tokens"]
+    alone = measure(bert, released, monkeypatch, tmp_path, most=2, tasks=("512 variable (padded)",))
+    assert [*alone.records[0].scores["padded"]] == ["variable"]
     grown = measure(bert, "efficiency-neobert", monkeypatch, tmp_path, most=2, tasks=("512 fixed (ours)",))
     cell = grown.records[0].scores["ours"]["fixed"]
     assert [*cell["batches"]] == ["1", "2"]
