@@ -295,6 +295,7 @@ def _plan_request_scores(resolved: ResolvedRequest) -> list[PlannedScore]:
         seed=resolved.request.settings.seed,
         recipe=resolved.recipe,
         is_evaluated=resolved.is_evaluated,
+        machine=resolved.machine,
     )
     by_key = {one.key: one for one in planned.cells}
     scores: dict[tuple[Artifact, str], PlannedScore] = {}

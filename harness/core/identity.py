@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import ContextDraw, Encoding, Plaid, Ranking
-from harness.core.types import DOCUMENT_TEXT, Artifact, Data, Task
+from harness.core.types import DOCUMENT_TEXT, Artifact, Data, MeasuredSource, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -44,7 +44,12 @@ def digest(value: Any) -> str:
 
 
 def build_evaluation_identity(
-    artifact: Artifact, task: Task, encoding: Encoding | Ranking, *, seed: int
+    artifact: Artifact,
+    task: Task,
+    encoding: Encoding | Ranking,
+    *,
+    seed: int,
+    machine: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything that a score depends on; its digest is the EvaluationKey.
 
@@ -56,6 +61,7 @@ def build_evaluation_identity(
         task: The task, with the revision or content of its data.
         encoding: The model's own encoding or ranking, not yet adapted to the task.
         seed: The seed of samples and probes.
+        machine: The machine (`provenance.describe_machine`), which counts where the task measures it.
     """
     if isinstance(encoding, Encoding):
         encoding = encoding.choose_document_length(task)
@@ -69,7 +75,13 @@ def build_evaluation_identity(
         "prompts": prompts,
         "seed": seed,
         **_collect_task_settings(encoding, task),
+        **({"machine": machine} if is_per_machine(task) else {}),
     }
+
+
+def is_per_machine(task: Task) -> bool:
+    """Whether the scores of a task are those of a machine."""
+    return isinstance(task.source, MeasuredSource) and task.source.per_machine
 
 
 def _collect_task_settings(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:

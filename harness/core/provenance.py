@@ -186,6 +186,32 @@ def collect_provenance(
     return asdict(_collect(device=device, threads=threads, started=started))
 
 
+def describe_machine(device: str) -> dict[str, Any]:
+    """What the speed of a model depends on beside its settings; of a GPU once torch is imported."""
+    packages = {name: find_package_version(name) for name in ("torch", "transformers", "flash-attn")}
+    return {
+        "device": {**asdict(_describe_device(device)), "power_limit": _read_power_limit(device)},
+        "cpu": read_cpu_model(),
+        "cores": count_cores(),
+        "threads": _count_threads(),
+        "packages": {name: version for name, version in packages.items() if version},
+    }
+
+
+@cache
+def _read_power_limit(device: str) -> str | None:
+    """The power limit of a GPU of NVIDIA, such as "700.00 W"; None where nothing tells it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not device.startswith("cuda"):
+        return None
+    identifier = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+    query = ["nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader", f"--id={identifier}"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
 def measure_peak_memory() -> dict[str, int]:
     """The peak memory in bytes: `host` of this process, and `device` on its GPUs once CUDA is in use."""
     peak = {"host": _read_peak_resident()}

@@ -46,7 +46,7 @@ class Convention:
         return sum(present_values) / len(present_values) if len(present_values) == len(values) else None
 
 
-Output = Literal["vector", "multivector", "ranking", "label", "mlm"]
+Output = Literal["vector", "multivector", "ranking", "label", "mlm", "measured"]
 """The output of a model, and the output that a task needs; a "ranking" is an order of documents alone."""
 
 Role = Literal["query", "document", ""]
@@ -264,7 +264,8 @@ class Outcome:
     """The outcome of scoring a task.
 
     `examples` are columns as in harness.storage.record.EXAMPLE_COLUMNS, `run` as in RUN_COLUMNS; both may
-    be empty. `data` are numbers that were counted in the data, for the record.
+    be empty. `data` are numbers that were counted in the data, and `facts` what else a measured task tells,
+    both for the record.
     """
 
     main_score: float
@@ -273,6 +274,7 @@ class Outcome:
     run: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     data: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class TaskSource(Protocol):
@@ -348,8 +350,59 @@ class VectorSource(TaskSource, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredModel:
+    """A model as a measured task has it, whose source loads and runs it.
+
+    Attributes:
+        artifact: The model, whose folder is there.
+        dtype: The precision to run it in.
+        device: The device in torch's words.
+        load: Loads a new harness.encoder.engine.Encoder of it; picklable.
+        work: A folder that keeps what is finished, from which a killed measurement goes on.
+        announce: Called with the number of steps to come.
+        count: Called with a number of steps that are done.
+        tell: Called with a sentence for the user; what the record shall say belongs into the outcome.
+    """
+
+    artifact: Artifact
+    dtype: Dtype
+    device: str
+    load: Callable[[], Any]
+    work: Path
+    announce: Callable[[int], None]
+    count: Callable[[int], None]
+    tell: Callable[[str], None]
+
+
+@runtime_checkable
+class MeasuredSource(TaskSource, Protocol):
+    """The source of a task that loads and runs the model itself: a small picklable object.
+
+    A score above 1 has a unit of its own and is shown as it is; columns of such tasks are in no mean
+    (`Column.shown_only`).
+    """
+
+    @property
+    def per_machine(self) -> bool:
+        """Whether a result is of a machine, which is then a part of its identity and of its condition."""
+        ...
+
+    def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
+        """The reason why a model cannot be measured, by its files and without torch; empty if it can."""
+        ...
+
+    def estimate_tokens(self, task: Task) -> int | None:
+        """The tokens that the model computes for the task, padding included; None where nothing tells."""
+        ...
+
+    def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
+        """Measure a model; `Outcome.facts` go into the record. Raises a HarnessError with what to do next."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """One scored data set; a task with output "label" has a LabelSource, any other a VectorSource.
+    """One scored data set; its source is a LabelSource, a MeasuredSource, or of other outputs a VectorSource.
 
     `roles` are the sides of its texts; only the prompts of these sides are part of a result's identity.
     `documents` is the text of a document, in retrieval tasks. `query_length` are the tokens of a query where
@@ -363,7 +416,7 @@ class Task:
     splits: tuple[str, ...]
     subsets: tuple[str, ...] = ("default",)
     data: Data
-    source: VectorSource | LabelSource
+    source: VectorSource | LabelSource | MeasuredSource
     output: Output = "vector"
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding
+from harness.core.types import MeasuredSource
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import infer_vector_size
 from harness.encoder.weights import read_tensor_headers
@@ -20,7 +21,7 @@ from harness.jobs.training_jobs import Train
 from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 from harness.plan.request import PreparedRun
-from harness.results.cost.duration import TimeRange
+from harness.results.cost.duration import LIKELY, TimeRange
 from harness.results.cost.encoding import SCORING, PastWork, ScoreCost
 from harness.results.cost.memory import DiskNeed, PlannedWork
 from harness.results.cost.past import PastScores, estimate_non_embedding
@@ -68,7 +69,7 @@ class PlanCost:
             for trial in plan.trials
         ]
         finals = [
-            past.estimate_score_cost(_build_planned_work(score))
+            _estimate_score(score, past)
             if score.recipe_plan is None
             else _estimate_runs_cost(score, runs.get(score.key, []), workers=len(plan.jobs))
             for score in plan.cells
@@ -131,6 +132,30 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
     )
 
 
+def _estimate_score(score: PlannedScore, past: PastWork) -> ScoreCost:
+    """The cost of a score from vectors or from a ranking, or of a measurement by the speed of its model."""
+    work, source = _build_planned_work(score), score.task.source
+    if not isinstance(source, MeasuredSource) or not work.is_open or not isinstance(work.encoding, Encoding):
+        return past.estimate_score_cost(work)
+    parameters, tokens = (
+        estimate_non_embedding(work.parameters, work.width),
+        source.estimate_tokens(score.task),
+    )
+    rate = past.estimate_token_rate(work.model, parameters, work.encoding.dtype)
+    cost = ScoreCost(
+        **{name: getattr(work, name) for name in ("task", "key", "state", "purpose", "error")},
+        model=work.name,
+        texts=None,
+        tokens=tokens,
+        flops=None if tokens is None else 2.0 * parameters * tokens,
+        seconds=None,
+    )
+    if rate is None or tokens is None:
+        return cost
+    # Speeds are those of short texts: attention over long ones takes more.
+    return cost.add_time(TimeRange.from_seconds(tokens / rate.tokens, max(LIKELY, rate.factor)), rate.source)
+
+
 def _describe_score_state(score: PlannedScore) -> str:
     """Whether a planned score is to be made, is there, or cannot be."""
     if score.problem:
@@ -165,7 +190,8 @@ def estimate_disk_need(prepared: PreparedRun) -> DiskNeed | None:
     """The disk that the open scores of a run take; None where that is not known, or nothing."""
     request, plan = prepared.request, prepared.plan
     trials = [trial for trial in plan.trials if trial.record is None]
-    works = [_build_planned_work(one) for one in (*trials, *plan.open) if one.recipe_plan is None]
+    encoded = [one for one in (*trials, *plan.open) if one.task.output not in ("label", "measured")]
+    works = [_build_planned_work(one) for one in encoded]
     return DiskNeed.estimate_disk_need(
         works, prepared.cache, keep=request.keep_vectors, drop=request.drop_vectors
     )
@@ -298,11 +324,7 @@ def add_expected_seconds(prepared: PreparedRun) -> Plan:
     if all(job.kind in ("finetune", "select") for job in plan.jobs):
         return plan
     past = _collect_past_work(prepared, with_records=False)
-    costs = {
-        one.key: past.estimate_score_cost(_build_planned_work(one))
-        for one in (*plan.open, *plan.trials)
-        if not one.recipe_plan
-    }
+    costs = {one.key: _estimate_score(one, past) for one in (*plan.open, *plan.trials) if not one.recipe_plan}
     trainings = {one.key: one.time_left for one in _estimate_trainings(prepared, past)}
     encoded = {job.claim for job in plan.jobs if job.kind == "encode"}
     times: dict[str, float] = {}

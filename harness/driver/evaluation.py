@@ -112,6 +112,7 @@ def prepare(
         purpose=request.purpose,
         recipe=resolved_request.recipe,
         is_evaluated=resolved_request.is_evaluated,
+        machine=resolved_request.machine,
     )
     prepared = PreparedRun(
         request=request,

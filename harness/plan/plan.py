@@ -10,7 +10,7 @@ from harness.core.encoding import ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
 from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart, format_swept_settings
-from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
+from harness.core.types import SEED, Artifact, Data, MeasuredSource, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.jobs.jobs import (
@@ -24,6 +24,7 @@ from harness.jobs.jobs import (
     Score,
 )
 from harness.jobs.maxsim import ScoreByMaxSim
+from harness.jobs.measuring import Measure
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.jobs.training_jobs import find_best_member
@@ -233,6 +234,7 @@ def plan_scores(
     seed: int = SEED,
     recipe: TaskRecipe | None = None,
     is_evaluated: Callable[[ConfiguredModel, Task], bool] = _accept_every_task,
+    machine: Mapping[str, Any] | None = None,
 ) -> _PlannedScores:
     """Every task of every suite for every model, each once; no record is read.
 
@@ -246,6 +248,7 @@ def plan_scores(
         seed: The seed of samples and probes; models that a recipe trained have the default.
         recipe: The recipe for tasks with labels; required if there are any.
         is_evaluated: Whether a model is evaluated on a task.
+        machine: This machine, where a task measures it.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
     at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
@@ -262,7 +265,7 @@ def plan_scores(
                 # The seed of a trained model is that of its training. Its evaluations share one seed, so that
                 # scores of several trainings differ by the trainings alone.
                 model_seed = SEED if subject.training is not None else seed
-                cell = _plan_encoding_score(subject, task, at_hand(task), seed=model_seed)
+                cell = _plan_encoding_score(subject, task, at_hand(task), seed=model_seed, machine=machine)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
     return _PlannedScores(cells=tuple(cells.values()), keys=keys)
@@ -317,13 +320,21 @@ def _plan_finetune_score(
 
 
 def _plan_encoding_score(
-    subject: ConfiguredModel, task: Task, location: Located | DataError | None, *, seed: int
+    subject: ConfiguredModel,
+    task: Task,
+    location: Located | DataError | None,
+    *,
+    seed: int,
+    machine: Mapping[str, Any] | None = None,
 ) -> PlannedScore:
     located = location if isinstance(location, Located) else None
     if located is not None:
         task = replace(task, data=located.data)
-    identity = build_evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
+    identity = build_evaluation_identity(subject.artifact, task, subject.encoding, seed=seed, machine=machine)
     problem = location if isinstance(location, DataError) else None
+    if isinstance(task.source, MeasuredSource) and isinstance(subject.encoding, Encoding):
+        reason = task.source.find_model_problem(task, subject.on_disk.artifact, subject.encoding.dtype)
+        problem = DataError(reason) if reason else problem
     # The score is planned with its problem, and not refused: the other tasks of the suite can still be run.
     if (subject.ranks or subject.interacts_late) and not task.retrieves:
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
@@ -407,6 +418,7 @@ class Plan:
         purpose: Purpose = "final",
         recipe: TaskRecipe | None = None,
         is_evaluated: Callable[[ConfiguredModel, Task], bool] = _accept_every_task,
+        machine: Mapping[str, Any] | None = None,
     ) -> Plan:
         """The plan of a run: every task of every suite for every model, each once.
 
@@ -424,12 +436,19 @@ class Plan:
             purpose: Where records are looked up and written: final scores, or trials.
             recipe: The recipe for tasks with labels.
             is_evaluated: Whether a model is evaluated on a task.
+            machine: This machine, where a task measures it.
 
         Raises:
             UsageError: The data of a sweep's selection is not available.
         """
         planned_scores = plan_scores(
-            subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
+            subjects,
+            suites,
+            settings=settings,
+            seed=seed,
+            recipe=recipe,
+            is_evaluated=is_evaluated,
+            machine=machine,
         )
         cells = tuple(replace(cell, purpose=purpose) for cell in planned_scores.cells)
         cells = cells if force else tuple(_attach_record(cell, store) for cell in cells)
@@ -746,6 +765,9 @@ def _rank(cell: PlannedScore) -> Job:
 def _build_task_jobs(cell: PlannedScore, resolve: str) -> Iterable[Job]:
     encoding = cell.encoding
     assert isinstance(encoding, Encoding)
+    if cell.task.output == "measured":
+        measured = _score_job(cell, "score", Measure(encoding=encoding, **_collect_score_arguments(cell)))
+        return (replace(measured, inputs=(resolve,)).replace_resources(devices=1),)
     if cell.subject.interacts_late:
         search = ScoreByMaxSim(encoding=encoding, **_collect_score_arguments(cell))
         ordered = _score_job(cell, "score", search)
@@ -794,7 +816,7 @@ def _collect_score_arguments(cell: PlannedScore) -> dict[str, Any]:
     }
 
 
-def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim) -> Job:
+def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim | Measure) -> Job:
     """The job that makes the record of a score."""
     artifact = cell.subject.artifact
     return Job(

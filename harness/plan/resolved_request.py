@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.core import paths
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
+from harness.core.identity import is_per_machine
+from harness.core.provenance import describe_machine
 from harness.core.types import Artifact, Suite, Task
 from harness.data.locate import DataSettings
 from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
-from harness.plan.devices import require_room, require_spelled
+from harness.plan.devices import check_devices, default_devices, require_room, require_spelled
 from harness.plan.evaluations import EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
@@ -59,6 +62,24 @@ class ResolvedRequest:
     def is_evaluated(self, model: ConfiguredModel, task: Task) -> bool:
         """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
         return not self.stages or (model.training is None) == (task.output == "label")
+
+    @property
+    def machine(self) -> dict[str, Any] | None:
+        """The machine, where a task measures it; to know its devices, torch is imported.
+
+        Raises:
+            UsageError: The run is on other machines.
+        """
+        if not any(is_per_machine(task) for suite in self.suites for task in suite.tasks):
+            return None
+        if parse_executor(self.request.executor) is not None:
+            raise UsageError(
+                "A speed is of a machine, and --executor leaves open which one it is.",
+                hint="Type the same command on the machine to be measured, without --executor.",
+            )
+        device = check_devices(self.request.devices or default_devices())[0]
+        machine = describe_machine(device)
+        return {**machine, "threads": self.request.threads or machine["threads"]}
 
     @staticmethod
     def resolve_request(

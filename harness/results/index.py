@@ -130,8 +130,9 @@ def _list_facts(record: Record) -> _Facts:
 
 
 def _list_past_facts(record: Record) -> tuple[Any, ...]:
-    """What a record says of the cost of work; nothing where it has no encoding, or is a trial."""
-    if "encoding" not in record.identity or record.purpose != "final":
+    """What a record says of the cost of work; nothing where it encodes nothing, or is a trial."""
+    measured = "measured" in record.provenance
+    if "encoding" not in record.identity or record.purpose != "final" or measured:
         return _NO_PAST
     # A record whose circumstances have another form is in lists and says nothing of the cost of work.
     with contextlib.suppress(AttributeError, LookupError, TypeError):

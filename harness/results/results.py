@@ -118,6 +118,7 @@ class EncodingCondition:
 
     Those of BM25 are the settings of its ranking.
     `documents` is the text of a document where it is not title and text; where empty, it is a suite's own.
+    `machine` is the one that was measured, empty where scores depend on none.
     """
 
     encoding: Mapping[str, Any]
@@ -126,6 +127,7 @@ class EncodingCondition:
     seed: int
     scoring: str
     documents: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -134,7 +136,7 @@ class EncodingCondition:
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
         seed = [] if self.seed == SEED else [f"seed {self.seed}"]
-        documents = _describe_documents(self.documents)
+        documents = [*_describe_documents(self.documents), *_describe_machine(self.machine)]
         return ", ".join([EncodingCondition.describe_encoding(self.encoding), *documents, *named, *seed])
 
     @property
@@ -157,6 +159,8 @@ class EncodingCondition:
         }
         if task.data.content:
             expected["data"] = build_data_identity(task.data)
+        if self.machine:
+            expected["machine"] = self.machine
         documents = self.documents or task.documents
         if task.retrieves and record.identity.get("documents", DOCUMENT_TEXT) != documents:
             return False
@@ -236,6 +240,7 @@ def extract_condition(record: Record) -> Condition:
         seed=record.identity["seed"],
         scoring=record.identity["scoring"],
         documents=record.identity.get("documents", ""),
+        machine=record.identity.get("machine", {}),
     )
 
 
@@ -254,13 +259,22 @@ def _describe_documents(documents: str) -> list[str]:
     return [f"documents {_DOCUMENTS[documents]}"] if documents else []
 
 
+def _describe_machine(machine: Mapping[str, Any]) -> list[str]:
+    """The words for the machine that was measured, where one was."""
+    if not machine:
+        return []
+    device, torch = machine["device"], machine["packages"].get("torch")
+    limit = f"{machine['threads']} threads" if device["kind"] == "cpu" else device["power_limit"]
+    return [f"on {device['name']} ({', '.join(filter(None, (limit, f'torch {torch}')))})"]
+
+
 def serialize_condition(treatment: Condition) -> dict[str, Any]:
     """A condition as plain values (docs/json.md)."""
     assert is_dataclass(treatment)
     return {
         name: value
         for name, value in asdict(treatment).items()
-        if name not in ("documents", "modified") or value
+        if name not in ("documents", "machine", "modified") or value
     }
 
 
@@ -578,7 +592,10 @@ def describe_record(record: Record) -> str:
         return _extract_recipe_condition(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
-    documents = _describe_documents(record.identity.get("documents", ""))
+    documents = [
+        *_describe_documents(record.identity.get("documents", "")),
+        *_describe_machine(record.identity.get("machine", {})),
+    ]
     return ", ".join(
         [EncodingCondition.describe_encoding(record.identity["encoding"]), *documents, *prompts, *seed]
     )

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 
 def score_text(value: float | None) -> str:
-    """A score as tables show it: a share of 1, times 100; a dash for none.
+    """A score as tables show it: a share of 1 times 100, a number beyond 1 as it is; a dash for none.
 
-    >>> score_text(0.64508), score_text(None)
-    ('64.51', '–')
+    >>> score_text(0.64508), score_text(4.125), score_text(12345.6), score_text(None)
+    ('64.51', '4.125', '12,346', '–')
     """
-    return "–" if value is None or value != value else f"{100 * value:.2f}"
+    if value is None or value != value:
+        return "–"
+    # All shares lie within 1: what is beyond has a unit of its own, such as tokens a second.
+    return f"{100 * value:.2f}" if abs(value) <= 1 + 1e-6 else f"{value:,.{0 if abs(value) >= 1000 else 3}f}"
 
 
 def format_delta(value: float | None) -> str:

@@ -218,8 +218,9 @@ def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSu
     for typed, main in _list_suite_names(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
         columns = tuple(build_task_scope(task).form for column in suite.columns for task in column.tasks)
-        # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`.
-        if columns and columns not in seen:
+        measured = any(task.output == "measured" for task in suite.tasks)
+        # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`. Speeds are no shares.
+        if columns and columns not in seen and not measured:
             seen.add(columns)
             names = chain([format_slug(typed)], (f"{format_slug(typed)}-{number}" for number in count(2)))
             name = next(one for one in names if one not in suites_by_slug)
