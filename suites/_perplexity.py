@@ -285,8 +285,8 @@ class TextLosses:
 def estimate_median_interval(texts: Sequence[TextLosses]) -> tuple[float, float]:
     """The interval of the median perplexity of these texts, by the draw of their places alone.
 
-    A bootstrap of the places of each text; deviations shrink by the root of 1 - n / N, since n places of N are
-    drawn without putting any back (Cochran 1977, Sampling Techniques, section 2.6).
+    A bootstrap of the places of each text. Deviations shrink by the root of 1 - n / N, since n places of N
+    are drawn without putting any back (Cochran 1977, Sampling Techniques, section 2.6).
     """
     generator, means = np.random.default_rng(0), []
     for one in texts:

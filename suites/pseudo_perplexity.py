@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import heapq
 import importlib
-import math
 import re
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import digest
 from harness.core.paths import require_plain_name
@@ -21,6 +18,7 @@ from harness.core.types import (
     Artifact,
     Column,
     Data,
+    Dtype,
     MeasuredModel,
     Outcome,
     Size,
@@ -73,7 +71,6 @@ def _read_python_documentation() -> str:
     return " ".join(texts)
 
 
-@functools.lru_cache(maxsize=16)
 def _build_texts(folder: Path | None, length: int) -> tuple[str, ...]:
     """The texts of a task, or fewer: of all parts of that size those with the smallest hashes."""
     size, parts = CHARACTERS * length, set[str]()
@@ -123,13 +120,8 @@ class _PerplexitySource:
         copies = {ALL: self.length, LEFT_TO_RIGHT: 1}.get(self.way, PLACES)
         return TEXTS * copies * self.length
 
-    def find_model_problem(self, task: Task, artifact: Artifact, encoding: Encoding) -> str:
+    def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
         """The reason why a model cannot be measured (see harness.core.types.MeasuredSource)."""
-        if encoding.max_length < self.length:
-            return (
-                f"{artifact.name} takes {encoding.max_length} tokens, and a text of {task.name} has "
-                f"{self.length}: --max-length {self.length} takes more, beyond its positions with --rope-scaling."
-            )
         place = find_backbone_folder(artifact.folder)
         family = read_family(place)
         is_decoder = family is not None and family.is_decoder
@@ -137,8 +129,8 @@ class _PerplexitySource:
             other = "pseudo-perplexity" if self.way == LEFT_TO_RIGHT else f"pseudo-perplexity:{LEFT_TO_RIGHT}"
             return f"{artifact.name} is {'a' if is_decoder else 'no'} decoder: type --suite {other}."
         names = None if family is None else family.names
-        tensors = read_tensor_headers(list_module_weights(place)) if names is not None else None
-        if tensors and not any((names.ours(name) or "").startswith("head.") for name in tensors):
+        tensors = read_tensor_headers(list_module_weights(place)) or {}
+        if names is not None and not any((names.ours(name) or "").startswith("head.") for name in tensors):
             return (
                 f"The weights of {artifact.name} have no masked-language head, as models for embeddings have "
                 "none: give the checkpoint of the pretraining."
@@ -197,13 +189,14 @@ def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
                 f"{typed} is not a folder.", hint="Type --suite pseudo-perplexity:/path/to/texts."
             )
         require_plain_name(folder.name, "the name of a folder of texts", hint="Rename the folder.")
-    columns = tuple(_build_column(folder, way, length) for length in LENGTHS)
+    try:
+        columns = tuple(_build_column(folder, way, length) for length in LENGTHS)
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from error
     kind = "Perplexity from left to right" if way == LEFT_TO_RIGHT else "Pseudo-perplexity"
-    suite = Suite(
-        name=f"pseudo-perplexity:{argument}".rstrip(":"),
-        title=f"{kind}{' of every token' if way == ALL else ''} on {folder.name if folder else format_python_version()}",
-        columns=columns,
-    )
+    texts = folder.name if folder else format_python_version()
+    title = f"{kind}{' of every token' if way == ALL else ''} on {texts}"
+    suite = Suite(name=f"pseudo-perplexity:{argument}".rstrip(":"), title=title, columns=columns)
     return filter_suite_splits(suite, options)
 
 

@@ -356,6 +356,7 @@ class MeasuredModel:
     Attributes:
         artifact: The model, whose folder is there.
         dtype: The precision to run it in.
+        encoding: Its other settings (harness.core.encoding.Encoding), for a source that does not call `load`.
         device: The device in torch's words.
         load: Loads a new harness.encoder.engine.Encoder of it; picklable.
         work: A folder that keeps what is finished, from which a killed measurement goes on.
@@ -366,6 +367,7 @@ class MeasuredModel:
 
     artifact: Artifact
     dtype: Dtype
+    encoding: Any = None
     device: str
     load: Callable[[], Any]
     work: Path
@@ -397,6 +399,16 @@ class MeasuredSource(TaskSource, Protocol):
 
     def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
         """Measure a model; `Outcome.facts` go into the record. Raises a HarnessError with what to do next."""
+        ...
+
+
+@runtime_checkable
+class LengthSource(Protocol):
+    """A measured source whose texts all have as many tokens, which a model must take."""
+
+    @property
+    def length(self) -> int:
+        """The tokens of each text, special ones included."""
         ...
 
 
