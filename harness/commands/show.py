@@ -437,7 +437,7 @@ def _print_suite(
     means = compute_view_means(suite, view, spreads)
     further = compute_metric_means(suite, view, metrics)
     under = f"\n{view.text}" if view else ""
-    table = Table(title=f"{title}, scores × 100{under}")
+    table = Table(title=f"{title}, {suite.unit}{under}")
     table.add_column("task")
     table.add_column("type")
     for name in ("score", *further):

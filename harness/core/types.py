@@ -555,6 +555,12 @@ class Suite:
         return f"{count} of {self.title}"
 
     @property
+    def unit(self) -> str:
+        """What stands behind the heading of a table: how its numbers are shown."""
+        measured = any(task.output == "measured" for task in self.tasks)
+        return "as measured" if measured else "scores × 100"
+
+    @property
     def tasks(self) -> tuple[Task, ...]:
         """Every task once, in the order of the columns, with the splits and subsets of all its columns."""
         tasks_by_name: dict[str, Task] = {}

@@ -296,7 +296,7 @@ class Engine(ABC, Generic[Batch]):
         self.model = model
         self.roles = self._list_sides(model)
         if self._on_cpu:
-            _use_onednn(model)
+            use_onednn(model)
 
     @abstractmethod
     def _list_sides(self, model: SentenceTransformer) -> list[Role]:
@@ -625,7 +625,7 @@ def embed_features(model: SentenceTransformer, features: dict[str, Any]) -> Tens
     return vectors.float()
 
 
-def _use_onednn(model: nn.Module) -> None:
+def use_onednn(model: nn.Module) -> None:
     """Compute the float32 linear layers of a model on the CPU with oneDNN if available; without gradients.
 
     torch uses MKL, which uses half of an AMD core's vector width; oneDNN uses all of it and is as fast

@@ -148,7 +148,7 @@ def _build_report_table(suite: Suite, report: Report) -> Table:
     names = {group[0].artifact.name for group in groups}
     # Of one model the lengths alone are columns.
     alone = f" of {next(iter(names))}" if lengths and len(names) == 1 else ""
-    table = Table(title=f"{suite.heading}, scores × 100{alone}")
+    table = Table(title=f"{suite.heading}, {suite.unit}{alone}")
     for name in ("task", "type", "metric"):
         table.add_column(name)
     for group in groups:

@@ -1,0 +1,231 @@
+"""The measurement of a task: its engines, their batches, the rounds, and the figures of each set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from statistics import quantiles
+from typing import Any
+
+import torch
+
+from harness.core.errors import ModelError
+from harness.core.types import MeasuredModel, Outcome, Task
+from suites._efficiency.networks import (
+    LoadedNetwork,
+    build_loader,
+    count_flops,
+    measure_ceiling,
+    plan_engine,
+)
+from suites._efficiency.rounds import (
+    IDS,
+    Device,
+    Run,
+    Workload,
+    draw_lengths,
+    measure_rounds,
+    summarize_rounds,
+    time_run,
+)
+from suites._efficiency.source import LARGEST_DOUBLING, METRIC, SpeedProtocol
+from suites._efficiency.trial import (
+    Trials,
+    find_doubled_batch,
+    find_largest_batch,
+    find_released_batch,
+)
+
+SEARCHES = {
+    "bisection": find_largest_batch,
+    "doubling": find_doubled_batch,
+    "released": find_released_batch,
+}
+
+SINGLE = 100
+"""The sequences that are run alone, for the latency."""
+
+AGREEMENT = 1e-3
+"""The difference of vectors from which engines do not compute the same."""
+
+
+def measure_speed(
+    protocol: SpeedProtocol, longest: int, task: Task, model: MeasuredModel, *, seed: int
+) -> Outcome:
+    """Measure the engines of a task in rounds.
+
+    Args:
+        protocol: The way to measure.
+        longest: The tokens of the longest sequences.
+        task: The task, whose splits are engines and whose subsets are sets.
+        model: The model.
+        seed: The seed of lengths and token ids.
+
+    Raises:
+        ModelError: No engine runs the model, or not even one sequence fits into memory.
+    """
+    device, most = Device(model.device), min(task.limit or 8192, protocol.sequences or LARGEST_DOUBLING)
+    notes: list[str] = []
+    trials: dict[str, Trials] = {}
+    sizes: dict[str, list[int]] = {}
+    for engine in task.splits:
+        kind, note = plan_engine(engine, model.artifact)
+        notes += [note] if note else []
+        if not kind:
+            continue
+        trials[engine] = Trials(
+            build=build_loader(kind, model),
+            device=model.device,
+            longest=longest,
+            log=model.work / f"{engine}.json",
+        )
+        model.tell(f"{engine}: searching the largest batch of {longest:,} tokens")
+        size = SEARCHES[protocol.search](trials[engine].fits, most)
+        if size:
+            doubled = [2**n for n in range(size.bit_length())]
+            sizes[engine] = doubled if protocol.search == "doubling" else [size]
+        else:
+            notes.append(f"{engine}: out of memory with a batch of 1")
+    if not sizes:
+        raise ModelError("; ".join(notes), hint="Take shorter sequences, or a device with more memory.")
+    networks, load_seconds = {}, {}
+    for engine in sizes:
+        began = time.monotonic()
+        networks[engine] = trials[engine].build()
+        load_seconds[engine] = time.monotonic() - began
+    sets = _build_workloads(protocol, longest, task, networks, most, seed=seed)
+    ceiling = measure_ceiling(device, model.dtype)
+    figures = _measure_sets(protocol, device, model, networks, sizes, sets)
+    # Measured on both sides of the rounds: a busy minute does not lower it.
+    ceiling = max(ceiling, measure_ceiling(device, model.dtype))
+    scores: dict[str, dict[str, Any]] = {}
+    for (engine, name, size), cell in figures.items():
+        network, workload = networks[engine], sets[name]
+        flops = count_flops(network, model.artifact, workload.lengths[: cell["sequences"]])
+        cell |= {
+            "batch_size": size,
+            "peak_memory_bytes": trials[engine].measure_peak(size),
+            "flops": flops,
+            "mfu": flops / cell["seconds"] / ceiling,
+            "load_seconds": load_seconds[engine],
+        }
+        best = scores.setdefault(engine, {}).get(name)
+        curve = {**(best["batches"] if best else {}), str(size): cell[METRIC]}
+        if best is None or cell[METRIC] > best[METRIC]:
+            scores[engine][name] = best = cell
+        best["batches"] = curve
+    notes += _collect_notes(scores, networks, sets["fixed" if "fixed" in sets else next(iter(sets))])
+    every = [cell[METRIC] for cells in scores.values() for cell in cells.values()]
+    attention = {engine: network.attention for engine, network in networks.items()}
+    return Outcome(
+        main_score=sum(every) / len(every),
+        scores=scores,
+        notes=tuple(notes),
+        facts={"ceiling_flops": ceiling, "attention": attention, "memory_limit": _describe_limit(trials)},
+    )
+
+
+def _describe_limit(trials: Mapping[str, Trials]) -> int | None:
+    """The bytes that a batch may take on a CPU; None where it is the device's own memory."""
+    return next((one.memory for one in trials.values() if not one.device.startswith("cuda")), None)
+
+
+def _build_workloads(
+    protocol: SpeedProtocol,
+    longest: int,
+    task: Task,
+    networks: Mapping[str, LoadedNetwork],
+    most: int,
+    *,
+    seed: int,
+) -> dict[str, Workload]:
+    """The sets of a task."""
+    config = next(iter(networks.values())).model.config
+    return {
+        name: Workload(
+            longest=longest,
+            lengths=draw_lengths(name, longest, protocol.sequences or most, least=protocol.least, seed=seed)[
+                : task.limit
+            ],
+            vocabulary=getattr(config, "vocab_size", None) or IDS[1],
+            pad=getattr(config, "pad_token_id", None) or 0,
+            seed=seed,
+        )
+        for name in task.subsets
+    }
+
+
+def _measure_sets(
+    protocol: SpeedProtocol,
+    device: Device,
+    model: MeasuredModel,
+    networks: Mapping[str, LoadedNetwork],
+    sizes: Mapping[str, list[int]],
+    sets: Mapping[str, Workload],
+) -> dict[Run, dict[str, Any]]:
+    """The figures of each engine, set and batch."""
+    runs, workloads = {}, dict[Run, Workload]()
+    for engine, batches in sizes.items():
+        for name, workload in sets.items():
+            # The released script divides the variable set's tokens by the fixed set's time where padding is
+            # computed: it takes no run of its own.
+            if not protocol.waits and networks[engine].engine != "ours" and name != "fixed":
+                continue
+            for size in batches:
+                run = (engine, name, size)
+                workloads[run] = workload if protocol.sequences else workload.take_first(size)
+                runs[run] = partial(
+                    time_run,
+                    *(networks[engine], device, workloads[run], size),
+                    waits=protocol.waits,
+                    count=model.count,
+                )
+    steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
+    model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs))
+    latencies: dict[Run, list[float]] = {}
+    for (engine, name, size), workload in workloads.items():
+        network = networks[engine]
+        for _ in range(protocol.warmup):
+            time_run(network, device, workload.take_first(size), size, count=model.count)
+        if protocol.waits and protocol.sequences:
+            single = time_run(network, device, workload.take_first(SINGLE), 1).steps
+            cuts = quantiles(single, n=100, method="inclusive") if len(single) > 1 else [*single] * 99
+            latencies[engine, name, size] = [cuts[49], cuts[98]]
+    timings = measure_rounds(runs, protocol.rounds, model.work / "rounds.jsonl")
+    figures = {}
+    for run, workload in workloads.items():
+        computed = sum(workload.lengths)
+        if networks[run[0]].engine != "ours":
+            computed = workload.longest * len(workload.lengths)
+        figures[run] = summarize_rounds(timings[run], workload, computed)
+        figures[run] |= {"latency_seconds": latencies[run]} if run in latencies else {}
+        others = set(sets) - {name for engine, name, _ in workloads if engine == run[0]}
+        figures |= {
+            (run[0], name, run[2]): summarize_rounds(timings[run], sets[name], computed) for name in others
+        }
+    return figures
+
+
+def _collect_notes(
+    scores: Mapping[str, Mapping[str, Any]], networks: Mapping[str, LoadedNetwork], workload: Workload
+) -> list[str]:
+    """What a reader must know: a busy device, speeds that vary, engines that differ in their vectors."""
+    notes = []
+    for mark, text in (("busy", "the device was busy"), ("unstable", "the speed was unstable")):
+        marked = [
+            f"{engine}, {name}" for engine, cells in scores.items() for name in cells if cells[name][mark]
+        ]
+        notes += [f"{text} in {'; '.join(marked)}: measure it again"] if marked else []
+    if len(networks) > 1:
+        ids, lengths = next(workload.take_first(2).iterate_batches(2))
+        first, second = (
+            network.run_pass(network.move_batch(ids, lengths)).float() for network in networks.values()
+        )
+        difference = float(torch.max(torch.abs(first - second)))
+        if not difference <= AGREEMENT:
+            notes.append(
+                f"the engines' vectors differ by {difference:.1g}: their speeds are of two computations, "
+                "and neither wins"
+            )
+    return notes

@@ -1,0 +1,304 @@
+"""The efficiency suites: sets, the clock, rounds, the search of a batch, and a whole measurement."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+import tiny
+from harness import run
+from harness.core.errors import ModelError, UsageError
+from harness.plan import catalog
+from suites._efficiency import networks, rounds
+from suites._efficiency.rounds import (
+    Device,
+    Timing,
+    Workload,
+    draw_lengths,
+    measure_rounds,
+    summarize_rounds,
+    time_run,
+)
+from suites._efficiency.trial import Trials, find_largest_batch, find_released_batch
+
+TABLE_10 = {
+    (512, "fixed"): (4_194_304, 512, 512),
+    (512, "variable"): (2_096_510, 32, 476),
+    (8192, "fixed"): (67_108_864, 8192, 8192),
+    (8192, "variable"): (33_604_913, 171, 7624),
+}
+
+
+@pytest.mark.parametrize("cell", TABLE_10)
+def test_sets_are_those_of_table_10(cell: tuple[int, str]) -> None:
+    longest, name = cell
+    lengths = draw_lengths(name, longest, 8192, least=32, seed=42)
+    assert (sum(lengths), min(lengths), max(lengths)) == TABLE_10[cell]
+
+
+def test_the_released_clamp_and_count_give_other_totals() -> None:
+    assert sum(draw_lengths("variable", 512, 8192, least=16, seed=42)) == 2_096_485
+    assert sum(draw_lengths("variable", 512, 4096, least=16, seed=42)) == 1_046_245
+
+
+def test_batches_are_padded_and_hold_every_sequence() -> None:
+    workload = Workload(longest=8, lengths=(3, 8, 5), vocabulary=50, pad=7)
+    (ids, lengths), (last, rest) = workload.iterate_batches(2)
+    assert (lengths, rest, ids.shape, last.shape) == ([8, 3], [5], (2, 8), (1, 8))
+    assert (ids[1, 3:] == 7).all()
+    assert ids.max() < 50
+
+
+@dataclass
+class FakeDevice(Device):
+    """A device with a clock of its own, which starts work and goes on: it is done `busy_until`."""
+
+    name: str = "fake"
+    now: float = 0.0
+    busy_until: float = 0.0
+
+    def wait(self) -> None:
+        self.now = max(self.now, self.busy_until)
+
+    def read_clock(self) -> float:
+        return self.now
+
+
+@dataclass
+class FakeNetwork:
+    """A model of known speed: `each` seconds a token that is not padding, and half of that to move it."""
+
+    device: FakeDevice
+    each: float
+    noise: Callable[[], float] = lambda: 1.0
+
+    def _start(self, seconds: float) -> None:
+        self.device.now += 1e-6
+        self.device.busy_until = max(self.device.now, self.device.busy_until) + seconds * self.noise()
+
+    def move_batch(self, ids: torch.Tensor, lengths: Sequence[int]) -> int:
+        self._start(sum(lengths) * self.each / 2)
+        return sum(lengths)
+
+    def run_pass(self, batch: int) -> None:
+        self._start(batch * self.each)
+
+
+WORKLOAD = Workload(longest=64, lengths=draw_lengths("variable", 64, 40, least=4, seed=42))
+
+
+def test_the_clock_waits_for_the_device() -> None:
+    device = FakeDevice()
+    network = FakeNetwork(device, each=1e-3)
+    timing = time_run(network, device, WORKLOAD, 8)
+    cell = summarize_rounds([timing] * 3, WORKLOAD, computed=1)
+    assert cell["tokens_per_second"] == pytest.approx(1000, rel=0.03)
+    assert cell["transfer_seconds"] == pytest.approx(sum(WORKLOAD.lengths) * 5e-4, rel=0.03)
+    padded = 1000 * 64 * 40 / sum(WORKLOAD.lengths)
+    assert cell["padded_tokens_per_second"] == pytest.approx(padded, rel=0.03)
+    # As the released script reads it: before the device is done.
+    released = time_run(network, device, WORKLOAD, 8, waits=False)
+    assert sum(WORKLOAD.lengths) / sum(released.steps) > 1e6
+
+
+def test_a_clock_that_goes_backwards_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = FakeDevice()
+    times: Iterator[float] = iter([3.0, 2.0, 4.0])
+    monkeypatch.setattr(device, "read_clock", lambda: next(times))
+    with pytest.raises(ModelError, match="clock of this machine went backwards"):
+        time_run(FakeNetwork(device, each=1e-3), device, WORKLOAD, 40)
+
+
+@pytest.mark.parametrize(("noise", "stable"), [(0.01, True), (0.3, False)])
+def test_ratios_repeat_or_are_marked(tmp_path: Path, noise: float, stable: bool) -> None:
+    draw = random.Random(0)
+
+    def measure(number: int) -> tuple[float, bool]:
+        device, runs = FakeDevice(), {}
+        for name, each in (("slow", 2e-3), ("fast", 1e-3)):
+            network = FakeNetwork(device, each, lambda: draw.uniform(1 - noise, 1 + noise))
+            runs[name, "set", 40] = partial(time_run, network, device, WORKLOAD, 40)
+        found = measure_rounds(runs, 10, tmp_path / f"{number}.jsonl")
+        cells = [summarize_rounds(timings, WORKLOAD, 1) for timings in found.values()]
+        return cells[1]["main_score"] / cells[0]["main_score"], any(c["unstable"] for c in cells)
+
+    measured = [measure(number) for number in range(4)]
+    assert all(unstable != stable for _, unstable in measured)
+    if stable:
+        assert all(ratio == pytest.approx(2, rel=0.05) for ratio, _ in measured)
+
+
+def test_rounds_take_turns_and_finished_ones_are_not_taken_again(tmp_path: Path) -> None:
+    taken: list[str] = []
+
+    def take(name: str, stop: int | None = None) -> Timing:
+        if len(taken) == stop:
+            raise KeyboardInterrupt
+        taken.append(name)
+        return Timing(steps=(1.0, 2.0), moving=0.0, troubles=("throttled",))
+
+    log = tmp_path / "rounds.jsonl"
+    killed = {(name, "s", 1): partial(take, name, 3) for name in "ab"}
+    with pytest.raises(KeyboardInterrupt):
+        measure_rounds(killed, 2, log)
+    found = measure_rounds({(name, "s", 1): partial(take, name) for name in "ab"}, 2, log)
+    assert taken == ["a", "b", "b", "a"]
+    assert [timing.steps for timing in found["a", "s", 1]] == [(3.0,)] * 2
+    assert summarize_rounds(found["a", "s", 1], WORKLOAD, 1)["troubles"] == ["throttled"]
+    assert summarize_rounds(found["a", "s", 1], WORKLOAD, 1)["busy"]
+
+
+def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", "while True: pass"]
+    generators = [subprocess.Popen(command) for _ in range(1 + (psutil.cpu_count() or 1) // 4)]
+    try:
+        with rounds.watch_load(Device("cpu")) as seen:
+            time.sleep(1.0)
+    finally:
+        for generator in generators:
+            generator.kill()
+            generator.wait()
+    timing = Timing(steps=(1.0,), moving=0.0, **seen)
+    assert summarize_rounds([timing] * 3, WORKLOAD, 1)["busy"]
+    # An idle machine, on which only this process works.
+    idle = iter([0.0, 100.0])
+    times = psutil.cpu_times()
+    nothing = times._replace(**dict.fromkeys(times._fields, 0.0))
+    monkeypatch.setattr(psutil, "cpu_times", lambda: nothing._replace(idle=next(idle)))
+    with rounds.watch_load(Device("cpu")) as seen:
+        pass
+    assert seen["others"] == 0.0
+
+
+@pytest.mark.parametrize("limit", [1, 5, 100, 1000, 4096])
+def test_the_largest_batch_is_found_within_three_percent(limit: int) -> None:
+    tried: list[int] = []
+
+    def fits(size: int) -> bool:
+        tried.append(size)
+        return size <= limit
+
+    found = find_largest_batch(fits, 4096)
+    assert limit * 0.97 <= found + 1 <= limit + 1
+    # Nothing beyond twice what fits is ever tried.
+    assert max(tried) <= 2 * limit
+    assert find_largest_batch(lambda _size: False, 4096) == 0
+    assert find_released_batch(lambda size: size <= limit, 4096) <= limit
+
+
+@dataclass(frozen=True)
+class Allocating:
+    """A network that takes 200 MB for each sequence."""
+
+    def move_batch(self, ids: torch.Tensor, lengths: Sequence[int]) -> int:
+        return len(lengths)
+
+    def run_pass(self, batch: int) -> None:
+        torch.ones(batch * 50_000_000).sum()
+        time.sleep(0.2)
+
+
+def test_a_try_tells_its_peak_and_never_takes_more_than_its_memory(tmp_path: Path) -> None:
+    trials = Trials(build=Allocating, device="cpu", longest=8, log=tmp_path / "tries.json")
+    assert trials.measure_peak(2) == pytest.approx(400e6, rel=0.03)
+    small = replace(trials, memory=600 * 2**20)
+    assert small.measure_peak(5) is None
+    assert json.loads(trials.log.read_text())["5"] is None
+    # Both are known now, and no process is started.
+    never = replace(trials, build=None)  # type: ignore[arg-type]
+    assert (never.fits(2), never.fits(5)) == (True, False)
+    with pytest.raises(ModelError, match="GB of memory are free"):
+        replace(trials, memory=2**60).measure_peak(3)
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    return tiny.folder(tiny.families()["bert"], tmp_path / "bert", max_position_embeddings=512)
+
+
+def test_operations_are_those_of_the_formula(bert: Path) -> None:
+    family = tiny.families()["modernbert"]
+    model = tiny.network(family)
+    shape = model.shape
+    tables = model.embeddings.tokens.weight.numel()
+    parameters = sum(p.numel() for p in model.parameters()) - tables
+    folder = tiny.folder(family, bert.parent / "modernbert")
+    artifact: Any = type("Artifact", (), {"folder": folder, "trust_remote_code": False})
+    network = networks.LoadedNetwork(model=model, device="cpu", engine="ours")
+    seen = sum(min(50, 50 if w is None else 2 * w + 1) for w in map(shape.window, range(len(model.layers))))
+    width = shape.num_attention_heads * shape.head_dim
+    expected = 2 * (2 * parameters * 50 + 4 * width * 50 * seen)
+    assert networks.count_flops(network, artifact, [50, 50]) == expected
+
+
+def measure(
+    folder: Path, suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int, **options: Any
+) -> Any:
+    monkeypatch.setattr(Trials, "_run_trial", lambda _self, size: 1000 * size if size <= most else None)
+    return run(str(folder), suite, results=tmp_path / "results", cache=tmp_path / "cache", limit=3, **options)
+
+
+def test_a_whole_measurement(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = measure(bert, "efficiency", monkeypatch, tmp_path, most=2)
+    short, long = report.results
+    assert "bert has 512 positions" in long.cell.problem.message
+    record = short.record
+    assert [*record.scores] == ["ours", "padded"]
+    for engine, cells in record.scores.items():
+        for cell in cells.values():
+            assert cell["batch_size"] == 2
+            assert cell["peak_memory_bytes"] == 2000
+            assert len(cell["rounds"]) == 10
+            assert cell["computed_tokens"] == (cell["tokens"] if engine == "ours" else 3 * 512)
+            ceiling = record.provenance["measured"]["ceiling_flops"]
+            assert cell["mfu"] == pytest.approx(cell["flops"] / cell["seconds"] / ceiling)
+            assert 0 < cell["latency_seconds"][0] <= cell["latency_seconds"][1]
+    assert not any("vectors differ" in note for note in report.notes)
+
+
+def test_the_released_way_and_growing_batches(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = measure(
+        bert,
+        "efficiency:modernbert",
+        monkeypatch,
+        tmp_path,
+        most=2,
+        tasks=("512 fixed (padded)", "512 variable (padded)"),
+    )
+    cells = released.records[0].scores["padded"]
+    # Padding costs the time of the fixed set, whose run is the only one.
+    assert cells["variable"]["seconds"] == pytest.approx(cells["fixed"]["seconds"])
+    assert cells["variable"]["tokens"] < cells["fixed"]["tokens"]
+    grown = measure(bert, "efficiency-neobert", monkeypatch, tmp_path, most=2, tasks=("512 fixed (ours)",))
+    cell = grown.records[0].scores["ours"]["fixed"]
+    assert [*cell["batches"]] == ["1", "2"]
+    assert cell["tokens_per_second"] == max(cell["batches"].values())
+    assert len(cell["rounds"]) == 100
+
+
+def test_what_cannot_be_measured_says_why(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = measure(bert, "efficiency", monkeypatch, tmp_path, most=0, tasks=("512 fixed (ours)",))
+    assert "out of memory with a batch of 1" in report.lacking["Efficiency512"]
+    (released,) = catalog.open_suite("efficiency:modernbert").tasks[:1]
+    problem = released.source.find_model_problem(
+        released, report.results[0].cell.subject.artifact, "bfloat16"
+    )  # type: ignore[union-attr]
+    assert "float32" in problem
+    with pytest.raises(UsageError, match="no languages"):
+        run(str(bert), "efficiency", languages=("eng",), results=tmp_path, cache=tmp_path)
