@@ -112,12 +112,14 @@ def load_language_model(
     if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
         lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"
         raise ModelError(f"The tokenizer of {artifact.name} has no {lack}.", hint=PRETRAINED)
+    budget = batch_tokens or (CPU_TOKENS if device == "cpu" else GPU_TOKENS)
     return LanguageModel(
         name=artifact.name,
         network=network.eval().to(device),
         tokenizer=tokenizer,
         device=torch.device(device),
-        batch_tokens=batch_tokens or (CPU_TOKENS if device == "cpu" else GPU_TOKENS),
+        # Classes of transformers give the scores of every token.
+        batch_tokens=budget if isinstance(network, EncoderForMaskedLM) else budget // 8,
     )
 
 

@@ -109,27 +109,28 @@ class _PerplexitySource:
                 f"{CHARACTERS * self.length:,} characters, and {task.name} needs {TEXTS}.",
                 hint=f"Add longer files ({', '.join(ENDINGS)}), or choose other tasks with --tasks.",
             )
-        return texts
+        return texts[: task.limit]
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts (see harness.core.types.FileSource)."""
-        return Size(texts=TEXTS, characters=sum(map(len, self._load_texts(task))))
+        texts = self._load_texts(task)
+        return Size(texts=len(texts), characters=sum(map(len, texts)))
 
     def estimate_tokens(self, task: Task) -> int:
         """The tokens of all copies of all texts (see harness.core.types.MeasuredSource)."""
         copies = {ALL: self.length, LEFT_TO_RIGHT: 1}.get(self.way, PLACES)
-        return TEXTS * copies * self.length
+        return min(TEXTS, task.limit or TEXTS) * copies * self.length
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
         """The reason why a model cannot be measured (see harness.core.types.MeasuredSource)."""
         place = find_backbone_folder(artifact.folder)
         family = read_family(place)
-        is_decoder = family is not None and family.is_decoder
-        if is_decoder != (self.way == LEFT_TO_RIGHT):
-            other = "pseudo-perplexity" if self.way == LEFT_TO_RIGHT else f"pseudo-perplexity:{LEFT_TO_RIGHT}"
-            return f"{artifact.name} is {'a' if is_decoder else 'no'} decoder: type --suite {other}."
-        names = None if family is None else family.names
-        tensors = read_tensor_headers(list_module_weights(place)) or {}
+        if family is None:
+            return ""
+        if family.is_decoder != (self.way == LEFT_TO_RIGHT):
+            kind, other = ("a", f":{LEFT_TO_RIGHT}") if family.is_decoder else ("no", "")
+            return f"{artifact.name} is {kind} decoder: type --suite pseudo-perplexity{other}."
+        names, tensors = family.names, read_tensor_headers(list_module_weights(place)) or {}
         if names is not None and not any((names.ours(name) or "").startswith("head.") for name in tensors):
             return (
                 f"The weights of {artifact.name} have no masked-language head, as models for embeddings have "
@@ -163,10 +164,10 @@ class _PerplexitySource:
             main_score=metrics["perplexity"],
             scores={task.splits[0]: {"default": {"main_score": metrics["perplexity"], **metrics}}},
             examples={
-                "split": [task.splits[0]] * TEXTS,
-                "subset": ["default"] * TEXTS,
+                "split": [task.splits[0]] * len(texts),
+                "subset": ["default"] * len(texts),
                 "example_id": [text.text.key for text in measured],
-                "replicate": [0] * TEXTS,
+                "replicate": [0] * len(texts),
                 "prediction": [text.bits_per_character for text in measured],
                 "gold": [len(text.losses) for text in measured],
                 "metric": [text.perplexity for text in measured],
@@ -175,7 +176,7 @@ class _PerplexitySource:
                 f"{task.name}: half of the texts between {metrics['perplexity_low']:.3f} and "
                 f"{metrics['perplexity_high']:.3f}; {metrics['bits_per_character']:.3f} bits a character",
             ),
-            facts={"convention": self.scoring, "texts": TEXTS, "length": self.length},
+            facts={"convention": self.scoring, "texts": len(texts), "length": self.length},
         )
 
 
