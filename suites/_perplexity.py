@@ -26,22 +26,21 @@ from transformers import (
     AutoTokenizer,
 )
 
-from harness.core.allowances import list_allowed_tensors
-from harness.core.encoding import Encoding, parse_rope_scaling
+from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
 from harness.core.identity import digest
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.dtype import TORCH_DTYPES, require_runnable
-from harness.encoder.folder.description import TWO_BACKBONES, describe
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.folder.trust import check_family, check_trust
 from harness.encoder.inputs import Span, SpanQueue, run_spans
 from harness.encoder.library_load import collect_load_report, hide_library_output, scale_library_rotary
+from harness.encoder.loading import build_model_args
 from harness.encoder.network.model import EncoderForMaskedLM, load_network
 from harness.encoder.tensors import HEADLESS
 
 PRETRAINED = "Give the checkpoint of the pretraining: models for embeddings are saved without their head."
+
+NO_HEAD = "The weights of {} lack a head of a language model, or a part, which would be drawn at random."
 
 CPU_TOKENS, GPU_TOKENS = 8192, 65_536
 """Tokens that are computed at once."""
@@ -55,130 +54,90 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModel:
-    """A network with its language-modelling head, ours or of transformers, and its tokenizer."""
+    """A network with its language-modelling head, ours or of transformers, and its tokenizer.
 
-    name: str
+    `left_to_right` is whether it is a decoder; `batch_tokens` are computed at once.
+    """
+
     network: Any
     tokenizer: Any
-    device: torch.device
-    batch_tokens: int
+    left_to_right: bool = False
+    batch_tokens: int = CPU_TOKENS
 
     def compute_logits(self, ids: Tensor, places: Tensor) -> Tensor:
         """Scores of the vocabulary, (texts, vocabulary), at `places`, (texts,), of ids, (texts, columns)."""
-        rows = torch.arange(len(ids), device=ids.device)
+        rows, attended = torch.arange(len(ids), device=ids.device), torch.ones_like(ids)
         if isinstance(self.network, EncoderForMaskedLM):
-            packed, states = self.network.encoder.encode_tokens(ids, torch.ones_like(ids))
+            packed, states = self.network.encoder.encode_tokens(ids, attended)
             # The head on the masked tokens alone: scores of every token would fill the memory.
             return cast(Tensor, self.network.head(packed.unpack(states[-1])[rows, places]))
-        return cast(
-            Tensor, self.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[rows, places]
-        )
+        return cast(Tensor, self.network(input_ids=ids, attention_mask=attended).logits[rows, places])
 
 
 def load_language_model(
-    artifact: Artifact,
-    encoding: Encoding,
-    *,
-    device: str,
-    left_to_right: bool,
-    batch_tokens: int | None = None,
+    artifact: Artifact, encoding: Encoding, *, device: str, left_to_right: bool
 ) -> LanguageModel:
     """A backbone with the head of its pretraining.
 
     Args:
-        artifact: The model and its folder; nothing is fetched.
+        artifact: The model and its folder, which were loaded and checked as an encoder.
         encoding: Its settings: the dtype, and the scaling of its positions.
         device: A torch device.
         left_to_right: Whether it is a decoder that predicts the next token, and not a masked one.
-        batch_tokens: Tokens that are computed at once; None for the device's default.
 
     Raises:
         ModelError: It has no such head, its weights lack it, or its tokenizer has no mask token.
     """
-    require_runnable(encoding.dtype, device)
-    check_trust(artifact)
-    check_family(artifact, encoding)
-    if describe(artifact.folder, own_code=artifact.trust_remote_code).unscalable == TWO_BACKBONES:
-        raise ModelError(f"{artifact.name} has no language model: {TWO_BACKBONES}.", hint=PRETRAINED)
-    place = find_backbone_folder(artifact.folder)
+    place, own_code = find_backbone_folder(artifact.folder), artifact.trust_remote_code
+    args = build_model_args(artifact, encoding)
+    scaling, extra = args.pop("scaling", None), args.pop("allow_extra", ())
+    shared = {"local_files_only": True, "trust_remote_code": own_code}
     with hide_library_output():
-        if left_to_right or not has_network(place, own_code=artifact.trust_remote_code):
-            network = _load_library_network(artifact, encoding, place, left_to_right=left_to_right)
+        if left_to_right or not has_network(place, own_code=own_code):
+            network = _load_library_network(artifact.name, place, {**shared, **args}, left_to_right)
+            if scaling is not None:
+                scale_library_rotary(network, **scaling)
         else:
-            network = _load_our_network(artifact, encoding, place)
-        tokenizer = AutoTokenizer.from_pretrained(
-            place, local_files_only=True, trust_remote_code=artifact.trust_remote_code
-        )
+            try:
+                network = load_network(
+                    place,
+                    read_family(place),
+                    dtype=args["dtype"],
+                    head=True,
+                    scaling=scaling,
+                    allow_extra=extra,
+                ).model
+            except ModelError as error:
+                if HEADLESS not in error.message:
+                    raise
+                raise ModelError(NO_HEAD.format(artifact.name), hint=PRETRAINED) from None
+        tokenizer = AutoTokenizer.from_pretrained(place, **shared)
     if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
         lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"
         raise ModelError(f"The tokenizer of {artifact.name} has no {lack}.", hint=PRETRAINED)
-    budget = batch_tokens or (CPU_TOKENS if device == "cpu" else GPU_TOKENS)
+    budget = CPU_TOKENS if device == "cpu" else GPU_TOKENS
+    # Classes of transformers give the scores of every token.
+    budget = budget if isinstance(network, EncoderForMaskedLM) else budget // 8
+    network = network.eval().to(device)
     return LanguageModel(
-        name=artifact.name,
-        network=network.eval().to(device),
-        tokenizer=tokenizer,
-        device=torch.device(device),
-        # Classes of transformers give the scores of every token.
-        batch_tokens=budget if isinstance(network, EncoderForMaskedLM) else budget // 8,
+        network=network, tokenizer=tokenizer, left_to_right=left_to_right, batch_tokens=budget
     )
 
 
-def _load_our_network(artifact: Artifact, encoding: Encoding, place: Path) -> Any:
-    try:
-        return load_network(
-            place,
-            read_family(place),
-            dtype=TORCH_DTYPES[encoding.dtype],
-            head=True,
-            scaling=_resolve_scaling(encoding),
-            allow_extra=list_allowed_tensors(artifact.allow),
-        ).model
-    except ModelError as error:
-        if HEADLESS not in error.message:
-            raise
-        raise _build_headless_error(artifact.name) from None
-
-
-def _build_headless_error(name: str) -> ModelError:
-    return ModelError(
-        f"The weights of {name} have no head of a language model, or not all of it: what is missing would be "
-        "drawn at random.",
-        hint=PRETRAINED,
+def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_right: bool) -> Any:
+    config = AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"])
+    masked, causal = (
+        type(config) in known for known in (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
     )
-
-
-def _resolve_scaling(encoding: Encoding) -> dict[str, Any] | None:
-    kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
-    return {"kind": kind, "factor": factor, "length": encoding.max_length} if kind else None
-
-
-def _load_library_network(artifact: Artifact, encoding: Encoding, place: Path, *, left_to_right: bool) -> Any:
-    shared = {"local_files_only": True, "trust_remote_code": artifact.trust_remote_code}
-    config: Any = AutoConfig.from_pretrained(place, **shared)
-    kinds: tuple[tuple[Any, Any], ...] = (
-        (AutoModelForMaskedLM, MODEL_FOR_MASKED_LM_MAPPING),
-        (AutoModelForCausalLM, MODEL_FOR_CAUSAL_LM_MAPPING),
-    )
-    own = getattr(config, "auto_map", None) or {} if artifact.trust_remote_code else {}
-    masked, causal = (type(config) in known or kind.__name__ in own for kind, known in kinds)
-    # A masked family may have a decoder's class as well, such as BERT; it is no decoder.
-    if left_to_right and (masked or not causal):
-        raise ModelError(f"{artifact.name} is no decoder.", hint="Type --suite pseudo-perplexity.")
-    if not left_to_right and not masked:
-        hint = "Type --suite pseudo-perplexity:left-to-right." if causal else PRETRAINED
-        raise ModelError(f"The family of {artifact.name} has no masked-language head.", hint=hint)
+    # A masked family may have a class for decoders as well, such as BERT, and is none.
+    if masked == left_to_right or not (masked or causal):
+        what = "decoder" if left_to_right else "masked-language head"
+        raise ModelError(f"transformers has no {what} for the family of {name}.", hint=PRETRAINED)
+    kind: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
     with collect_load_report() as report:
-        network = kinds[left_to_right][0].from_pretrained(
-            place,
-            dtype=TORCH_DTYPES[encoding.dtype],
-            weights_only=True,
-            ignore_mismatched_sizes=True,
-            **shared,
-        )
+        network = kind.from_pretrained(place, **args)
     if report.fresh:
-        raise _build_headless_error(artifact.name)
-    if (scaling := _resolve_scaling(encoding)) is not None:
-        scale_library_rotary(network, **scaling)
+        raise ModelError(NO_HEAD.format(name), hint=PRETRAINED)
     return network
 
 
@@ -206,7 +165,7 @@ class TokenizedText:
         return np.array(sorted(chosen))
 
 
-def tokenize_text(model: LanguageModel, text: str, *, length: int, left_to_right: bool) -> TokenizedText:
+def tokenize_text(model: LanguageModel, text: str, *, length: int) -> TokenizedText:
     """The first tokens of a text: `length` with the special ones, or fewer if it has fewer."""
     encoded = model.tokenizer(
         text,
@@ -217,7 +176,7 @@ def tokenize_text(model: LanguageModel, text: str, *, length: int, left_to_right
     )
     places = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
     # Nothing comes before the first token of a decoder that could tell it.
-    places = places[places > 0] if left_to_right else places
+    places = places[places > 0] if model.left_to_right else places
     spans = np.array(encoded["offset_mapping"])[places]
     characters = int(spans[:, 1].max() - spans[:, 0].min()) if len(spans) else 0
     ids = np.array(encoded["input_ids"], dtype=np.int64)
@@ -245,7 +204,7 @@ def compute_masked_losses(
         chosen = places[slice(*span)]
         ids, rows = np.tile(text.ids, (len(chosen), 1)), np.arange(len(chosen))
         ids[rows, chosen] = model.tokenizer.mask_token_id
-        inputs = (torch.from_numpy(values).to(model.device) for values in (ids, chosen))
+        inputs = (torch.from_numpy(values).to(model.network.device) for values in (ids, chosen))
         losses[slice(*span)] = _compute_cross_entropies(model.compute_logits(*inputs), text.ids[chosen])
 
     queue = SpanQueue(np.full(len(places), len(text.ids)), model.batch_tokens)
@@ -256,7 +215,7 @@ def compute_masked_losses(
 def compute_next_losses(model: LanguageModel, text: TokenizedText) -> NDArray[np.float64]:
     """The cross entropies (natural logarithm) of the tokens of a text, each from those before it."""
     with torch.inference_mode():
-        logits = model.network(input_ids=torch.from_numpy(text.ids[None]).to(model.device)).logits[0]
+        logits = model.network(input_ids=torch.from_numpy(text.ids[None]).to(model.network.device)).logits[0]
         return _compute_cross_entropies(logits[text.places - 1], text.ids[text.places])
 
 
@@ -301,30 +260,28 @@ def estimate_median_interval(texts: Sequence[TextLosses]) -> tuple[float, float]
     return float(low), float(high)
 
 
-def measure_text(
-    model: LanguageModel, text: str, *, length: int, places: int | None, left_to_right: bool
-) -> TextLosses:
+def measure_text(model: LanguageModel, text: str, *, length: int, places: int | None) -> TextLosses:
     """The losses of a text that is cut at a length.
 
     Args:
         model: The language model.
         text: The text.
         length: Its tokens, special ones included.
-        places: The places that are masked; None for all.
-        left_to_right: Whether tokens are predicted from those before them, all of them.
+        places: The places that are masked; None for all. A decoder predicts all.
 
     Raises:
         DataError: The text has fewer tokens than `length`.
     """
-    tokenized = tokenize_text(model, text, length=length, left_to_right=left_to_right)
+    tokenized = tokenize_text(model, text, length=length)
     if len(tokenized.ids) < length:
         raise DataError(
-            f"A text has {len(tokenized.ids)} tokens of {model.name}, fewer than {length}.",
+            f"A text has {len(tokenized.ids)} tokens of the model, fewer than {length}.",
             hint="Its tokenizer makes long tokens: leave this length out with --tasks.",
         )
-    if left_to_right:
-        return TextLosses(text=tokenized, losses=compute_next_losses(model, tokenized))
-    losses = compute_masked_losses(model, tokenized, tokenized.draw_places(places))
+    if model.left_to_right:
+        losses = compute_next_losses(model, tokenized)
+    else:
+        losses = compute_masked_losses(model, tokenized, tokenized.draw_places(places))
     return TextLosses(text=tokenized, losses=losses)
 
 

@@ -29,6 +29,7 @@ from harness.core.types import (
 )
 from harness.data.tables import explain_file_error, is_readable_folder, require_unchanged, resolve_user_path
 from harness.encoder.backbones import read_family
+from harness.encoder.folder.description import TWO_BACKBONES, describe
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.weights import list_module_weights, read_tensor_headers
 from suites._code.parsing import format_python_version
@@ -88,17 +89,13 @@ class _PerplexitySource:
     folder: Path | None
     way: str
     length: int
+    per_machine: bool = False
 
     @property
     def scoring(self) -> str:
         """The way to measure, and its version."""
         ways = {ALL: "every token masked alone", LEFT_TO_RIGHT: "left to right"}
         return f"perplexity 1, {ways.get(self.way, f'{PLACES} tokens of a text masked alone')}"
-
-    @property
-    def per_machine(self) -> bool:
-        """False: only rounding depends on the machine."""
-        return False
 
     def _load_texts(self, task: Task) -> tuple[str, ...]:
         texts = _build_texts(self.folder, self.length)
@@ -123,6 +120,8 @@ class _PerplexitySource:
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
         """The reason why a model cannot be measured (see harness.core.types.MeasuredSource)."""
+        if describe(artifact.folder, own_code=artifact.trust_remote_code).unscalable == TWO_BACKBONES:
+            return f"{artifact.name} has no language model: {TWO_BACKBONES}."
         place = find_backbone_folder(artifact.folder)
         family = read_family(place)
         if family is None:
@@ -147,17 +146,9 @@ class _PerplexitySource:
             model.artifact, model.encoding, device=model.device, left_to_right=left_to_right
         )
         model.announce(len(texts))
-        measured = []
+        measured, places = [], None if self.way == ALL else PLACES
         for text in texts:
-            measured.append(
-                measure_text(
-                    network,
-                    text,
-                    length=self.length,
-                    places=None if self.way == ALL else PLACES,
-                    left_to_right=left_to_right,
-                )
-            )
+            measured.append(measure_text(network, text, length=self.length, places=places))
             model.count(1)
         metrics = summarize_texts(measured)
         return Outcome(
@@ -176,27 +167,22 @@ class _PerplexitySource:
                 f"{task.name}: half of the texts between {metrics['perplexity_low']:.3f} and "
                 f"{metrics['perplexity_high']:.3f}; {metrics['bits_per_character']:.3f} bits a character",
             ),
-            facts={"convention": self.scoring, "texts": len(texts), "length": self.length},
         )
 
 
 def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
     way, _, rest = argument.partition(":")
     way, typed = (way, rest) if way in (ALL, LEFT_TO_RIGHT) else ("", argument)
-    folder = resolve_user_path(typed) if typed else None
-    if folder is not None:
-        if not is_readable_folder(folder):
-            raise UsageError(
-                f"{typed} is not a folder.", hint="Type --suite pseudo-perplexity:/path/to/texts."
-            )
-        require_plain_name(folder.name, "the name of a folder of texts", hint="Rename the folder.")
+    folder, hint = resolve_user_path(typed) if typed else None, "Type pseudo-perplexity:/path/to/texts."
     try:
+        if folder is not None and not is_readable_folder(folder):
+            raise UsageError(f"{typed} is not a folder.", hint=hint)
+        if folder is not None:
+            require_plain_name(folder.name, "the name of a folder of texts", hint=hint)
         columns = tuple(_build_column(folder, way, length) for length in LENGTHS)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    kind = "Perplexity from left to right" if way == LEFT_TO_RIGHT else "Pseudo-perplexity"
-    texts = folder.name if folder else format_python_version()
-    title = f"{kind}{' of every token' if way == ALL else ''} on {texts}"
+    title = f"{NAMES[way]} on {folder.name if folder else format_python_version()}"
     suite = Suite(name=f"pseudo-perplexity:{argument}".rstrip(":"), title=title, columns=columns)
     return filter_suite_splits(suite, options)
 

@@ -357,9 +357,10 @@ def _find_length_problem(subject: ConfiguredModel, task: Task, problem: DataErro
     length, source = subject.text_length or 0, task.source
     if not isinstance(source, LengthSource) or source.length <= length:
         return problem
+    # One sentence for all tasks, which a run then prints once.
     return DataError(
-        f"{subject.artifact.name} takes {length} tokens, and the texts of {task.name} have {source.length}.",
-        hint=f"Type --max-length {source.length}, and --rope-scaling yarn:2 where it has fewer positions.",
+        f"{subject.artifact.name} takes texts of {length} tokens, and these are longer.",
+        hint="Type a larger --max-length; --rope-scaling yarn:2 goes beyond the positions of rotary models.",
     )
 
 

@@ -59,6 +59,8 @@ def draw_texts(count: int) -> list[str]:
 class _TwoTokens:
     """A language of two tokens, 1 and 2: a token equals the one before it with three chances of four."""
 
+    device = "cpu"
+
     def __call__(self, *, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         before = torch.roll(input_ids, 1, dims=1)
         chances = torch.full((*input_ids.shape, 3), 0.25)
@@ -70,10 +72,7 @@ class _TwoTokens:
 def test_two_tokens_by_hand() -> None:
     """Of 1 1 2 the second token costs -ln 3/4 and the third -ln 1/4; the first is not counted."""
     tokenizer: Any = SimpleNamespace(mask_token_id=0, pad_token_id=0)
-    device = torch.device("cpu")
-    model = LanguageModel(
-        name="two", network=_TwoTokens(), tokenizer=tokenizer, device=device, batch_tokens=4
-    )
+    model = LanguageModel(network=_TwoTokens(), tokenizer=tokenizer, batch_tokens=4)
     text = TokenizedText(key="", ids=np.array([1, 1, 2]), places=np.array([1, 2]), characters=4)
     losses = compute_masked_losses(model, text, text.places)
     assert losses.tolist() == pytest.approx([math.log(4 / 3), math.log(4)], abs=1e-6)
@@ -93,7 +92,7 @@ def test_a_network_of_two_tokens_by_hand(tmp_path: Path) -> None:
     bias[5], bias[6] = math.log(3), 0.0
     tensors["cls.predictions.bias"] = bias
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    text = measure_text(load(folder), "the cat", length=4, places=None, left_to_right=False)
+    text = measure_text(load(folder), "the cat", length=4, places=None)
     assert text.perplexity == pytest.approx(math.sqrt(4 / 3 * 4), abs=1e-6)
     assert (text.text.places.tolist(), text.text.characters) == ([1, 2], 7)
 
@@ -102,7 +101,7 @@ def test_a_network_of_two_tokens_by_hand(tmp_path: Path) -> None:
 def test_packed_copies_equal_single_ones_and_transformers(family: str, tmp_path: Path) -> None:
     folder = tiny.folder(tiny.families()[family], tmp_path, head=True)
     model = load(folder)
-    text = tokenize_text(model, SENTENCE * 5, length=60, left_to_right=False)
+    text = tokenize_text(model, SENTENCE * 5, length=60)
     places = text.draw_places(16)
     packed = compute_masked_losses(model, text, places)
     single = compute_masked_losses(replace(model, batch_tokens=1), text, places)
@@ -123,8 +122,7 @@ def test_all_places_lie_within_the_interval_of_16(tmp_path: Path) -> None:
     model = load(tiny.folder(tiny.families()["bert"], tmp_path, head=True))
     texts = draw_texts(20)
     drawn, every = (
-        [measure_text(model, text, length=64, places=places, left_to_right=False) for text in texts]
-        for places in (16, None)
+        [measure_text(model, text, length=64, places=places) for text in texts] for places in (16, None)
     )
     low, high = estimate_median_interval(drawn)
     median = float(np.median([text.perplexity for text in every]))
@@ -138,7 +136,7 @@ def test_all_places_lie_within_the_interval_of_16(tmp_path: Path) -> None:
 def test_a_decoder_is_read_from_left_to_right(tmp_path: Path) -> None:
     folder = write_decoder(tmp_path)
     model = load(folder, left_to_right=True)
-    text = measure_text(model, SENTENCE * 3, length=40, places=4, left_to_right=True)
+    text = measure_text(model, SENTENCE * 3, length=40, places=4)
     ids = torch.from_numpy(text.text.ids)[None]
     with torch.no_grad():
         logits = AutoModelForCausalLM.from_pretrained(folder).eval()(input_ids=ids).logits[0]
@@ -150,27 +148,27 @@ def test_a_decoder_is_read_from_left_to_right(tmp_path: Path) -> None:
 def test_a_scaled_model_reads_beyond_its_positions(tmp_path: Path) -> None:
     folder = tiny.folder(tiny.families()["modernbert"], tmp_path, head=True)
     model = load(folder, max_length=120, rope_scaling="yarn:2")
-    text = measure_text(model, SENTENCE * 9, length=120, places=3, left_to_right=False)
+    text = measure_text(model, SENTENCE * 9, length=120, places=3)
     assert len(text.text.ids) == 120
     with pytest.raises(ModelError, match="has 120 tokens, and the model has positions for 64"):
-        measure_text(load(folder), SENTENCE * 9, length=120, places=3, left_to_right=False)
+        measure_text(load(folder), SENTENCE * 9, length=120, places=3)
 
 
 def test_a_model_without_the_head_is_refused(tmp_path: Path) -> None:
     bare = tiny.folder(tiny.families()["bert"], tmp_path / "bare")
-    with pytest.raises(ModelError, match="The weights of tiny have no head of a language model"):
+    with pytest.raises(ModelError, match="The weights of tiny lack a head of a language model"):
         load(bare)
     headless = tiny.folder(tiny.families()["neobert"], tmp_path / "headless")
-    with pytest.raises(ModelError, match="have no head of a language model"):
+    with pytest.raises(ModelError, match="lack a head of a language model"):
         load(headless)
     decoder = write_decoder(tmp_path / "decoder")
-    with pytest.raises(ModelError, match="The family of tiny has no masked-language head"):
+    with pytest.raises(ModelError, match="transformers has no masked-language head for the family of tiny"):
         load(decoder)
-    with pytest.raises(ModelError, match="tiny is no decoder"):
+    with pytest.raises(ModelError, match="transformers has no decoder for the family of tiny"):
         load(bare, left_to_right=True)
     weights = {n: t for n, t in load_file(decoder / "model.safetensors").items() if "embed_out" not in n}
     save_file(weights, decoder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ModelError, match="have no head of a language model"):
+    with pytest.raises(ModelError, match="lack a head of a language model"):
         load(decoder, left_to_right=True)
 
 
@@ -184,5 +182,5 @@ def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path) -> None:
 
 def test_a_short_text_is_refused(tmp_path: Path) -> None:
     model = load(tiny.folder(tiny.families()["bert"], tmp_path, head=True))
-    with pytest.raises(DataError, match="A text has 4 tokens of tiny, fewer than 20"):
-        measure_text(model, "the cat", length=20, places=1, left_to_right=False)
+    with pytest.raises(DataError, match="A text has 4 tokens of the model, fewer than 20"):
+        measure_text(model, "the cat", length=20, places=1)

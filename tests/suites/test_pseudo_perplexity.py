@@ -14,8 +14,9 @@ import tiny
 from harness import run
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
-from harness.core.types import Artifact, SuiteOptions, Task
+from harness.core.types import Artifact, SuiteOptions, Task, build_artifact_slug
 from harness.plan import catalog
+from harness.results.record_units import ScoredRecord
 from harness.storage.store import Store
 from suites import pseudo_perplexity
 from suites.pseudo_perplexity import TEXTS
@@ -49,6 +50,7 @@ def model(folder: Path) -> Artifact:
 
 def test_the_documentation_of_python_is_enough_for_every_length(tmp_path: Path) -> None:
     tasks = open_tasks("")
+    assert catalog.open_suite(SUITE, SuiteOptions()).unit == "as measured, lower is better"
     assert [task.name for task in tasks] == [f"PseudoPerplexity{2**n}" for n in range(9, 14)]
     assert tasks[0].data.revision.startswith("python-3.")
     for task in tasks:
@@ -81,12 +83,17 @@ def test_a_run_has_a_record_for_each_length_that_the_model_takes(texts: Path, tm
     assert metrics["perplexity_low"] < metrics["perplexity"] == record.main_score < metrics["perplexity_high"]
     # Every place of so short a text is masked.
     assert metrics["interval_low"] == pytest.approx(record.main_score) == metrics["interval_high"]
-    path = Store(tmp_path / "results").find_part_file(record, report.records[0].model.artifact)
-    rows = pq.read_table(next((tmp_path / "results").rglob("*.examples.parquet")) if path is None else path)
+    rows = pq.read_table(next((tmp_path / "results").rglob("*.examples.parquet")))
     assert np.median(rows["metric"]) == pytest.approx(record.main_score)
     assert np.median(rows["prediction"]) == pytest.approx(metrics["bits_per_character"])
     assert rows["gold"].to_pylist() == [30] * TEXTS
     assert "texts gives 12 texts of 384 characters, and texts.PseudoPerplexity64 needs 20" in repr(report)
+    # A check takes lower scores for losses: it does not judge these.
+    slug = build_artifact_slug(record.model.name, record.model.artifact)
+    place = {"store": Store(tmp_path / "results"), "artifact": slug, "task": record.task.name}
+    scored = ScoredRecord.load_record(**place, key=record.key, parts=(), cache=tmp_path)
+    assert scored is not None
+    assert "lower is better in perplexity" in scored.problem
 
 
 def test_a_model_is_refused_before_the_run(
@@ -96,6 +103,9 @@ def test_a_model_is_refused_before_the_run(
     bare = tiny.folder(tiny.families()["bert"], tmp_path / "bare")
     assert "tiny have no masked-language head" in source_of(task).find_model_problem(task, model(bare), "")
     whole = tiny.folder(tiny.families()["neobert"], tmp_path / "whole", head=True)
+    invoke(["run", "--model", str(whole), "--suite", SUITE, "--max-length", "20", "--dry-run"])
+    printed = "".join(capsys.readouterr())
+    assert "whole: PseudoPerplexity32, PseudoPerplexity64: whole takes texts of 20 tokens" in printed
     assert not source_of(task).find_model_problem(task, model(whole), "")
     decoders = open_tasks(f"left-to-right:{texts}")[0]
     assert "tiny is no decoder" in source_of(decoders).find_model_problem(decoders, model(whole), "")
@@ -103,9 +113,6 @@ def test_a_model_is_refused_before_the_run(
     assert "type --suite pseudo-perplexity:left-to-right" in source_of(task).find_model_problem(
         task, model(whole), ""
     )
-    invoke(["run", "--model", str(bare), "--suite", SUITE, "--max-length", "20", "--dry-run"])
-    printed = "".join(capsys.readouterr())
-    assert "bare takes 20 tokens, and the texts of PseudoPerplexity32 have 32." in printed
 
 
 def test_bad_texts_have_one_line(texts: Path, tmp_path: Path) -> None:
