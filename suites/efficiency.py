@@ -2,7 +2,8 @@
 
 from harness.core.errors import explain_unknown
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._efficiency.source import HARNESS, MODERNBERT, build_speed_suite
+from suites._efficiency.protocol import HARNESS, MODERNBERT
+from suites._efficiency.source import build_speed_suite
 
 
 def _open_efficiency_suite(argument: str, options: SuiteOptions) -> Suite:

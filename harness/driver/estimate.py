@@ -135,23 +135,17 @@ def _build_planned_work(score: PlannedScore) -> PlannedWork:
 def _estimate_score(score: PlannedScore, past: PastWork) -> ScoreCost:
     """The cost of a score from vectors or from a ranking, or of a measurement by the speed of its model."""
     work, source = _build_planned_work(score), score.task.source
+    cost = past.estimate_score_cost(work)
     if not isinstance(source, MeasuredSource) or not work.is_open or not isinstance(work.encoding, Encoding):
-        return past.estimate_score_cost(work)
+        return cost
     parameters, tokens = (
         estimate_non_embedding(work.parameters, work.width),
         source.estimate_tokens(score.task),
     )
     rate = past.estimate_token_rate(work.model, parameters, work.encoding.dtype)
-    cost = ScoreCost(
-        **{name: getattr(work, name) for name in ("task", "key", "state", "purpose", "error")},
-        model=work.name,
-        texts=None,
-        tokens=tokens,
-        flops=None if tokens is None else 2.0 * parameters * tokens,
-        seconds=None,
-    )
     if rate is None or tokens is None:
         return cost
+    cost = replace(cost, tokens=tokens, flops=2.0 * parameters * tokens)
     # Speeds are those of short texts: attention over long ones takes more.
     return cost.add_time(TimeRange.from_seconds(tokens / rate.tokens, max(LIKELY, rate.factor)), rate.source)
 

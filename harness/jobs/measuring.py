@@ -84,13 +84,13 @@ class Measure(ScoreJob):
             work.mkdir(parents=True, exist_ok=True)
             outcome = source.measure_model(self.task, model, seed=self.seed, data=self.data)
         context.tell(outcome.notes)
-        made = build_encoding_provenance(context, self.encoding, EncodedTexts(), outcome, started, texts=0)
+        ran = build_encoding_provenance(context, self.encoding, EncodedTexts(), outcome, started, texts=0)
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
-        made |= {"measured": dict(outcome.facts), "seconds": {"measure": round(seconds, 3)}}
+        ran |= {"measured": dict(outcome.facts), "seconds": {"measure": round(seconds, 3)}}
         output = self.build_output(
             outcome,
             build_model_part(artifact, context.read_input("facts")),
-            made,
+            ran,
             read_model_lineage(artifact),
         )
         shutil.rmtree(work, ignore_errors=True)

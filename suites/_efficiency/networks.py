@@ -56,8 +56,8 @@ class LoadedNetwork:
     @property
     def attention(self) -> str:
         """The attention backend as it ran, or as transformers sets it."""
-        asked = getattr(self.model.config, "_attn_implementation", None)
-        return str(getattr(self.model, "attention_as_run", asked) or "none")
+        backend = getattr(self.model.config, "_attn_implementation", None)
+        return str(getattr(self.model, "attention_as_run", backend) or "none")
 
 
 def plan_engine(engine: str, artifact: Artifact) -> tuple[str, str]:
@@ -120,13 +120,13 @@ def measure_ceiling(device: Device, dtype: Dtype) -> float:
     layer = nn.Linear(size, size, bias=False, device=device.name, dtype=TORCH_DTYPES[dtype])
     # As the engine computes its layers on a CPU.
     use_onednn(layer if device.name == "cpu" else nn.Identity())
-    given = torch.randn(size, size, device=device.name, dtype=TORCH_DTYPES[dtype])
+    inputs = torch.randn(size, size, device=device.name, dtype=TORCH_DTYPES[dtype])
     seconds = []
     with torch.inference_mode():
         for _ in range(10):
             device.wait()
             began = device.read_clock()
-            layer(given)
+            layer(inputs)
             device.wait()
             seconds.append(device.read_clock() - began)
     return 2.0 * size**3 / min(seconds)

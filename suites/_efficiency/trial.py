@@ -116,11 +116,11 @@ class Trials:
         # What was put on the path by hand is not inherited.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-m", "suites._efficiency.trial"]
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
-            given.write(request)
-            given.seek(0)
+        with tempfile.TemporaryFile() as request_file, tempfile.TemporaryFile() as error_file:
+            request_file.write(request)
+            request_file.seek(0)
             process = subprocess.Popen(
-                command, stdin=given, stdout=subprocess.PIPE, stderr=said, env=environment
+                command, stdin=request_file, stdout=subprocess.PIPE, stderr=error_file, env=environment
             )
             watched = psutil.Process(process.pid)
             try:
@@ -134,8 +134,8 @@ class Trials:
                 process.kill()
                 output = process.communicate()[0]
             if process.returncode:
-                said.seek(0)
-                last = (said.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+                error_file.seek(0)
+                last = (error_file.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
                 raise ModelError(f"A batch of {size} failed: {last}")
         peak: int | None = json.loads(output.splitlines()[-1])
         return peak
@@ -147,10 +147,12 @@ def _try_batch(
     torch.set_num_threads(threads)
     before, on_gpu = psutil.Process().memory_info().rss, device.startswith("cuda")
     network = build()
-    weights = torch.cuda.memory_allocated(device) if on_gpu else 0
+    held = 0
+    if on_gpu:
+        # The weights of another engine are in memory while both are measured, and some room goes in pieces.
+        held = torch.cuda.memory_allocated(device) + torch.cuda.mem_get_info(device)[1] // 50
     try:
-        # The weights of another engine are in memory as well while both are measured.
-        ballast = torch.empty(weights, dtype=torch.uint8, device=device)
+        ballast = torch.empty(held, dtype=torch.uint8, device=device)
         time_run(network, Device(device), Workload(longest=longest, lengths=(longest,) * size), size)
         del ballast
     except (MemoryError, torch.OutOfMemoryError):
@@ -161,13 +163,8 @@ def _try_batch(
             return None
         raise
     peak = measure_peak_memory()
-    return peak["device"] - weights if on_gpu else peak["host"] - before
-
-
-def main(request: Any) -> None:
-    """Answer a request of `Trials`: the peak in bytes, or null."""
-    print(json.dumps(_try_batch(*pickle.load(request))))
+    return peak["device"] - held if on_gpu else peak["host"] - before
 
 
 if __name__ == "__main__":
-    main(sys.stdin.buffer)
+    print(json.dumps(_try_batch(*pickle.load(sys.stdin.buffer))))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -21,7 +22,7 @@ import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
 from harness.plan import catalog
-from suites._efficiency import networks, rounds
+from suites._efficiency import measuring, networks, rounds
 from suites._efficiency.rounds import (
     Device,
     Timing,
@@ -182,6 +183,19 @@ def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen["others"] == 0.0
 
 
+def test_a_gpu_tells_its_energy_and_what_slows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy = iter([0, 1000, 6000])
+    library: Any = SimpleNamespace(nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=str)
+    library.nvmlDeviceGetTotalEnergyConsumption = lambda _handle: next(energy)
+    library.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _handle: 0x40
+    library.nvmlDeviceGetComputeRunningProcesses = lambda _handle: [1, 2]
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _name: SimpleNamespace(uuid="u"))
+    with rounds.watch_load(Device("cuda:0")) as seen:
+        pass
+    assert (seen["joules"], seen["troubles"]) == (5.0, ("throttled", "other processes on it"))
+
+
 @pytest.mark.parametrize("limit", [1, 5, 100, 1000, 4096])
 def test_the_largest_batch_is_found_within_three_percent(limit: int) -> None:
     tried: list[int] = []
@@ -268,21 +282,46 @@ def test_a_whole_measurement(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert not any("vectors differ" in note for note in report.notes)
 
 
+def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    timed: list[int] = []
+
+    def try_once(_self: Trials, size: int) -> int:
+        tried.append(size)
+        return 1000
+
+    def time_or_lose(*arguments: Any, **options: Any) -> Timing:
+        timed.append(len(timed))
+        if len(timed) == 16:
+            raise ModelError("the device is lost")
+        return time_run(*arguments, **options)
+
+    monkeypatch.setattr(Trials, "_run_trial", try_once)
+    monkeypatch.setattr(measuring, "time_run", time_or_lose)
+    places: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
+    lost = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
+    assert lost.lacking["Efficiency512"] == "the device is lost"
+    (again,) = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places).records
+    assert len(again.scores["ours"]["fixed"]["rounds"]) == 10
+    assert tried == [1, 2, 3]
+    # Ten passes to warm up and those alone, once in each run; ten rounds, and the one that was lost.
+    assert len(timed) == 2 * 11 + 10 + 1
+    assert not [*(tmp_path / "cache" / "measured").iterdir()]
+
+
 def test_the_released_way_and_growing_batches(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released = measure(
-        bert,
-        "efficiency:modernbert",
-        monkeypatch,
-        tmp_path,
-        most=2,
-        tasks=("512 fixed (padded)", "512 variable (padded)"),
-    )
-    cells = released.records[0].scores["padded"]
+    released, columns = "efficiency:modernbert", ("512 fixed (padded)", "512 variable (padded)")
+    both = measure(bert, released, monkeypatch, tmp_path, most=2, tasks=columns)
+    cells = both.records[0].scores["padded"]
     # Padding costs the time of the fixed set, whose run is the only one.
     assert cells["variable"]["seconds"] == pytest.approx(cells["fixed"]["seconds"])
     assert cells["variable"]["tokens"] < cells["fixed"]["tokens"]
+    alone = measure(bert, released, monkeypatch, tmp_path, most=2, tasks=("512 variable (padded)",))
+    assert [*alone.records[0].scores["padded"]] == ["variable"]
     grown = measure(bert, "efficiency-neobert", monkeypatch, tmp_path, most=2, tasks=("512 fixed (ours)",))
     cell = grown.records[0].scores["ours"]["fixed"]
     assert [*cell["batches"]] == ["1", "2"]

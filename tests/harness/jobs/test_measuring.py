@@ -30,6 +30,7 @@ from harness.core.types import (
 )
 from harness.jobs.measuring import hold_device
 from harness.plan import catalog
+from leaderboard.data.records import RecordReader, iter_record_units
 from leaderboard.data.suites import load_site_suites
 
 
@@ -127,6 +128,10 @@ def test_a_measured_task_is_of_its_machine(
     assert "on Another Processor" in typed("show", str(folder))
     (again,) = run(str(folder), "speed", **places).records
     assert again == other
+    units = iter_record_units([places["results"]], RecordReader.for_suites([]))
+    first, second = sorted(entry.treatment for unit in units for entry in unit.read())
+    assert "on Another Processor" in f"{first} {second}"
+    assert first != second
 
 
 def test_a_model_that_cannot_be_measured_is_refused_before_the_run(folder: Path, typed: Typed) -> None:

@@ -119,7 +119,9 @@ def test_every_suite_is_listed_once() -> None:
 
 def test_a_named_suite_goes_before_the_benchmark_with_its_columns() -> None:
     found = everything()
-    named = {entry.name for entry in catalog.load_suite_entries().values() if entry.alone}
+    # A table of speeds would have no shares of 1.
+    speeds = {"efficiency", "efficiency-neobert"}
+    named = {entry.name for entry in catalog.load_suite_entries().values() if entry.alone} - speeds
     assert {one.slug for one in found.values() if one.main} == {format_slug(name) for name in named}
     first = [one.main for one in found.values()]
     assert first == sorted(first, reverse=True)
