@@ -79,6 +79,19 @@ it, that best one is not below 0 where a longer document is compared at the same
 MAXSIM: tuple[Similarity, ...] = ("maxsim", "maxsim-pylate")
 """The comparisons of texts that have a vector for each token."""
 
+LOWER_IS_BETTER = frozenset({"perplexity"})
+"""The metrics of which a lower value is better."""
+
+
+def get_metric_direction(metric: str) -> int:
+    """1 where a higher value of a metric is better, else -1.
+
+    >>> get_metric_direction("ndcg_at_10"), get_metric_direction("perplexity")
+    (1, -1)
+    """
+    return -1 if metric in LOWER_IS_BETTER else 1
+
+
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
 
@@ -356,6 +369,7 @@ class MeasuredModel:
     Attributes:
         artifact: The model, whose folder is there.
         dtype: The precision to run it in.
+        encoding: Its other settings (harness.core.encoding.Encoding), for a source that does not call `load`.
         device: The device in torch's words.
         load: Loads a new harness.encoder.engine.Encoder of it; picklable.
         work: A folder that keeps what is finished, from which a killed measurement goes on.
@@ -366,6 +380,7 @@ class MeasuredModel:
 
     artifact: Artifact
     dtype: Dtype
+    encoding: Any = None
     device: str
     load: Callable[[], Any]
     work: Path
@@ -397,6 +412,16 @@ class MeasuredSource(TaskSource, Protocol):
 
     def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
         """Measure a model; `Outcome.facts` go into the record. Raises a HarnessError with what to do next."""
+        ...
+
+
+@runtime_checkable
+class LengthSource(Protocol):
+    """A measured source whose texts all have as many tokens, which a model must take."""
+
+    @property
+    def length(self) -> int:
+        """The tokens of each text, special ones included."""
         ...
 
 
@@ -545,8 +570,9 @@ class Suite:
     @property
     def unit(self) -> str:
         """What stands behind the heading of a table: how its numbers are shown."""
-        measured = any(task.output == "measured" for task in self.tasks)
-        return "as measured" if measured else "scores × 100"
+        if any(task.metric in LOWER_IS_BETTER for task in self.tasks):
+            return "as measured, lower is better"
+        return "as measured" if any(task.output == "measured" for task in self.tasks) else "scores × 100"
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -111,7 +111,7 @@ def _build(
             device=device,
             local_files_only=True,
             trust_remote_code=artifact.trust_remote_code,
-            model_kwargs=_build_model_args(artifact, encoding),
+            model_kwargs=build_model_args(artifact, encoding),
         )
     model.eval()
     widen_towers(model)
@@ -143,7 +143,7 @@ def _create_engine(
     return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
 
 
-def _build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
+def build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     """The arguments with which a backbone is loaded."""
     kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
     scaling = {"kind": kind, "factor": factor, "length": encoding.max_length}
@@ -162,7 +162,7 @@ def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, LoadReport, list[str]]:
     with collect_load_report() as report:
-        args = {"trust_remote_code": artifact.trust_remote_code, **_build_model_args(artifact, encoding)}
+        args = {"trust_remote_code": artifact.trust_remote_code, **build_model_args(artifact, encoding)}
         model = open_modules(artifact.folder, args).to(device)
     model.eval()
     return model, report, []

@@ -72,6 +72,7 @@ class Measure(ScoreJob):
         model = MeasuredModel(
             artifact=artifact,
             dtype=self.encoding.dtype,
+            encoding=self.encoding,
             device=context.device,
             load=load,
             work=work,

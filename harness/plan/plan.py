@@ -10,7 +10,7 @@ from harness.core.encoding import ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
 from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart, format_swept_settings
-from harness.core.types import SEED, Artifact, Data, MeasuredSource, Purpose, Size, Suite, Task
+from harness.core.types import SEED, Artifact, Data, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.jobs.jobs import (
@@ -334,7 +334,7 @@ def _plan_encoding_score(
     problem = location if isinstance(location, DataError) else None
     if isinstance(task.source, MeasuredSource) and isinstance(subject.encoding, Encoding):
         reason = task.source.find_model_problem(task, subject.on_disk.artifact, subject.encoding.dtype)
-        problem = DataError(reason) if reason else problem
+        problem = DataError(reason) if reason else _find_length_problem(subject, task, problem)
     # The score is planned with its problem, and not refused: the other tasks of the suite can still be run.
     if (subject.ranks or subject.interacts_late) and not task.retrieves:
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
@@ -349,6 +349,18 @@ def _plan_encoding_score(
         identity=identity,
         located=located,
         problem=problem,
+    )
+
+
+def _find_length_problem(subject: ConfiguredModel, task: Task, problem: DataError | None) -> DataError | None:
+    """Why the texts of a task are too long for a model, else the problem that is known already."""
+    length, source = subject.text_length or 0, task.source
+    if not isinstance(source, LengthSource) or source.length <= length:
+        return problem
+    # One sentence for all tasks, which a run then prints once.
+    return DataError(
+        f"{subject.artifact.name} takes texts of {length} tokens, and these are longer.",
+        hint="Type a larger --max-length; --rope-scaling yarn:2 goes beyond the positions of rotary models.",
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from harness.core import files, paths
 from harness.core.errors import StoreError
 from harness.core.identity import digest
+from harness.core.types import LOWER_IS_BETTER
 from harness.results import units
 from harness.results.metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
 from harness.results.scores import collect_raw_metrics
@@ -41,6 +42,8 @@ def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list
 
     Any other type and metric is the mean over single queries, if the rows have it.
     """
+    if metric in LOWER_IS_BETTER:
+        raise _NotTestableError(f"lower is better in {metric}, and a check tests for lower values as losses")
     match kind, metric:
         case "STS", "cosine_spearman" | "cosine_pearson":
             gold, predicted = _extract_numbers(rows)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from harness.core.types import get_metric_direction
 from harness.results.scores import score_text
 from leaderboard.data.descriptions import describe_task
 from leaderboard.data.groups import group_by
@@ -120,9 +121,12 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     queries, name = site.queries, find_task(task, list_site_tasks(site.queries))
     inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
     population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
-    ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)])
+    direction = get_metric_direction(queries.tasks.get(name, ("", "", 0))[1])
+    ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)], direction)
     rows = [one for one in population if state.should_keep(one.entry)]
-    rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
+    rows.sort(
+        key=lambda one: (one.value is None, -direction * (one.value or 0.0), one.entry.model.casefold())
+    )
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
     if inquiry.question == inquiry.questions[0]:
@@ -196,7 +200,8 @@ def _build_ranking_fields(
     scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
 ) -> list[sorting.Field[Scored]]:
     """The columns of the ranking."""
-    best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
+    # They come with the best first.
+    best = [*dict.fromkeys(one.value for one in ranked if one.value is not None)][:2]
     marks = dict(zip(best, ("best", "second"), strict=False))
 
     def find_ranked_score(one: Scored) -> float | None:

@@ -1,0 +1,295 @@
+"""Language models and the perplexities of texts: of masked tokens, or from left to right.
+
+The pseudo-perplexity of a text is exp of the mean cross entropy (natural logarithm) of its tokens, each
+masked alone (Salazar et al. 2020, Masked Language Model Scoring). Special tokens are not counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+)
+
+from harness.core.encoding import Encoding
+from harness.core.errors import DataError, ModelError
+from harness.core.identity import digest
+from harness.core.types import Artifact
+from harness.encoder.backbones import has_network, read_family
+from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.inputs import Span, SpanQueue, run_spans
+from harness.encoder.library_load import collect_load_report, hide_library_output, scale_library_rotary
+from harness.encoder.loading import build_model_args
+from harness.encoder.network.model import EncoderForMaskedLM, load_network
+from harness.encoder.tensors import HEADLESS
+
+PRETRAINED = "Give the checkpoint of the pretraining: models for embeddings are saved without their head."
+
+NO_HEAD = "The weights of {} lack a head of a language model, or a part, which would be drawn at random."
+
+CPU_TOKENS, GPU_TOKENS = 8192, 65_536
+"""Tokens that are computed at once."""
+
+LEVEL = 0.95
+"""The share of draws of positions within an interval."""
+
+RESAMPLES = 2000
+"""The draws of positions of which an interval is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModel:
+    """A network with its language-modelling head, ours or of transformers, and its tokenizer.
+
+    `left_to_right` is whether it is a decoder; `batch_tokens` are computed at once.
+    """
+
+    network: Any
+    tokenizer: Any
+    left_to_right: bool = False
+    batch_tokens: int = CPU_TOKENS
+
+    def compute_logits(self, ids: Tensor, places: Tensor) -> Tensor:
+        """Scores of the vocabulary, (texts, vocabulary), at `places`, (texts,), of ids, (texts, columns)."""
+        rows, attended = torch.arange(len(ids), device=ids.device), torch.ones_like(ids)
+        if isinstance(self.network, EncoderForMaskedLM):
+            packed, states = self.network.encoder.encode_tokens(ids, attended)
+            # The head on the masked tokens alone: scores of every token would fill the memory.
+            return cast(Tensor, self.network.head(packed.unpack(states[-1])[rows, places]))
+        return cast(Tensor, self.network(input_ids=ids, attention_mask=attended).logits[rows, places])
+
+
+def load_language_model(
+    artifact: Artifact, encoding: Encoding, *, device: str, left_to_right: bool
+) -> LanguageModel:
+    """A backbone with the head of its pretraining.
+
+    Args:
+        artifact: The model and its folder, which were loaded and checked as an encoder.
+        encoding: Its settings: the dtype, and the scaling of its positions.
+        device: A torch device.
+        left_to_right: Whether it is a decoder that predicts the next token, and not a masked one.
+
+    Raises:
+        ModelError: It has no such head, its weights lack it, or its tokenizer has no mask token.
+    """
+    place, own_code = find_backbone_folder(artifact.folder), artifact.trust_remote_code
+    args = build_model_args(artifact, encoding)
+    scaling, extra = args.pop("scaling", None), args.pop("allow_extra", ())
+    shared = {"local_files_only": True, "trust_remote_code": own_code}
+    with hide_library_output():
+        if left_to_right or not has_network(place, own_code=own_code):
+            network = _load_library_network(artifact.name, place, {**shared, **args}, left_to_right)
+            if scaling is not None:
+                scale_library_rotary(network, **scaling)
+        else:
+            try:
+                network = load_network(
+                    place,
+                    read_family(place),
+                    dtype=args["dtype"],
+                    head=True,
+                    scaling=scaling,
+                    allow_extra=extra,
+                ).model
+            except ModelError as error:
+                if HEADLESS not in error.message:
+                    raise
+                raise ModelError(NO_HEAD.format(artifact.name), hint=PRETRAINED) from None
+        tokenizer = AutoTokenizer.from_pretrained(place, **shared)
+    if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
+        lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"
+        raise ModelError(f"The tokenizer of {artifact.name} has no {lack}.", hint=PRETRAINED)
+    budget = CPU_TOKENS if device == "cpu" else GPU_TOKENS
+    # Classes of transformers give the scores of every token.
+    budget = budget if isinstance(network, EncoderForMaskedLM) else budget // 8
+    network = network.eval().to(device)
+    return LanguageModel(
+        network=network, tokenizer=tokenizer, left_to_right=left_to_right, batch_tokens=budget
+    )
+
+
+def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_right: bool) -> Any:
+    config = AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"])
+    masked, causal = (
+        type(config) in known for known in (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
+    )
+    # A masked family may have a class for decoders as well, such as BERT, and is none.
+    if masked == left_to_right or not (masked or causal):
+        what = "decoder" if left_to_right else "masked-language head"
+        raise ModelError(f"transformers has no {what} for the family of {name}.", hint=PRETRAINED)
+    kind: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
+    with collect_load_report() as report:
+        network = kind.from_pretrained(place, **args)
+    if report.fresh:
+        raise ModelError(NO_HEAD.format(name), hint=PRETRAINED)
+    return network
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizedText:
+    """The tokens of a text.
+
+    Attributes:
+        key: The hash of the whole text.
+        ids: (tokens,) with the special ones.
+        places: The places of the tokens that can be predicted, rising.
+        characters: The number of characters that these tokens stand for.
+    """
+
+    key: str
+    ids: NDArray[np.int64]
+    places: NDArray[np.int64]
+    characters: int
+
+    def draw_places(self, count: int | None) -> NDArray[np.int64]:
+        """Some of the places, rising, by hashes of text and place; None for all."""
+        if count is None or count >= len(self.places):
+            return self.places
+        chosen = heapq.nsmallest(count, self.places.tolist(), key=lambda n: digest(f"{self.key} {n}"))
+        return np.array(sorted(chosen))
+
+
+def tokenize_text(model: LanguageModel, text: str, *, length: int) -> TokenizedText:
+    """The first tokens of a text: `length` with the special ones, or fewer if it has fewer."""
+    encoded = model.tokenizer(
+        text,
+        truncation=True,
+        max_length=length,
+        return_special_tokens_mask=True,
+        return_offsets_mapping=True,
+    )
+    places = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
+    # Nothing comes before the first token of a decoder that could tell it.
+    places = places[places > 0] if model.left_to_right else places
+    spans = np.array(encoded["offset_mapping"])[places]
+    characters = int(spans[:, 1].max() - spans[:, 0].min()) if len(spans) else 0
+    ids = np.array(encoded["input_ids"], dtype=np.int64)
+    return TokenizedText(key=digest(text), ids=ids, places=places, characters=characters)
+
+
+def compute_masked_losses(
+    model: LanguageModel, text: TokenizedText, places: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The cross entropies (natural logarithm) of tokens of a text, each masked alone.
+
+    Copies of the text with another token masked share a batch, which has no padding.
+
+    Args:
+        model: A masked language model.
+        text: The text.
+        places: (masked,) the places of the tokens.
+
+    Returns:
+        (masked,) the losses.
+    """
+    losses = np.empty(len(places))
+
+    def run_span(span: Span) -> None:
+        chosen = places[slice(*span)]
+        ids, rows = np.tile(text.ids, (len(chosen), 1)), np.arange(len(chosen))
+        ids[rows, chosen] = model.tokenizer.mask_token_id
+        inputs = (torch.from_numpy(values).to(model.network.device) for values in (ids, chosen))
+        losses[slice(*span)] = _compute_cross_entropies(model.compute_logits(*inputs), text.ids[chosen])
+
+    queue = SpanQueue(np.full(len(places), len(text.ids)), model.batch_tokens)
+    run_spans(queue, run_span, threads=0, halved=lambda _budget: None)
+    return losses
+
+
+def compute_next_losses(model: LanguageModel, text: TokenizedText) -> NDArray[np.float64]:
+    """The cross entropies (natural logarithm) of the tokens of a text, each from those before it."""
+    with torch.inference_mode():
+        logits = model.network(input_ids=torch.from_numpy(text.ids[None]).to(model.network.device)).logits[0]
+        return _compute_cross_entropies(logits[text.places - 1], text.ids[text.places])
+
+
+def _compute_cross_entropies(logits: Tensor, gold: NDArray[np.int64]) -> NDArray[np.float64]:
+    correct = torch.from_numpy(gold).to(logits.device)
+    losses = torch.nn.functional.cross_entropy(logits.float(), correct, reduction="none")
+    return losses.double().cpu().numpy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextLosses:
+    """The losses at some places of a text, of all that can be predicted."""
+
+    text: TokenizedText
+    losses: NDArray[np.float64]
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the mean loss."""
+        return math.exp(self.losses.mean())
+
+    @property
+    def bits_per_character(self) -> float:
+        """The mean loss of a token in bits, times the tokens of the text over its characters."""
+        return float(self.losses.mean() / math.log(2) * len(self.text.places) / self.text.characters)
+
+
+def estimate_median_interval(texts: Sequence[TextLosses]) -> tuple[float, float]:
+    """The interval of the median perplexity of these texts, by the draw of their places alone.
+
+    A bootstrap of the places of each text. Deviations shrink by the root of 1 - n / N, since n places of N
+    are drawn without putting any back (Cochran 1977, Sampling Techniques, section 2.6).
+    """
+    generator, means = np.random.default_rng(0), []
+    for one in texts:
+        count = len(one.losses)
+        drawn = one.losses[generator.integers(count, size=(RESAMPLES, count))].mean(axis=1)
+        shrink = math.sqrt(1 - count / len(one.text.places))
+        means.append(one.losses.mean() + shrink * (drawn - one.losses.mean()))
+    medians = np.median(np.exp(np.array(means)), axis=0)
+    low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def measure_text(model: LanguageModel, text: str, *, length: int, places: int | None) -> TextLosses:
+    """The losses of a text that is cut at a length.
+
+    Args:
+        model: The language model.
+        text: The text.
+        length: Its tokens, special ones included.
+        places: The places that are masked; None for all. A decoder predicts all.
+
+    Raises:
+        DataError: The text has fewer tokens than `length`.
+    """
+    tokenized = tokenize_text(model, text, length=length)
+    if len(tokenized.ids) < length:
+        raise DataError(
+            f"A text has {len(tokenized.ids)} tokens of the model, fewer than {length}.",
+            hint="Its tokenizer makes long tokens: leave this length out with --tasks.",
+        )
+    if model.left_to_right:
+        losses = compute_next_losses(model, tokenized)
+    else:
+        losses = compute_masked_losses(model, tokenized, tokenized.draw_places(places))
+    return TextLosses(text=tokenized, losses=losses)
+
+
+def summarize_texts(texts: Sequence[TextLosses]) -> dict[str, float]:
+    """The medians and quartiles of a bin, and the interval of the median perplexity by the draw of places."""
+    bounds = estimate_median_interval(texts)
+    summary = {"interval_low": bounds[0], "interval_high": bounds[1]}
+    for name in ("perplexity", "bits_per_character"):
+        quartiles = np.percentile([getattr(text, name) for text in texts], [25, 50, 75]).tolist()
+        summary |= dict(zip((f"{name}_low", name, f"{name}_high"), quartiles, strict=True))
+    return summary

@@ -1,0 +1,216 @@
+"""The suite `pseudo-perplexity`: how well a model predicts single tokens of texts of growing length."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import importlib
+import re
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import digest
+from harness.core.paths import require_plain_name
+from harness.core.types import (
+    Artifact,
+    Column,
+    Data,
+    Dtype,
+    MeasuredModel,
+    Outcome,
+    Size,
+    Suite,
+    SuiteEntry,
+    SuiteOptions,
+    Task,
+)
+from harness.data.tables import explain_file_error, is_readable_folder, require_unchanged, resolve_user_path
+from harness.encoder.backbones import read_family
+from harness.encoder.folder.description import TWO_BACKBONES, describe
+from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.weights import list_module_weights, read_tensor_headers
+from suites._code.parsing import format_python_version
+from suites._mteb.snapshot import filter_suite_splits
+
+LENGTHS = (512, 1024, 2048, 4096, 8192)
+"""The tokens of a text in each task, special ones included."""
+
+TEXTS, PLACES = 20, 64
+"""The texts of a task, and the places of each that are masked."""
+
+CHARACTERS = 6
+"""The characters of a text for each token: more than tokens have in running text."""
+
+ENDINGS = (".txt", ".md", ".rst")
+"""The ends of the names of text files."""
+
+ALL, LEFT_TO_RIGHT = "all", "left-to-right"
+"""What a user may type before a folder: every place is masked, or a decoder is measured."""
+
+
+def _read_folder(folder: Path) -> Iterator[str]:
+    """The texts of the files below a folder."""
+    with explain_file_error(folder):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS):
+            try:
+                yield path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                raise DataError(f"{path} is not UTF-8.", hint="Convert it, or take it out.") from None
+
+
+@functools.cache
+def _read_python_documentation() -> str:
+    """The help topics of the running interpreter, and the longer strings in the modules of its library."""
+    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    texts = [topics[name] for name in sorted(topics)]
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        # Docstrings, without parsing 5 MB of source whenever a suite is listed.
+        texts += re.findall('"""(.*?)"""', path.read_text(encoding="utf-8", errors="replace"), re.DOTALL)
+    return " ".join(texts)
+
+
+def _build_texts(folder: Path | None, length: int) -> tuple[str, ...]:
+    """The texts of a task, or fewer: of all parts of that size those with the smallest hashes."""
+    size, parts = CHARACTERS * length, set[str]()
+    for document in [_read_python_documentation()] if folder is None else _read_folder(folder):
+        # Some tokenizers drop blanks and line ends; all then have the same to predict.
+        plain = " ".join(document.split())
+        parts |= {plain[start : start + size] for start in range(0, len(plain) - size + 1, size)}
+    return tuple(heapq.nsmallest(TEXTS, parts, key=digest))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PerplexitySource:
+    """The source of a task (harness.core.types.MeasuredSource): texts of a folder, None for Python's own."""
+
+    folder: Path | None
+    way: str
+    length: int
+    per_machine: bool = False
+
+    @property
+    def scoring(self) -> str:
+        """The way to measure, and its version."""
+        ways = {ALL: "every token masked alone", LEFT_TO_RIGHT: "left to right"}
+        return f"perplexity 1, {ways.get(self.way, f'{PLACES} tokens of a text masked alone')}"
+
+    def _load_texts(self, task: Task) -> tuple[str, ...]:
+        texts = _build_texts(self.folder, self.length)
+        require_unchanged(task.name, digest(texts), task.data.content)
+        if len(texts) < TEXTS:
+            raise DataError(
+                f"{self.folder or format_python_version()} gives {len(texts)} texts of "
+                f"{CHARACTERS * self.length:,} characters, and {task.name} needs {TEXTS}.",
+                hint=f"Add longer files ({', '.join(ENDINGS)}), or choose other tasks with --tasks.",
+            )
+        return texts[: task.limit]
+
+    def measure(self, task: Task, *, cache: Path) -> Size:
+        """The size of the texts (see harness.core.types.FileSource)."""
+        texts = self._load_texts(task)
+        return Size(texts=len(texts), characters=sum(map(len, texts)))
+
+    def estimate_tokens(self, task: Task) -> int:
+        """The tokens of all copies of all texts (see harness.core.types.MeasuredSource)."""
+        copies = {ALL: self.length, LEFT_TO_RIGHT: 1}.get(self.way, PLACES)
+        return min(TEXTS, task.limit or TEXTS) * copies * self.length
+
+    def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
+        """The reason why a model cannot be measured (see harness.core.types.MeasuredSource)."""
+        if describe(artifact.folder, own_code=artifact.trust_remote_code).unscalable == TWO_BACKBONES:
+            return f"{artifact.name} has no language model: {TWO_BACKBONES}."
+        place = find_backbone_folder(artifact.folder)
+        family = read_family(place)
+        if family is None:
+            return ""
+        if family.is_decoder != (self.way == LEFT_TO_RIGHT):
+            kind, other = ("a", f":{LEFT_TO_RIGHT}") if family.is_decoder else ("no", "")
+            return f"{artifact.name} is {kind} decoder: type --suite pseudo-perplexity{other}."
+        names, tensors = family.names, read_tensor_headers(list_module_weights(place)) or {}
+        if names is not None and not any((names.ours(name) or "").startswith("head.") for name in tensors):
+            return (
+                f"The weights of {artifact.name} have no masked-language head, as models for embeddings have "
+                "none: give the checkpoint of the pretraining."
+            )
+        return ""
+
+    def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
+        """The median perplexity of the texts (see harness.core.types.MeasuredSource)."""
+        from suites._perplexity import load_language_model, measure_text, summarize_texts
+
+        texts, left_to_right = self._load_texts(task), self.way == LEFT_TO_RIGHT
+        network = load_language_model(
+            model.artifact, model.encoding, device=model.device, left_to_right=left_to_right
+        )
+        model.announce(len(texts))
+        measured, places = [], None if self.way == ALL else PLACES
+        for text in texts:
+            measured.append(measure_text(network, text, length=self.length, places=places))
+            model.count(1)
+        metrics = summarize_texts(measured)
+        return Outcome(
+            main_score=metrics["perplexity"],
+            scores={task.splits[0]: {"default": {"main_score": metrics["perplexity"], **metrics}}},
+            examples={
+                "split": [task.splits[0]] * len(texts),
+                "subset": ["default"] * len(texts),
+                "example_id": [text.text.key for text in measured],
+                "replicate": [0] * len(texts),
+                "prediction": [text.bits_per_character for text in measured],
+                "gold": [len(text.losses) for text in measured],
+                "metric": [text.perplexity for text in measured],
+            },
+            notes=(
+                f"{task.name}: half of the texts between {metrics['perplexity_low']:.3f} and "
+                f"{metrics['perplexity_high']:.3f}; {metrics['bits_per_character']:.3f} bits a character",
+            ),
+        )
+
+
+def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
+    way, _, rest = argument.partition(":")
+    way, typed = (way, rest) if way in (ALL, LEFT_TO_RIGHT) else ("", argument)
+    folder, hint = resolve_user_path(typed) if typed else None, "Type pseudo-perplexity:/path/to/texts."
+    try:
+        if folder is not None and not is_readable_folder(folder):
+            raise UsageError(f"{typed} is not a folder.", hint=hint)
+        if folder is not None:
+            require_plain_name(folder.name, "the name of a folder of texts", hint=hint)
+        columns = tuple(_build_column(folder, way, length) for length in LENGTHS)
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    title = f"{NAMES[way]} on {folder.name if folder else format_python_version()}"
+    suite = Suite(name=f"pseudo-perplexity:{argument}".rstrip(":"), title=title, columns=columns)
+    return filter_suite_splits(suite, options)
+
+
+NAMES = {"": "PseudoPerplexity", ALL: "PseudoPerplexityAll", LEFT_TO_RIGHT: "Perplexity"}
+"""The names of tasks by the way to measure: those of decoders are in no column with masked ones."""
+
+
+def _build_column(folder: Path | None, way: str, length: int) -> Column:
+    prefix = "" if folder is None else f"{folder.name}."
+    task = Task(
+        name=f"{prefix}{NAMES[way]}{length}",
+        type="LanguageModelling",
+        metric="perplexity",
+        splits=("test",),
+        data=Data(
+            revision="" if folder else format_python_version(), content=digest(_build_texts(folder, length))
+        ),
+        roles=("",),
+        output="measured",
+        source=_PerplexitySource(folder=folder, way=way, length=length),
+    )
+    return Column(name=task.name, type=task.type, tasks=(task,), shown_only="a perplexity is no share of 1")
+
+
+SUITE = SuiteEntry(
+    name="pseudo-perplexity",
+    summary="How well masked tokens are predicted, 512 to 8,192 tokens long (docs/pseudo-perplexity.md)",
+    open=_open_perplexity_suite,
+    argument="folder of texts",
+)
