@@ -109,7 +109,9 @@ def command(
 
 def _export_runs(model: str, folder: Path, options: Mapping[str, Any]) -> int:
     done = export_trec(model, folder, **options)
-    missing = [f"Not measured with these settings: {shorten_names([*done.left_out])}"] if done.left_out else []
+    missing = (
+        [f"Not measured with these settings: {shorten_names([*done.left_out])}"] if done.left_out else []
+    )
     _report_export(done.files, done.settings, missing, done.others)
     return 0
 
