@@ -102,7 +102,7 @@ class CheckedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckLine:
+class _Line:
     """What a task and a mean of a check share; scores, differences and margins are shares of 1.
 
     Attributes:
@@ -153,7 +153,7 @@ class CheckLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOutcome(CheckLine):
+class TaskOutcome(_Line):
     """The outcome of a task.
 
     Attributes:
@@ -190,7 +190,7 @@ class TaskOutcome(CheckLine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOutcome(CheckLine):
+class MeanOutcome(_Line):
     """The outcome of the mean over the columns of one suite.
 
     Attributes:
