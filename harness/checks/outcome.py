@@ -94,7 +94,7 @@ class CheckedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckLine:
+class _Line:
     """What a task and a mean of a check share; scores, differences and margins are shares of 1.
 
     Attributes:
@@ -145,7 +145,7 @@ class CheckLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartLoss(CheckLine):
+class PartLoss(_Line):
     """A split and subset of a task, as a language, on which the candidate is lower.
 
     It is among those that Benjamini and Hochberg's procedure finds over the parts of all tasks.
@@ -162,7 +162,7 @@ class PartLoss(CheckLine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOutcome(CheckLine):
+class TaskOutcome(_Line):
     """The outcome of a task.
 
     Attributes:
@@ -201,7 +201,7 @@ class TaskOutcome(CheckLine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOutcome(CheckLine):
+class MeanOutcome(_Line):
     """The outcome of the mean over the columns of one suite.
 
     Attributes:

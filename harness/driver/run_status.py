@@ -120,7 +120,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trouble:
+class _Trouble:
     """Jobs that failed, or attempts that were lost, for one reason.
 
     Attributes:
@@ -173,7 +173,7 @@ class RunStatus:
     counts: Mapping[str, Mapping[str, int]]
     running: tuple[JobUnderWay, ...]
     waits: tuple[Wait, ...]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[_Trouble, ...]
     nodes: tuple[Node, ...]
     uses: tuple[DeviceUse, ...]
     cost: Cost
@@ -415,7 +415,7 @@ class _Log:
     def _count_job_kinds(self, numbers: Sequence[int]) -> dict[str, int]:
         return dict(Counter(self.jobs[number].kind for number in numbers))
 
-    def _iter_troubles(self) -> Iterator[Trouble]:
+    def _iter_troubles(self) -> Iterator[_Trouble]:
         for how in ("failed", "lost", "retried"):
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
             for attempt in self.attempts:
@@ -423,7 +423,7 @@ class _Log:
                 if attempt.how == how and (attempt.cause or how != "retried"):
                     groups[attempt.cause, attempt.hint].append(self.jobs[attempt.job].label)
             for (cause, hint), labels in groups.items():
-                yield Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
+                yield _Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
 
     def _estimate_remaining(self) -> TimeRange | None:
         """The time left; None where nothing runs, as the open jobs wait for who knows how long."""
