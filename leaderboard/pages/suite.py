@@ -173,7 +173,7 @@ def _build_suite_form(table: SuiteTable, state: SuiteState) -> FilterForm:
 
 def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:
     """The 40 most frequent values as options; empty without any value."""
-    names = sorted({*dict(Counter(values).most_common(40)), current} - {""})
+    names = sorted({*dict(Counter(sorted(values)).most_common(40)), current} - {""})
     return [("", "any"), *((name, name) for name in names)] if names else []
 
 
