@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, get_args
 
-from finetune.flops import collect_embedding_parameters, find_final_norms, is_used, list_blocks
+from finetune.flops import collect_embedding_parameters, find_final_norms, list_blocks
 from harness.core.errors import UsageError, explain_unknown
+from harness.results.compute import is_used
 
 if TYPE_CHECKING:
     from torch import nn

@@ -1,4 +1,4 @@
-"""Checks of models and watches of pretraining runs: from results folders into the index, and out of it."""
+"""Checks, watches of pretraining runs and notes: from results folders into the index, and out of it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
+from harness.results.notes import NOTES
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["check", "watch"]
+Kind = Literal["check", "watch", "note"]
 Reading = Callable[[str, Path], StoredDocument]
 """Takes a document's name in URLs and its file."""
 
 
 def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
-    """One unit for each check and watch; of two with one name that of the earlier folder."""
+    """One unit for each check, watch and note; of two with one name that of the earlier folder."""
     readings: tuple[tuple[Kind, str, Reading], ...] = (
         ("check", CHECKS.folder, _read_check), ("watch", WATCHES.folder, _read_watch),
+        ("note", NOTES.folder, _read_note),
     )  # fmt: skip
     for kind, folder, read in readings:
         seen = set()
@@ -226,3 +228,10 @@ def _read_watch(name: str, path: Path) -> StoredDocument:
     )
     facts = summary.model_dump(mode="json")
     return StoredDocument(kind="watch", name=name, written=summary.when, facts=facts, document=document)
+
+
+def _read_note(name: str, path: Path) -> StoredDocument:
+    note = NOTES.read_document_file(path)
+    return StoredDocument(
+        kind="note", name=name, written=note.when, facts={}, document=note.model_dump_json()
+    )
