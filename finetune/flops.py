@@ -7,16 +7,13 @@ first token no model here uses. What attention computes without parameters is no
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoder.backbones import has_network, read_architecture
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.weights import list_module_weights, read_tensor_headers
+from harness.results.compute import is_embedding, is_used, read_backbone_shapes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,15 +85,6 @@ def collect_embedding_parameters(network: nn.Module) -> set[nn.Parameter]:
     return {weight for table in tables for weight in table.parameters()}
 
 
-def is_used(name: str) -> bool:
-    """Whether a model uses the part of a backbone with that name.
-
-    >>> is_used("pooler.dense.weight"), is_used("layers.0.mlp.up.weight")
-    (False, True)
-    """
-    return "pooler" not in name.split(".")
-
-
 def _find_block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
     """The name of the largest list of modules, and the list; it may be within an inner network."""
     from torch import nn
@@ -117,9 +105,6 @@ def _split_stages(network: nn.Module) -> list[set[nn.Parameter]]:
     return [used.difference(*later), *later]
 
 
-Shapes = Mapping[str, tuple[int, ...]]
-
-
 def count_backbone_parameters(folder: Path) -> int | None:
     """The parameters of a model's backbone without its embeddings, from JSON and headers of weight files.
 
@@ -135,39 +120,11 @@ def count_backbone_parameters(folder: Path) -> int | None:
         ModelError: The config makes no network, or a weight file is corrupt.
     """
     place = find_backbone_folder(folder)
-    shapes = read_architecture(place).tensors() if has_network(place) else _read_weight_shapes(place)
+    shapes = read_backbone_shapes(place)
     if not shapes:
         return None
-    counted = (size for name, size in shapes.items() if is_used(name) and not _is_embedding(name, size))
+    counted = (size for name, size in shapes.items() if is_used(name) and not is_embedding(name, size))
     return sum(map(math.prod, counted))
-
-
-def _is_embedding(name: str, shape: tuple[int, ...]) -> bool:
-    return "emb" in name and len(shape) == 2
-
-
-FLOATS = ("F64", "F32", "F16", "BF16")
-
-NUMBERED = re.compile(r"\.\d+\.")
-"""The number of a block in the name of a tensor."""
-
-
-def _read_weight_shapes(place: Path) -> Shapes:
-    """The shapes of the parameters in a backbone's weight files, without heads; empty if they are unknown."""
-    stored = read_tensor_headers(list_module_weights(place)) or {}
-    shapes = {
-        name: one.shape
-        for name, one in stored.items()
-        if one.dtype in FLOATS and 1 <= len(one.shape) <= 3 and not name.endswith(".inv_freq")
-    }
-    table = next((name for name, shape in shapes.items() if _is_embedding(name, shape)), None)
-    block = next(filter(NUMBERED.search, shapes), None)
-    if table is None or block is None:
-        return {}
-    pairs = zip(table.split("."), block.split("."), strict=False)
-    # Table and blocks lie below the backbone; what has another root is a head.
-    root = "".join(f"{part}." for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return {name: shape for name, shape in shapes.items() if name.startswith(root)}
 
 
 def count_gpt_neox_parameters(config: Mapping[str, Any]) -> int:

@@ -21,11 +21,11 @@ from finetune.flops import (
     ParameterCount,
     collect_embedding_parameters,
     find_final_norms,
-    is_used,
     list_blocks,
 )
 from harness.core.errors import HarnessError, UsageError
 from harness.encoder.library import enable_checkpointing, tokenize_batch
+from harness.results.compute import is_used
 from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096

@@ -29,6 +29,7 @@ from harness.results.audit import (
     FileKind,
     audit,
 )
+from harness.results.notes import NOTES
 from harness.watch.state import WATCHES
 
 STATE = "best.json"
@@ -87,7 +88,7 @@ def _read_events(path: Path) -> None:
         raise ValueError("a line of it has changed")
 
 
-FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, PROXIES, WATCHES)
+FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, NOTES, PROXIES, WATCHES)
 
 KINDS = (
     *(

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.content import (
     VOLATILE,
     WHOLE,
+    FolderIdentity,
     compute_content_key,
     compute_folder_identity,
     list_content_files,
@@ -36,8 +38,12 @@ from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
 from harness.encoder.weights import StoredTensor, read_safetensors
 from harness.plan.models import ModelOptions, resolve_model
+from harness.results.compute import SHORT, BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.duration import format_duration
+from harness.results.cost.price import read_prices
+from harness.results.notes import NOTES, ComputeNote, CountedPart, parse_amount
 from harness.search.bm25 import is_bm25
+from harness.tools.compute_card import ComputeCard, collect_bills, find_note
 from harness.tools.exports import list_published_files, push_files, require_repository_name
 from harness.tools.model_card import (
     README,
@@ -56,6 +62,14 @@ _SHOWN = 5
 """The number of lines of a log that are shown."""
 
 _KEY = re.compile("[0-9a-f]{6,64}")
+
+
+_prices = click.option(
+    "--prices",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with prices of devices of yours (docs/compute.md).",
+)
 
 
 @click.group("models")
@@ -307,6 +321,133 @@ def _push(
     else:
         click.echo(push_files(repository, own_files, private=private))
     return 0
+
+
+@command.command("compute")
+@click.argument("model")
+@_prices
+@options.results
+@options.cache
+@options.offline
+@options.as_json
+def _show_compute(
+    model: str,
+    prices: Path | None,
+    results: Path | None,
+    cache: Path | None,
+    offline: bool | None,
+    as_json: bool,
+) -> int:
+    """Show the compute card of MODEL: parameters, operations, what its trainings took, what is stated of it.
+
+    MODEL is any model that `harness run --model` takes, or a published size such as modernbert-base.
+    """
+    place, table = paths.resolve_results_folder(results), read_prices(prices)
+    name, compute, identity = _resolve_compute(model, place, cache, offline)
+    card = ComputeCard(
+        model=name,
+        compute=compute,
+        bills=collect_bills(identity.document if identity else None, compute, place, table),
+        note=find_note(place, identity.weights) if identity else None,
+        prices=table,
+    )
+    if as_json:
+        click.echo(json.dumps({"schema": 1, **card.to_json()}, indent=1, ensure_ascii=False))
+    else:
+        click.echo("\n".join(card.iter_lines()))
+    return 0
+
+
+@command.command("note")
+@click.argument("model")
+@click.option(
+    "--pretraining-tokens", type=parse_amount, metavar="NUMBER", help="Tokens of its pretraining, e.g. 2.1T."
+)
+@click.option(
+    "--length", type=click.IntRange(1), help="Tokens of a sequence (default: its limit, 1024 at most)."
+)
+@click.option(
+    "--flops", type=parse_amount, metavar="NUMBER", help="Operations of its pretraining, e.g. 2.9e21."
+)
+@click.option("--hours", type=parse_amount, metavar="NUMBER", help="Hours that its pretraining took.")
+@click.option("--devices", type=click.IntRange(1), default=1, help="How many devices it ran on.")
+@click.option("--device", default="", metavar="NAME", help='Their name, e.g. "A100 80GB".')
+@click.option(
+    "--masking", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Share of masked tokens."
+)
+@click.option("--force", is_flag=True, help="Write what contradicts itself.")
+@_prices
+@options.results
+@options.cache
+@options.offline
+def _note(
+    model: str,
+    pretraining_tokens: float | None,
+    length: int | None,
+    force: bool,
+    prices: Path | None,
+    results: Path | None,
+    cache: Path | None,
+    offline: bool | None,
+    **stated: Any,
+) -> int:
+    """State what is known of the pretraining of MODEL; it replaces an earlier note on the same weights.
+
+    It is kept in notes/ of the results folder, apart from what was measured, and marked as stated on every
+    page.
+    """
+    place = paths.resolve_results_folder(results)
+    name, compute, identity = _resolve_compute(model, place, cache, offline)
+    if identity is None:
+        raise UsageError(
+            f"{model} has no weights here.", hint="Name a folder with weights, or a model of the hub."
+        )
+    if not any((pretraining_tokens, stated["flops"], stated["hours"], stated["masking"])):
+        raise UsageError(
+            "Nothing is stated.", hint="Type --pretraining-tokens, --flops, --hours or --masking."
+        )
+    length = length or compute.trained_length
+    note = ComputeNote(
+        model=name,
+        weights=identity.weights,
+        artifact=identity.key,
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        tokens=pretraining_tokens,
+        length=length,
+        counted=CountedPart(
+            parameters=compute.parameters,
+            without_embeddings=compute.without_embeddings,
+            operations=compute.count_operations(min(SHORT, compute.limit or SHORT)),
+            token_flops=compute.compute_token_flops(length),
+        ),
+        **stated,
+    )
+    if (contradictions := [*note.list_contradictions(read_prices(prices))]) and not force:
+        raise UsageError(
+            f"These statements contradict one another: {' '.join(contradictions)}",
+            hint="Correct one of them, or type --force to keep both.",
+        )
+    path = NOTES.write_document(place, note.weights, note)
+    click.echo(f"{path}: stated of {name}. Remove the file to take it back.")
+    return 0
+
+
+def _resolve_compute(
+    model: str, results: Path, cache: Path | None, offline: bool | None
+) -> tuple[str, BackboneCompute, FolderIdentity | None]:
+    """The name of a model, what its backbone computes, and its identity; None for one without weights."""
+    folder, _, _ = _locate_model(model, results, cache)
+    name = model if folder is None else folder.name
+    if folder is None and (published := find_published_compute(model)):
+        return model, published, None
+    if folder is None:
+        places = ModelOptions(offline=bool(offline), cache=paths.resolve_cache_folder(cache), results=results)
+        with forbid_network() if offline else contextlib.nullcontext():
+            artifact = resolve_model(model, Settings(), places).artifact
+        name, folder = artifact.name, artifact.folder
+    identity = compute_folder_identity(folder, paths.resolve_cache_folder(cache))
+    name = identity.document.name if identity.document else name
+    return name, read_backbone_compute(folder), identity
 
 
 def _locate_model(

@@ -50,7 +50,7 @@ AREAS = {
     "examples": "per-example files",
     "runs": "run files",
     "failures": "failures",
-    "documents": "baselines, checks, watches, proxies",
+    "documents": "baselines, checks, watches, proxies, notes",
     "imports": "imports",
     "logs": "logs of runs",
     "leases": "leases",

@@ -1,4 +1,4 @@
-"""Checks of models and watches of pretraining runs: from results folders into the index, and out of it."""
+"""Checks, watches of pretraining runs and notes: from results folders into the index, and out of it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
+from harness.results.notes import NOTES
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["check", "watch"]
+Kind = Literal["check", "watch", "note"]
 
 
 def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
-    """One unit for each check and watch; of two with one name that of the earlier folder."""
-    folders: dict[Kind, str] = {"check": CHECKS.folder, "watch": WATCHES.folder}
+    """One unit for each check, watch and note; of two with one name that of the earlier folder."""
+    folders: dict[Kind, str] = {"check": CHECKS.folder, "watch": WATCHES.folder, "note": NOTES.folder}
     for kind, folder in folders.items():
         seen = set()
         for path, stamp in (file for root in roots for file in _iter_json_files(root / folder)):
@@ -47,7 +48,13 @@ def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
 def _read_document(kind: Kind, name: str, path: Path) -> list[StoredDocument]:
     """A document for the index; empty, with a line in the log, if the file is not one."""
     try:
-        return [_read_check(name, path) if kind == "check" else _read_watch(name, path)]
+        match kind:
+            case "check":
+                return [_read_check(name, path)]
+            case "watch":
+                return [_read_watch(name, path)]
+            case "note":
+                return [_read_note(name, path)]
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)
     # Other programs and other versions write these files: a bad one must not take the rest off the site.
@@ -206,3 +213,10 @@ def _read_watch(name: str, path: Path) -> StoredDocument:
     )  # fmt: skip
     facts = summary.model_dump(mode="json")
     return StoredDocument(kind="watch", name=name, written=summary.when, facts=facts, document=document)
+
+
+def _read_note(name: str, path: Path) -> StoredDocument:
+    note = NOTES.read_document_file(path)
+    return StoredDocument(
+        kind="note", name=name, written=note.when, facts={}, document=note.model_dump_json()
+    )

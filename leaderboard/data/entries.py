@@ -250,9 +250,9 @@ class NewEntry(_EntryFacts):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredDocument:
-    """A check or the state of a watch: its name in URLs, what lists show of it, and the whole as JSON."""
+    """A check, a watch or a note: its name in URLs, what lists show of it, and the whole as JSON."""
 
-    kind: Literal["check", "watch"]
+    kind: Literal["check", "watch", "note"]
     name: str
     written: str
     facts: Mapping[str, Any]

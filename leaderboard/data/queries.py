@@ -22,6 +22,7 @@ import numpy as np
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
 from harness.results.names import distinguish_names
+from harness.results.notes import ComputeNote
 from harness.results.scores import score_text
 from harness.storage.imported import Imported
 from leaderboard.data.documents import CheckSummary, WatchSummary
@@ -318,6 +319,13 @@ class Queries:
         """Every watch by its name, the one with the newest score first."""
         return {one["name"]: WatchSummary.model_validate(one) for one in self._list_document_facts("watch")}
 
+    @cached_property
+    def notes(self) -> dict[str, ComputeNote]:
+        """What users state of pretrainings, by the hash of the weights."""
+        documents = self._fetch_rows("SELECT document FROM documents WHERE kind = 'note'")
+        notes = (ComputeNote.model_validate_json(document) for (document,) in documents)
+        return {note.weights: note for note in notes}
+
     def _list_document_facts(self, kind: str) -> list[dict[str, Any]]:
         """What lists show of the checks or the watches, the newest first."""
         rows = self._fetch_rows(
@@ -331,7 +339,7 @@ class Queries:
         return str(self._fetch_rows(sql, kind, name)[0][0])
 
     def list_document_kinds(self) -> frozenset[str]:
-        """The kinds of documents in the index: "check", "watch"."""
+        """The kinds of documents in the index: "check", "watch", "note"."""
         return frozenset(kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents"))
 
     def load_suite_scores(

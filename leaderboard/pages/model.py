@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.results.cost.price import read_prices
 from harness.results.printed import AVERAGE, SCORES, TYPES, PaperValue, normalize_metric
 from leaderboard.data.backbones import Backbone, find_backbone, load_backbones, resolve_base_backbones
+from leaderboard.data.compute import build_entry_compute, load_entry_compute
 from leaderboard.data.entries import compute_precedence
 from leaderboard.data.papers import SUITES, format_anchor, format_table_title, group_table_lines
 from leaderboard.data.queries import Entry, Queries
@@ -134,6 +136,18 @@ def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     facts["without_embeddings"] = model.backbone.without_embeddings if model.backbone else None
     if facts["without_embeddings"] is None and facts["parameters"] and table:
         facts["without_embeddings"] = facts["parameters"] - table
+    computes = [
+        *load_entry_compute(queries, model.entries).values(),
+        build_entry_compute(facts["parameters"], {}, model.backbone, None),
+    ]
+    without = (compute.without_embeddings for compute in computes)
+    facts["without_embeddings"] = facts["without_embeddings"] or next(filter(None, without), None)
+    facts["operations"] = next(filter(None, (compute.operations for compute in computes)), None)
+    note = next(filter(None, (compute.note for compute in computes)), None)
+    facts["pretraining"] = note and {
+        "operations": note.operations, "text": ", ".join(note.list_statements(read_prices())),
+        **note.model_dump(mode="json", exclude={"counted"}),
+    }  # fmt: skip
     return facts
 
 

@@ -19,6 +19,7 @@ from harness.core.types import is_number
 from harness.results.printed import TYPES, Paper, normalize_metric
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_printed_parameters
+from leaderboard.data.compute import load_entry_compute, load_measured_figures
 from leaderboard.data.papers import OVER_TASKS, OVER_TYPES, SUITES, Line, format_anchor, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Floats, Means
@@ -54,6 +55,10 @@ PRINTED = (
     "Points printed in papers were not measured here: score and training compute are as printed, means are "
     "recomputed from the printed numbers."
 )
+STATED = (
+    "Training compute of other points is what users stated, or follows from stated tokens (C = F_N · D): "
+    "none of it was measured."
+)
 NOTHING = "No model that passes these filters has both values."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 BEATEN = "The best point of the frontier that is at least as good on both axes."
@@ -64,7 +69,10 @@ BEATEN = "The best point of the frontier that is at least as good on both axes."
 
 Place: TypeAlias = "float | date"
 
-Key = Literal["parameters", "dimension", "tokens", "date", "flops", "throughput", "cost"]
+Key = Literal[
+    "parameters", "without", "dimension", "tokens", "date", "operations", "flops", "throughput", "speed",
+    "memory", "cost",
+]  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -150,7 +158,8 @@ class _Measure:
 
     `name` stands in a sentence, `label` on the axis with its unit. Of dates the earlier one is `better`, so
     the frontier is what led when. `why` is the reason where no entry has it, `text` a value as the table
-    prints it, `of` takes it from an entry's own facts; None for what comes from records or papers.
+    prints it, `of` takes it from an entry's own facts, `counted` names what it computes, `figure`
+    what records of efficiency hold; all are left out for what other records took. `unit` is that of the axis.
     """
 
     name: str
@@ -159,6 +168,9 @@ class _Measure:
     why: str
     text: Callable[[Any], str]
     of: Callable[[Entry], Place | None] | None = None
+    counted: Literal["", "without_embeddings", "operations", "pretraining"] = ""
+    figure: str = ""
+    unit: float = 1.0
 
 
 def _parse_day(text: str | None) -> date | None:
@@ -176,10 +188,17 @@ def _parse_day(text: str | None) -> date | None:
 _whole = "{:,.0f}".format
 _CARD = "No model with a score here states {} on its card, and no record holds it.".format
 
+_EFFICIENCY = "No model with a score here was measured by `harness run --suite efficiency`."
+
 MEASURES: Mapping[Key, _Measure] = {
     "parameters": _Measure(
         name="parameter count", label="Parameters", better="lower", text=format_parameters,
         of=lambda entry: entry.parameters, why=_CARD("how many parameters it has"),
+    ),
+    "without": _Measure(
+        name="size without embeddings", label="Parameters without embeddings", better="lower",
+        text=format_parameters, counted="without_embeddings",
+        why="No card states the embeddings of these models, and no note and no backbone tells their size.",
     ),
     "dimension": _Measure(
         name="embedding dimension", label="Embedding dimension", better="lower", text=_whole,
@@ -193,10 +212,16 @@ MEASURES: Mapping[Key, _Measure] = {
         name="release date", label="Release date", better="lower", text=str,
         of=lambda entry: _parse_day(entry.released), why=_CARD("when it was released"),
     ),
+    "operations": _Measure(
+        name="compute of a forward pass", label="Operations of a forward pass, 512 tokens, 10⁹",
+        better="lower", text=lambda value: f"{value / 1e9:,.4g}", counted="operations", unit=1e9,
+        why="The shapes of these models are not known: no backbone of the papers and no note tells them.",
+    ),
     "flops": _Measure(
         name="training compute", label="Training compute, 10¹⁸ FLOP", better="lower",
-        text="{:.3g} FLOP".format,
-        why="The compute of pretraining is not stated for these models: records and imports do not hold it, "
+        text="{:.3g} FLOP".format, counted="pretraining",
+        unit=1e18,
+        why="The compute of pretraining is not stated for these models: `harness models note` states it, "
         "and no paper at hand prints it beside this score.",
     ),
     "throughput": _Measure(
@@ -204,16 +229,20 @@ MEASURES: Mapping[Key, _Measure] = {
         why="Only records measured by this harness hold how fast a model encoded; no finished model was "
         "measured on this suite, or all its vectors were known from before.",
     ),
+    "speed": _Measure(
+        name="measured speed", label="Tokens per second", better="higher", text=_whole,
+        figure="tokens_per_second", why=_EFFICIENCY,
+    ),
+    "memory": _Measure(
+        name="peak memory", label="Peak memory, GB", better="lower", unit=1e9,
+        text=lambda value: f"{value / 1e9:,.3g}", figure="peak_memory_bytes", why=_EFFICIENCY,
+    ),
     "cost": _Measure(
         name="cost in dollars", label="Cost, USD", better="lower", text="${:,.4g}".format,
         why="Only records measured by this harness hold the seconds that a cost is made of; nothing was "
         "measured on this suite.",
     ),
 }  # fmt: skip
-
-
-FLOPS = 1e18
-"""The unit of training compute on the axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,9 +260,9 @@ class _CostPoint(Point):
     selected: bool = False
 
     @staticmethod
-    def from_entry(entry: Entry, amount: Place, score: float, **more: Any) -> _CostPoint:
-        """A point of an entry."""
-        x = more.pop("x", amount)
+    def from_entry(entry: Entry, amount: Place, score: float, unit: float, **more: Any) -> _CostPoint:
+        """A point of an entry; `unit` is that of the axis."""
+        x = amount if isinstance(amount, date) else amount / unit
         return _CostPoint(
             entry=entry, amount=amount, score=score, x=x, y=100 * score, label=entry.model,
             series=entry.origin, **more,
@@ -255,7 +284,7 @@ def _iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Itera
                     amount = float(compute[1])
                     yield _CostPoint.from_entry(
                         _build_line_entry(line, paper), amount,
-                        value / (1 if line.first.unit == "fraction" else 100), x=amount / FLOPS,
+                        value / (1 if line.first.unit == "fraction" else 100), MEASURES["flops"].unit,
                         href=f"/papers/{paper.slug}#table-{format_anchor(table.id)}",
                         note=f"{paper.name}: {line.first.setting}",
                     )  # fmt: skip
@@ -453,18 +482,26 @@ def _load_x_values(
 ) -> _Across:
     measure = MEASURES[state.x]
     axis = Axis(label=measure.label, kind=state.scale or ("linear" if state.x == "dimension" else "log"))
-    if state.x == "flops":
-        printed = list(_iter_printed_dots(papers, scores.site_suite.typed, state.y))
-        return _Across(printed=printed, axis=axis, why="" if printed else measure.why)
+    if measure.counted:
+        is_printed = state.x == "flops"
+        printed = [*_iter_printed_dots(papers, scores.site_suite.typed, state.y)] if is_printed else []
+        computes = load_entry_compute(queries, scores.entries)
+        counts = {
+            row: getattr(computes[entry.id], measure.counted) for row, entry in enumerate(scores.entries)
+        }
+        known_counts = {row: value for row, value in counts.items() if value}
+        why = "" if printed or known_counts else measure.why
+        return _Across(values=known_counts, printed=printed, axis=axis, why=why)
     if measure.of is not None:
         amounts = {row: value for row, entry in enumerate(scores.entries) if (value := measure.of(entry))}
         axis = Axis(label=measure.label, kind="date") if state.x == "date" else axis
         return _Across(values=amounts, axis=axis, why="" if amounts else measure.why)
-    work = _load_device_work(queries, scores)
-    names = _rank_devices(work)
+    figures = load_measured_figures(queries, scores.entries, measure.figure) if measure.figure else {}
+    work = {} if measure.figure else _load_device_work(queries, scores)
+    names = sorted(figures, key=lambda name: (-len(figures[name]), name)) or _rank_devices(work)
     device = state.device if state.device in names else next(iter(names), "")
     priced = state.x == "cost" and state.price
-    values = _compute_throughput(work, device) if state.x == "throughput" else {}
+    values = _compute_throughput(work, device) if state.x == "throughput" else figures.get(device, {})
     values = _compute_cost(work, device, state.price) if priced and state.price else values
     why = measure.why
     if state.x == "cost" and not state.price and names:
@@ -483,7 +520,8 @@ def _build_pareto_points(
     eligible_rows = scored_rows if state.part else complete_rows
     shown = [row for row in eligible_rows if row in across.values]
     shown = scores.select_best_rows(shown, means.count) if state.each == "model" else shown
-    dots = [_build_entry_dot(scores, score, row, across.values[row]) for row in shown]
+    unit = MEASURES[state.x].unit
+    dots = [_build_entry_dot(scores, score, row, across.values[row], unit) for row in shown]
     dots += [dot for dot in across.printed if state.should_keep(dot.entry)]
     dots.sort(key=lambda dot: (dot.hollow, -dot.score))
     plot = Scatter(
@@ -501,14 +539,14 @@ def _build_pareto_points(
     )  # fmt: skip
 
 
-def _build_entry_dot(scores: SuiteScores, score: _Score, row: int, amount: Place) -> _CostPoint:
+def _build_entry_dot(scores: SuiteScores, score: _Score, row: int, amount: Place, unit: float) -> _CostPoint:
     entry, means = scores.entries[row], score.means
     is_complete, selected = bool(means.complete[row]), bool(score.selected[row])
     notes = [] if is_complete else [f"only {means.count[row]} of {means.expected}: not comparable"]
     notes += ["scores in it selected the model"] if selected else []
     low, high = (100 * float(ends[row]) for ends in (score.low, score.high))
     return _CostPoint.from_entry(
-        entry, amount, float(means.values[row]), low=low, high=high, hollow=not is_complete,
+        entry, amount, float(means.values[row]), unit, low=low, high=high, hollow=not is_complete,
         count=int(means.count[row]), href=f"/models/{entry.model_slug}", note="; ".join(notes),
         selected=selected,
     )  # fmt: skip
@@ -617,7 +655,7 @@ def _list_measures(scores: SuiteScores) -> list[tuple[str, str]]:
     """What a score can be set against; the choice says so where no entry has it."""
     every, measured = scores.entries, any(entry.origin == "measured" for entry in scores.entries)
     availability = {
-        key: key == "flops" or (measured if one.of is None else any(map(one.of, every)))
+        key: bool(one.counted) or (measured if one.of is None else any(map(one.of, every)))
         for key, one in MEASURES.items()
     }
     return [
@@ -638,6 +676,8 @@ def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) ->
         dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
     }
     notes = [PRINTED] if settings else []
+    if state.x == "flops" and any(dot.series != "reported" for dot in points.dots):
+        notes.append(STATED)
     if len(recipes) > 1:
         notes.append(
             f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's."

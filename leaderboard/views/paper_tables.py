@@ -237,8 +237,14 @@ def build_printed_cell(row: PaperValue) -> Cell:
     return Cell(text=_format_printed_value(row), value=value, kind="reported", note=_format_sentence(*notes))
 
 
+_DAMAGED = re.compile(r"leading digit: .*, so read ([\d.]+)$")
+"""What a note says of a number that lost a digit on its way from the print."""
+
+
 def _format_printed_value(row: PaperValue) -> str:
-    """The number with its error or its interval, as it was printed."""
+    """The number with its error or its interval, as it was printed; a damaged one with what it must be."""
+    if damaged := _DAMAGED.search(row.note):
+        return f"{row.value} (read {damaged[1]})"
     if not row.ci_low:
         return row.value
     value, low, high = (Decimal(text) for text in (row.value, row.ci_low, row.ci_high))

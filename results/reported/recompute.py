@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.core.errors import HarnessError
+from harness.results.cost.price import compute_utilisation
 from harness.results.printed import FIELDS, PaperValue, build_csv_error, find_number_problem, iter_csv_records
 from leaderboard.data.papers import OVER_TYPES, compute_power_laws, compute_printed_means
 
@@ -174,7 +175,8 @@ def _utilisation(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Recomp
     for other in _beside(row, rows):
         if other.metric == "throughput" and other.number:
             devices = int(row.setting.partition("x")[0])
-            share = 6 * float(row.params.removesuffix("M")) * 1e6 * other.number / (devices * 312e12)
+            size = float(row.params.removesuffix("M")) * 1e6
+            share = compute_utilisation(size, other.number, devices, 312e12)
             way = "6·N·T/(n·312e12)"
             yield Recomputation(printed=float(row.value), value=100 * share, way=way, digits=2)
 

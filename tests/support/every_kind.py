@@ -33,6 +33,7 @@ from harness.proxy.document import PROXIES, Proxy
 from harness.results import index as record_index
 from harness.results.cost.encoding import note_speed, read_speeds
 from harness.results.cost.past import Speed
+from harness.results.notes import NOTES, ComputeNote, CountedPart
 from harness.results.record_units import ScoredRecord
 from harness.search.plaid import MANIFEST, find_index_problem
 from harness.storage.imported import Imported
@@ -94,6 +95,14 @@ def _put_documents(results: Path) -> None:
         replace(small_check(), id=name, when=f"2026-01-0{at + 1}T00:00:00+00:00").write(results)
         PROXIES.write_document(results, name, build_proxy(name, intercept=at / 10))
         WATCHES.write_document(results, name, small_watch(name))
+        NOTES.write_document(results, name, build_note(name, tokens=1e9 + at))
+
+
+def build_note(weights: str, **stated: Any) -> ComputeNote:
+    """What is stated of the pretraining of a model of 2 million parameters."""
+    counted = CountedPart(parameters=2_000_000, without_embeddings=1_500_000, operations=3e9, token_flops=2e7)
+    given = {"model": "m", "artifact": weights, "when": "2026-01-01", "length": 512, **stated}
+    return ComputeNote(weights=weights, counted=counted, **given)
 
 
 def build_proxy(name: str, intercept: float) -> Proxy:
@@ -238,6 +247,7 @@ READERS: Mapping[str, Callable[[Path, Path], dict[str, Any]]] = {
     "checks": lambda results, _: _read_files(results, "checks/*.json", CHECKS.read_document_file),
     "proxies": lambda results, _: _read_files(results, "proxies/*.json", PROXIES.read_document_file),
     "watches": lambda results, _: _read_files(results, "watches/*.json", WATCHES.read_document_file),
+    "notes": lambda results, _: _read_files(results, "notes/*.json", NOTES.read_document_file),
     "imports": lambda results, _: _read_files(results, "imported/*/import.json", _read_import),
     "models": lambda results, cache: {
         seed: found and found[1]

@@ -71,12 +71,18 @@ def _parse_modernbert_config(config: Config) -> Architecture:
     # local_attention counts the tokens on both sides, our windows those on one.
     local = config["local_attention"] // 2
     rotary = config["rope_parameters"]
+    # transformers computes the types of layers where a config.json does not have them.
+    every = config.get("global_attn_every_n_layers") or 3
+    kinds = config["layer_types"] or [
+        "sliding_attention" if layer % every else "full_attention"
+        for layer in range(config["num_hidden_layers"])
+    ]
     return Architecture.of_config(
         config,
         positions="rotary",
         rotary_theta=rotary["full_attention"]["rope_theta"],
         rotary_theta_local=rotary["sliding_attention"]["rope_theta"],
-        windows=tuple(local if kind == "sliding_attention" else None for kind in config["layer_types"]),
+        windows=tuple(local if kind == "sliding_attention" else None for kind in kinds),
         norm_bias=config["norm_bias"],
         norm_eps=config["norm_eps"],
         prenorm=True,

@@ -21,7 +21,7 @@ import tiny
 from fakes import lineage, train
 from harness.cli import invoke
 from harness.core.encoding import Settings
-from harness.core.lineage import Lineage, read_document
+from harness.core.lineage import Lineage, ParentPart, read_document
 from harness.data.training.loading import add_text_hashes, count_trained, read_text_hashes
 from harness.encoder.folder.content import compute_content_key
 from harness.plan.models import ModelOptions, resolve_model
@@ -337,3 +337,81 @@ def test_a_run_finds_a_model_by_name_in_the_usual_results_folder(
     invoke(["run", "--model", "tiny-contrast", "--suite", "stdlib", "--offline", "--dry-run"])
     # The folder of this test has no weights.
     assert folder.name in capsys.readouterr().err
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A BERT of three layers of width 32, for 64 tokens."""
+    return tiny.folder(tiny.families()["bert"], tmp_path / "small", max_position_embeddings=64)
+
+
+def test_the_compute_card_of_a_chain_of_trainings(
+    say: Say, small: Path, tmp_path: Path, store: ModelStore
+) -> None:
+    facts = {**TRAINED, "device": {"name": "NVIDIA A100-SXM4-80GB"}, "devices": ["cuda:0"] * 8, "texts": 60}
+    first, second = lineage(seed=1), lineage(seed=2)
+    second = second.model_copy(update={"parents": (ParentPart(name="first", artifact=first.key),)})
+    for name, made in (("first", first), ("second", second)):
+        train(shutil.copytree(small, tmp_path / name), made, name=name, training=facts)
+        shutil.copytree(tmp_path / name, store.locate_model(f"{name}-{made.key[:12]}"))
+    code, printed, _ = say("compute", "second")
+    assert code == 0
+    # 192 s on 8 GPUs for $2.50 an hour each.
+    assert "1,200 tokens in 3 min 12 s on 8 × NVIDIA A100-SXM4-80GB" in printed
+    assert "$1.07" in printed
+    assert "all trainings: 6 min 24 s" in printed
+    assert "$2.13" in printed
+    card = json.loads(say("compute", "second", "--json")[1])
+    (forward,) = card["forward"]
+    assert (forward["tokens"], forward["windowed"]) == (64, None)
+    # Of a layer 4 · 32² and 2 · 32 · 48 elements; each text has 20 tokens.
+    assert forward["operations"] == 3 * (2 * 7168 * 64 + 4 * 32 * 64**2)
+    assert [one["model"] for one in card["trainings"]] == ["second", "first"]
+    each = 3 * 3 * (2 * 7168 * 20 + 4 * 32 * 20**2)
+    assert {one["operations"] for one in card["trainings"]} == {60 * each}
+    share = 6 * card["parameters"] * (1200 / 192) / (8 * 312e12)
+    assert card["trainings"][0]["utilisation"] == pytest.approx(share)
+    own = tmp_path / "prices.toml"
+    own.write_text('[[devices]]\npattern = "*a100*"\ndollars = 1\n')
+    assert "$0.43" in say("compute", "second", "--prices", str(own))[1]
+
+
+def test_a_note_is_shown_and_found_by_the_weights(say: Say, small: Path, tmp_path: Path) -> None:
+    stated = ("--pretraining-tokens", "2B", "--hours", "3", "--device", "A100 40GB", "--masking", "0.2")
+    code, printed, _ = say("note", str(small), *stated)
+    assert code == 0
+    assert "stated of small" in printed
+    copy = shutil.copytree(small, tmp_path / "copy")
+    (copy / "README.md").write_text("another folder of the same weights")
+    shown = say("compute", str(copy))[1]
+    # F_N = 6 · 12 · 32² · 3 + 12 · 3 · 64 · 32.
+    assert (
+        "2B tokens in sequences of 64, 589.8T operations (F_N · D), 3 h on 1 × A100 40GB, $6.00, 0.2" in shown
+    )
+    card = json.loads(say("compute", str(copy), "--json")[1])
+    assert card["stated_operations"] == 2e9 * (6 * 12 * 32**2 * 3 + 12 * 3 * 64 * 32)
+
+
+def test_statements_that_contradict_one_another_need_force(say: Say, small: Path) -> None:
+    stated = ("note", str(small), "--pretraining-tokens", "2B", "--flops", "5e16")
+    code, _, error = say(*stated)
+    assert code == 2
+    assert "2B tokens make 589.8T operations (F_N · D with F_N = 294.9K at 64 tokens), and 5e16 are" in error
+    assert "--force" in error
+    assert "nothing" in say("compute", str(small))[1]
+    assert say(*stated, "--force")[0] == 0
+    assert "this contradicts itself: 2B tokens make" in say("compute", str(small))[1]
+
+
+def test_what_has_no_card_or_note_says_why(say: Say, small: Path, tmp_path: Path) -> None:
+    assert "8,192 tokens: 6.343T operations forward (3.502T with its" in say("compute", "modernbert-base")[1]
+    for arguments, problem in (
+        (("note", "modernbert-base", "--flops", "1e20"), "modernbert-base has no weights here"),
+        (("note", str(small)), "Nothing is stated"),
+        (("note", str(small), "--flops", "much"), "'much' is no number"),
+        (("compute", str(tmp_path)), "has no weights"),
+        (("compute", str(small), "--prices", str(tmp_path / "none")), "is no table of prices"),
+    ):
+        code, _, error = say(*arguments)
+        assert code == 2
+        assert problem in error

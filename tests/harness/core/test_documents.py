@@ -13,13 +13,14 @@ import pytest
 from pydantic import ValidationError
 
 from check_data import small_check
-from every_kind import build_proxy
+from every_kind import build_note, build_proxy
 from harness.checks.baselines import BASELINES, Baseline, BaselineModel
 from harness.checks.outcome import CHECKS, Check
 from harness.core.documents import DocumentFolder, DocumentKind, read_content_file, write_content_file
 from harness.core.errors import RecordError, UsageError
 from harness.executors.run_log import HEADERS, HEARTBEATS, Heartbeat, RunHeader
 from harness.proxy.document import PROXIES
+from harness.results.notes import NOTES
 from harness.storage.imported import STAMPS
 from harness.storage.record import ExamplesPart
 from harness.watch.state import WATCHES, Watch
@@ -29,6 +30,7 @@ Kind = DocumentFolder[Any]
 DOCUMENTS: tuple[tuple[Kind, Mapping[str, Any]], ...] = (
     (BASELINES, {"name": "n", "when": "", "suites": ["s"], "seeds": 1, "options": {}, "runs": []}),
     (CHECKS, small_check().to_json()),
+    (NOTES, build_note("n").model_dump(mode="json")),
     (PROXIES, {"name": "n", "tasks": []}),
     (WATCHES, Watch(name="n", source="/run", suite="s", request={}).model_dump(mode="json", by_alias=True)),
 )

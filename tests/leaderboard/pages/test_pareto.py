@@ -12,8 +12,13 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
+from every_kind import build_note
+from harness.core.identity import digest
+from harness.core.lineage import ParentPart
 from harness.results.audit import find_contradictions
+from harness.results.notes import NOTES
 from harness.results.printed import Paper, PaperTable, PaperValue
+from harness.storage.record import TaskPart
 from html_pages import Html, ask, figures, find_values, page, printed
 from site_data import HOSTILE, Import
 
@@ -384,3 +389,72 @@ def test_a_printed_share_is_not_divided_again(tmp_path: Path) -> None:
         app.state.site.papers = {"p": build_paper(unit, value)}
         (point,) = find_values(ask(TestClient(app), "/pareto?suite=glue&x=flops&y=task:CoLA"), "points")
         assert (point["x"], point["score"]) == (1e20, pytest.approx(61.3))
+
+
+MINILM = "nreimers/MiniLM-L6-H384-uncased"
+
+
+def test_what_is_stated_and_what_shapes_tell_are_axes(tmp_path: Path) -> None:
+    """Of a backbone of the papers, one of another size under such a name, and one made of a noted model."""
+
+    def fill_computed(folder: Path) -> None:
+        fill(folder)
+        results, tasks = folder / "results", site_data.names("nanobeir")
+        NOTES.write_document(results, "e" * 64, build_note("e" * 64, tokens=1e9, hours=4))
+        parents = (ParentPart(name="noted", artifact="e" * 64),)
+        site_data.put_model(
+            results, "child", site_data.made_of(1, parents=parents), site_data.spread_scores(tasks, 0.4)
+        )
+        # Every fake model has the parameters of MiniLM, so that the second is no ModernBERT.
+        for name, letter in ((MINILM, "d"), ("answerdotai/ModernBERT-base", "f")):
+            model, scores = site_data.measured_model(name, letter), site_data.spread_scores(tasks, 0.6)
+            site_data.put(results, model, [site_data.scored(model, task, s) for task, s in scores.items()])
+
+    client = TestClient(site_data.small_app(tmp_path, fill_computed))
+
+    def read_values(x: str) -> dict[str, float]:
+        return {p["model"]: p["x"] for p in find_values(read(client, f"x={x}"), "points")}
+
+    assert read_values("without") == {MINILM: 10_992_768, "child": 1_500_000}
+    assert read_values("operations") == {MINILM: 13.29, "child": 3}
+    assert read_values("flops") == {"child": 2e16}
+    (trace,) = (t for t in figure_of(client, "x=flops")["data"] if t["mode"] == "markers")
+    assert trace["x"] == [0.02]
+    assert "is what users stated" in client.get("/pareto?suite=nanobeir&x=flops").text
+    slug = next(e.model_slug for e in client.app.state.site.queries.entries.values() if e.model == "child")  # type: ignore[attr-defined]
+    html = client.get(f"/models/{slug}").text
+    assert "1B tokens in sequences of 512, 2e16 operations (F_N · D), 4 h on 1 × a device" in html
+    assert "not measured" in html
+    assert ask(client, f"/models/{slug}")["data"]["facts"]["pretraining"]["operations"] == 2e16
+
+
+def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
+    """Of three machines: two of one name, and one that was busy."""
+    tasks = site_data.names("nanobeir")
+
+    def fill_measured(folder: Path) -> None:
+        fill(folder)
+        for name, power, rate in (
+            ("fast", 700, 9e5),
+            ("slow", 700, 3e5),
+            ("fast", 350, 1e5),
+            ("slow", 350, 2e5),
+        ):
+            model, busy = site_data.measured_model(name, "a" if name == "fast" else "b"), rate == 2e5
+            cell = {"main_score": rate, "tokens_per_second": rate, "peak_memory_bytes": 2e9, "busy": busy}
+            record = site_data.scored(model, tasks[0], rate)
+            machine = {"device": GPU, "power_limit": power}
+            identity = {**record.identity, "task": "Efficiency512", "machine": machine}
+            more = {
+                "task": TaskPart(name="Efficiency512", type="Efficiency", metric="tokens_per_second"),
+                "identity": identity, "key": digest(identity), "scores": {"harness": {"fixed": cell}},
+            }  # fmt: skip
+            site_data.put(folder / "results", model, [record.model_copy(update=more)])
+
+    client = TestClient(site_data.small_app(tmp_path, fill_measured))
+    document = read(client, "x=speed")
+    assert {p["model"]: p["x"] for p in find_values(document, "points")} == {"fast": 9e5, "slow": 3e5}
+    assert document["data"]["device"].startswith("Efficiency512 fixed, harness, float32, H100 (")
+    html = client.get("/pareto?suite=nanobeir&x=speed").text
+    assert "other records ran on Efficiency512 fixed, harness, float32, H100 (" in html
+    assert {p["x"] for p in find_values(read(client, "x=memory"), "points")} == {2}

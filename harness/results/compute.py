@@ -1,0 +1,212 @@
+"""The parameters and operations of a backbone, by the shapes of its tensors.
+
+An operation is a multiplication or an addition in a product of matrices. Norms, activations, biases and
+lookups of embeddings are not counted, nor is a pooler, whose vector no model here uses. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import ModelError
+from harness.encoder.backbones import has_network, list_backbones, read_architecture
+from harness.encoder.family import Architecture
+from harness.encoder.folder.description import read_token_limits
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.weights import list_module_weights, read_tensor_headers
+
+SHORT = 512
+"""The tokens of the text whose operations stand beside those at a model's limit."""
+
+TRAINED = 1024
+"""The most tokens of a pretraining sequence where nobody states it, as in OptiBERT's own count."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneCompute:
+    """What a backbone computes.
+
+    Attributes:
+        parameters: Those of the encoder, without the output layer of pretraining.
+        without_embeddings: The same without the table of token embeddings.
+        matrices: Elements of the matrices that every token is multiplied with.
+        layers: Blocks.
+        width: Of the residual stream.
+        heads_width: Query heads times the width of one.
+        windows: For each layer the tokens seen to either side, None for all; empty where no layer has one.
+        limit: The most tokens of a text; None without a limit.
+        is_exact: Whether its family is known; another one's attention may compute more.
+    """
+
+    parameters: int
+    without_embeddings: int
+    matrices: int
+    layers: int
+    width: int
+    heads_width: int
+    windows: tuple[int | None, ...] = ()
+    limit: int | None = None
+    is_exact: bool = True
+
+    @staticmethod
+    def from_architecture(shape: Architecture) -> BackboneCompute:
+        """What a backbone of this architecture computes."""
+        return _sum_shapes(
+            shape.tensors(), shape.num_hidden_layers, shape.hidden_size,
+            shape.num_attention_heads * shape.head_dim,
+            windows=shape.windows if any(shape.windows) else (),
+            limit=None if shape.positions == "alibi" else shape.max_position_embeddings,
+        )  # fmt: skip
+
+    @property
+    def formula_parameters(self) -> int:
+        """N = 12 · width² · layers, the parameters without embeddings by OptiBERT's formula."""
+        return 12 * self.width**2 * self.layers
+
+    @property
+    def trained_length(self) -> int:
+        """The tokens of a pretraining sequence where nobody states them."""
+        return min(self.limit or TRAINED, TRAINED)
+
+    def compute_token_flops(self, length: int) -> int:
+        """F_N = 6 N + 12 · layers · length · width (OptiBERT, eq. 1): forward and backward, for one token."""
+        return 6 * self.formula_parameters + 12 * self.layers * length * self.width
+
+    def count_operations(self, tokens: float, *, windows: bool = False) -> float:
+        """The operations of a forward pass over one text.
+
+        Args:
+            tokens: Its tokens.
+            windows: Whether a layer with a window computes only what it sees; else every pair of tokens.
+        """
+        spans = self.windows if windows and self.windows else (None,) * self.layers
+        pairs = sum(_count_pairs(tokens, span) for span in spans)
+        # Two products for each pair: of queries with keys, and of weights with values.
+        return 2 * self.matrices * tokens + 4 * self.heads_width * pairs
+
+
+def _count_pairs(tokens: float, window: int | None) -> float:
+    """The pairs of tokens that see one another.
+
+    >>> _count_pairs(4, None), _count_pairs(4, 1), _count_pairs(4, 9)
+    (16, 10, 16)
+    """
+    beyond = 0 if window is None else max(tokens - 1 - window, 0)
+    return tokens**2 - beyond * (beyond + 1)
+
+
+def read_backbone_compute(folder: Path) -> BackboneCompute:
+    """What the backbone of a model folder computes, from JSON and headers of weight files.
+
+    Raises:
+        ModelError: The files do not tell it.
+    """
+    place = find_backbone_folder(folder)
+    if has_network(place):
+        return BackboneCompute.from_architecture(read_architecture(place))
+    config, shapes = read_object(place / "config.json"), read_backbone_shapes(place)
+    limit = max((one.limit for one in read_token_limits(folder) if one.limit), default=None)
+    text_config = config.get("text_config") or config
+    layers, width, heads, head = (
+        _find_size(text_config, names) for names in (_LAYERS, _WIDTH, _HEADS, _HEAD)
+    )
+    if not shapes or not layers or not width:
+        raise ModelError(
+            f"The files in {folder} do not tell the shapes of its backbone.",
+            hint="A folder with config.json and its weights as safetensors does.",
+        )
+    is_exact = config.get("model_type") == "gpt_neox"
+    return _sum_shapes(shapes, layers, width, heads * head or width, limit=limit, is_exact=is_exact)
+
+
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+_WIDTH = ("hidden_size", "d_model", "n_embd", "dim")
+_HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
+_HEAD = ("head_dim", "d_kv")
+
+
+def _find_size(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
+    return next((config[name] for name in names if isinstance(config.get(name), int)), 0)
+
+
+def find_published_compute(name: str) -> BackboneCompute | None:
+    """What a backbone of a published size computes; None where our network does not run it.
+
+    >>> find_published_compute("bert-base").without_embeddings
+    86041344
+    """
+    for entry in list_backbones().values():
+        family = entry.family
+        if family is not None and family.shape is not None and name in family.sizes:
+            return BackboneCompute.from_architecture(family.outline(family.sizes[name]))
+    return None
+
+
+def _sum_shapes(shapes: Shapes, layers: int, width: int, heads_width: int, **more: Any) -> BackboneCompute:
+    parameters = sum(map(math.prod, shapes.values()))
+    # Tables of positions and of types are smaller than that of the tokens.
+    table = max((math.prod(size) for name, size in shapes.items() if is_embedding(name, size)), default=0)
+    matrices = [
+        math.prod(size)
+        for name, size in shapes.items()
+        if len(size) == 2 and is_used(name) and not is_embedding(name, size)
+    ]
+    return BackboneCompute(
+        parameters=parameters, without_embeddings=parameters - table, matrices=sum(matrices), layers=layers,
+        width=width, heads_width=heads_width, **more,
+    )  # fmt: skip
+
+
+def is_used(name: str) -> bool:
+    """Whether a model uses the part of a backbone with that name.
+
+    >>> is_used("pooler.dense.weight"), is_used("layers.0.mlp.up.weight")
+    (False, True)
+    """
+    return "pooler" not in name.split(".")
+
+
+def is_embedding(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is a table of embeddings, by its name and shape."""
+    return "emb" in name and len(shape) == 2
+
+
+def read_backbone_shapes(place: Path) -> Shapes:
+    """The shapes of a backbone's tensors without heads, from JSON and headers; empty if they are unknown.
+
+    Raises:
+        ModelError: The config makes no network, or a weight file is corrupt.
+    """
+    return read_architecture(place).tensors() if has_network(place) else _read_weight_shapes(place)
+
+
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+NUMBERED = re.compile(r"\.\d+\.")
+"""The number of a block in the name of a tensor."""
+
+
+def _read_weight_shapes(place: Path) -> Shapes:
+    stored = read_tensor_headers(list_module_weights(place)) or {}
+    shapes = {
+        name: one.shape
+        for name, one in stored.items()
+        if one.dtype in FLOATS and 1 <= len(one.shape) <= 3 and not name.endswith(".inv_freq")
+    }
+    table = next((name for name, shape in shapes.items() if is_embedding(name, shape)), None)
+    block = next(filter(NUMBERED.search, shapes), None)
+    if table is None or block is None:
+        return {}
+    pairs = zip(table.split("."), block.split("."), strict=False)
+    # Table and blocks lie below the backbone; what has another root is a head.
+    root = "".join(f"{part}." for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return {name: shape for name, shape in shapes.items() if name.startswith(root)}
