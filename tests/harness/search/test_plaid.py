@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 import sys
@@ -64,14 +63,6 @@ ENCODING = Encoding(
     vectors="float16",
     late_interaction=LATE,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def little_garbage() -> Iterator[None]:
-    """fast-plaid collects garbage several times in an update, which takes a second in a process of tests."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 GENEROUS = Plaid(nbits=8, n_ivf_probe=10_000, n_full_scores=4096)
