@@ -65,6 +65,12 @@ ENCODING = Encoding(
 )
 
 
+@pytest.fixture(autouse=True)
+def _no_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fast-plaid looks for garbage a hundred times in an index, which takes long in a process of tests."""
+    monkeypatch.setattr("gc.collect", lambda *_: 0)
+
+
 GENEROUS = Plaid(nbits=8, n_ivf_probe=10_000, n_full_scores=4096)
 
 
