@@ -34,6 +34,7 @@ from harness.jobs.jobs import Job
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
+from harness.results.scores import score_text
 from harness.storage.leases import Leases
 from harness.storage.record import Record
 from harness.storage.store import Store
@@ -496,7 +497,7 @@ def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_ow
     report.print(Console(file=out, width=200))
     lines = [line.rstrip() for line in out.getvalue().splitlines()]
     assert lines[0] == f"{'2 of the 3 tasks of MTEB' if asked else '2 tasks of mteb'}, scores × 100"
-    assert f"mean over the 2 tasks asked for {50 * sum(scores):.2f} (2 of 2)" in lines
+    assert f"mean over the 2 tasks asked for {score_text(sum(scores) / 2)} (2 of 2)" in lines
     assert ("not the mean of MTEB: not to be ranked beside it" in lines) == bool(asked)
     assert not any("mean over t" in line and "the 2" not in line for line in lines)
 
