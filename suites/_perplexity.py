@@ -212,7 +212,7 @@ def compute_masked_losses(
     return losses
 
 
-def compute_next_losses(model: LanguageModel, text: TokenizedText) -> NDArray[np.float64]:
+def _compute_next_losses(model: LanguageModel, text: TokenizedText) -> NDArray[np.float64]:
     """The cross entropies (natural logarithm) of the tokens of a text, each from those before it."""
     with torch.inference_mode():
         logits = model.network(input_ids=torch.from_numpy(text.ids[None]).to(model.network.device)).logits[0]
@@ -250,11 +250,10 @@ def estimate_median_interval(texts: Sequence[TextLosses]) -> tuple[float, float]
     are drawn without putting any back (Cochran 1977, Sampling Techniques, section 2.6).
     """
     generator, means = np.random.default_rng(0), []
-    for one in texts:
-        count = len(one.losses)
-        drawn = one.losses[generator.integers(count, size=(RESAMPLES, count))].mean(axis=1)
-        shrink = math.sqrt(1 - count / len(one.text.places))
-        means.append(one.losses.mean() + shrink * (drawn - one.losses.mean()))
+    for text in texts:
+        count, mean = len(text.losses), text.losses.mean()
+        drawn = text.losses[generator.integers(count, size=(RESAMPLES, count))].mean(axis=1)
+        means.append(mean + math.sqrt(1 - count / len(text.text.places)) * (drawn - mean))
     medians = np.median(np.exp(np.array(means)), axis=0)
     low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
@@ -279,7 +278,7 @@ def measure_text(model: LanguageModel, text: str, *, length: int, places: int | 
             hint="Its tokenizer makes long tokens: leave this length out with --tasks.",
         )
     if model.left_to_right:
-        losses = compute_next_losses(model, tokenized)
+        losses = _compute_next_losses(model, tokenized)
     else:
         losses = compute_masked_losses(model, tokenized, tokenized.draw_places(places))
     return TextLosses(text=tokenized, losses=losses)

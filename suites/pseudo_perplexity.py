@@ -164,7 +164,7 @@ class _PerplexitySource:
                 "metric": [text.perplexity for text in measured],
             },
             notes=(
-                f"{task.name}: half of the texts between {metrics['perplexity_low']:.3f} and "
+                f"half of the texts lie between {metrics['perplexity_low']:.3f} and "
                 f"{metrics['perplexity_high']:.3f}; {metrics['bits_per_character']:.3f} bits a character",
             ),
         )
