@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 import shutil
@@ -32,6 +31,7 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder import preflight
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import Verdict, judge_models
+from harness.encoder.library import RENAMED
 from preflights import check_model
 from tiny import library
 
@@ -217,9 +217,8 @@ def test_a_config_of_several_models_that_is_none_is_refused_by_the_trial(
     folder = saved(transformers.AlbertModel(config), tmp_path / "model")
     passes(artifact(folder))
     rewrite(folder / "config.json", text_config={"hidden_size": 32})
-    with contextlib.suppress(Exception):
-        transformers.AutoModel.from_pretrained(folder)
-        pytest.skip("this release of transformers loads it")
+    if RENAMED:
+        pytest.skip("the newest libraries load it")
     with pytest.raises(ModelError, match="does not load"):
         passes(artifact(folder))
 
