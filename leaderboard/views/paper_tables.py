@@ -244,7 +244,7 @@ _DAMAGED = re.compile(r"leading digit: .*, so read ([\d.]+)$")
 def _format_printed_value(row: PaperValue) -> str:
     """The number with its error or its interval, as it was printed; a damaged one with what it must be."""
     if damaged := _DAMAGED.search(row.note):
-        return f"{row.value} (read {damaged[1]})"
+        return f"{row.value} [read {damaged[1]}]"
     if not row.ci_low:
         return row.value
     value, low, high = (Decimal(text) for text in (row.value, row.ci_low, row.ci_high))
