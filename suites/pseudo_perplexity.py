@@ -139,18 +139,18 @@ class _PerplexitySource:
 
     def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
         """The median perplexity of the texts (see harness.core.types.MeasuredSource)."""
-        from suites._perplexity import load_language_model, measure_text, summarize_texts
+        from suites import _perplexity
 
         texts, left_to_right = self._load_texts(task), self.way == LEFT_TO_RIGHT
-        network = load_language_model(
+        network = _perplexity.load_language_model(
             model.artifact, model.encoding, device=model.device, left_to_right=left_to_right
         )
         model.announce(len(texts))
         measured, places = [], None if self.way == ALL else PLACES
         for text in texts:
-            measured.append(measure_text(network, text, length=self.length, places=places))
+            measured.append(_perplexity.measure_text(network, text, length=self.length, places=places))
             model.count(1)
-        metrics = summarize_texts(measured)
+        metrics = _perplexity.summarize_texts(measured)
         return Outcome(
             main_score=metrics["perplexity"],
             scores={task.splits[0]: {"default": {"main_score": metrics["perplexity"], **metrics}}},

@@ -113,6 +113,15 @@ class DeviceNeeded(BaseException):
         self.work = work
 
 
+def load_model(
+    artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None
+) -> Encoder | TokenEncoder:
+    """Load a model; arguments and errors as in `harness.encoder.loading.load_any`."""
+    from harness.encoder.loading import load_any
+
+    return load_any(artifact, encoding, device=device, batch_tokens=batch_tokens)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerLimits:
     """What a worker may use.
@@ -257,13 +266,11 @@ class JobContext:
 
     def load_encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """A new load of the model."""
-        from harness.encoder.loading import load_any
-
         self.set_threads()
         batch_tokens = self.limits.batch_tokens
         if self.halvings:
             batch_tokens = self.reduce_batch_size(batch_tokens or (2**11 if self.device == "cpu" else 2**16))
-        return load_any(artifact, encoding, device=self.device, batch_tokens=batch_tokens)
+        return load_model(artifact, encoding, device=self.device, batch_tokens=batch_tokens)
 
     def set_threads(self) -> None:
         """Set torch's number of threads to the requested one."""

@@ -18,7 +18,7 @@ from harness.core import provenance
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import MeasuredModel, MeasuredSource
-from harness.jobs.context import EncodedTexts, Event, JobContext
+from harness.jobs.context import EncodedTexts, Event, JobContext, load_model
 from harness.jobs.jobs import (
     ScoreJob,
     build_encoding_provenance,
@@ -53,8 +53,6 @@ class Measure(ScoreJob):
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Measure on a device that is held, and return the record of the outcome."""
-        from harness.encoder.loading import load_any
-
         started, artifact = datetime.now(tz=UTC), resolve_weights(self.artifact, context.remote)
         source, work = self.task.source, context.cache / "measured" / self.key
         assert isinstance(source, MeasuredSource)
@@ -68,7 +66,7 @@ class Measure(ScoreJob):
                 f"{context.device} is not the device that this was planned for: {machine['device']['name']}.",
                 hint="Name one device: --devices cuda:0.",
             )
-        load = functools.partial(load_any, artifact, self.encoding, device=context.device)
+        load = functools.partial(load_model, artifact, self.encoding, device=context.device)
         model = MeasuredModel(
             artifact=artifact,
             dtype=self.encoding.dtype,
@@ -86,6 +84,8 @@ class Measure(ScoreJob):
         context.tell(outcome.notes)
         ran = build_encoding_provenance(context, self.encoding, EncodedTexts(), outcome, started, texts=0)
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
+        # What the loading of an encoder left out is not told: the source has loaded the model as it needs it.
+        ran["notes"] = [*outcome.notes]
         ran |= {"measured": dict(outcome.facts), "seconds": {"measure": round(seconds, 3)}}
         output = self.build_output(
             outcome,

@@ -135,7 +135,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
     best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
     ranking = sorting.fill_table(
-        "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state, path=path,
+        "ranking", f"{name}: {_choose_scale(rows)[1]}", fields, where.cut(rows), state=state, path=path,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
         notes=_list_ranking_notes(rows, ranked),
     )  # fmt: skip
@@ -291,15 +291,21 @@ def _list_ranking_notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> lis
     return notes
 
 
+def _choose_scale(rows: Sequence[Scored]) -> tuple[float, str]:
+    """What a number is multiplied with, and how a heading says so: shares are × 100, others as measured."""
+    return (1, "as measured") if any(abs(one.value or 0) > 1 for one in rows) else (100, "scores × 100")
+
+
 def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     """The distribution of ranked scores, with the best of each size class."""
+    scale, words = _choose_scale(ranked)
     marks = [
-        Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None,
+        Point(label=one.entry.model, x=scale * (one.value or 0.0), y=None,
               href=build_address(f"/models/{one.entry.model_slug}"), note=size)
         for size, one in best.items()
     ]  # fmt: skip
-    values = [100 * one.value for one in ranked if one.value is not None]
-    plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
+    values = [scale * one.value for one in ranked if one.value is not None]
+    plot = Distribution(axis=Axis(label=words.replace("scores", "score")), values=values, marks=marks)
     return build_chart("spread", "Models by their score; points: the best of each size class", plot)
 
 
