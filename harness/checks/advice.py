@@ -21,7 +21,11 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
         check: The check.
         results: The results folder, where it is not the default one.
     """
-    fallen = [one for one in sort_outcomes(check.tasks) if one.verdict == "regressed" or one.collapsed]
+    fallen = [
+        one
+        for one in sort_outcomes(check.tasks)
+        if one.verdict == "regressed" or one.collapsed or any(part.collapsed for part in one.lost)
+    ]
     lost = [one for one in fallen if one.must_not_regress]
     if check.overall == "regressed":
         return "\n".join(_explain_regression(check, lost, results))
@@ -29,7 +33,8 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
         return "\n".join(_explain_missing_evidence(check))
     if lost:
         command = _build_compare_command(check, lost[0].task, results)
-        return f"Nothing regressed for sure, but look at {lost[0].task}:\n{command}"
+        where = next((f"{part.part} of " for part in lost[0].lost if part.collapsed), "")
+        return f"Nothing regressed for sure, but look at {where}{lost[0].task}:\n{command}"
     if fallen:
         return f"Accept the candidate: the policy lets {join_names([one.task for one in fallen])} regress."
     return "Accept the candidate; nothing to do."
@@ -37,7 +42,7 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
-    red = [one for one in lost if one.verdict == "regressed"] or lost
+    red = sorted(lost, key=lambda one: one.verdict != "regressed")
     losses = [
         one
         for one in sorted(check.tasks, key=get_task_delta)

@@ -117,7 +117,7 @@ def _compute_sensitivity(
     automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
         part.variance
     )
-    # More than the whole score cannot be lost.
+    # A margin above the score would let anything pass.
     share = max(least * POINT, min(automatic, equal.baseline)) if margin == AUTO else margin * POINT
     return Sensitivity(
         margin=share,

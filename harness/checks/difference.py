@@ -271,14 +271,17 @@ class Difference(Compared):
             paired: Whether the runs pair up, as evaluations with the same seed do.
         """
         mine, theirs = candidate.score_runs(), baseline.score_runs()
-        sides = candidate.collect_influences(), baseline.collect_influences()
+        parts = candidate.list_influences(), baseline.list_influences()
+        sides = candidate.sum_influences(parts[0]), baseline.sum_influences(parts[1])
         rest: list[Part] = []
-        influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
-        flat = {key[0] for key, own in influences.items() if (own**2).sum() <= FLAT}
-        for stratum, other in zip(candidate.strata, baseline.strata, strict=True):
-            rest.append(_estimate_tie_part(stratum, other, flat=stratum.examples in flat))
+        for stratum, other, *own in zip(candidate.strata, baseline.strata, *parts, strict=True):
+            rest.append(_estimate_tie_part(stratum, other))
+            flat = stratum.measures != ("mean",) and _is_flat(own[0].mean(axis=0) - own[1].mean(axis=0))
+            if flat and not rest[-1].variance:
+                rest.append(_estimate_flat_part(stratum, at_end=all(map(_is_flat, own))))
             if len(mine) == len(theirs) == 1:
                 rest.append(_estimate_repeat_part(stratum, other))
+        influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
         if paired:
             sides = ({key: sides[0][key] - sides[1][key] for key in sides[0]}, {})
         inside = [_estimate_unit_noise(side.values()) for side in sides]
@@ -308,7 +311,10 @@ class Difference(Compared):
                 has; the runs then also tell what another one changes, in place of `changed`.
         """
         scores = baseline.score_runs()
-        mean, run_influences = (float(scores.mean()),), baseline.collect_influences()
+        parts = baseline.list_influences()
+        mean, run_influences = (float(scores.mean()),), baseline.sum_influences(parts)
+        ends = zip(baseline.strata, parts, strict=True)
+        rest = tuple(_estimate_flat_part(stratum) for stratum, own in ends if _is_flat(own))
         theirs, noise = mean, 0.0
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
@@ -330,8 +336,9 @@ class Difference(Compared):
             mine=mean,
             theirs=theirs,
             units=baseline.count,
-            examples=Part.sum(_compute_unit_parts(influences)),
+            examples=Part.sum([*_compute_unit_parts(influences), *rest]),
             influences=influences,
+            rest=rest,
             noise_in_units=(noise, noise),
         )
 
@@ -398,29 +405,44 @@ def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
     return Part(variance=stratum.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
 
 
-def _estimate_tie_part(stratum: Stratum, other: Stratum, *, flat: bool) -> Part:
+def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
     """The uncertainty of ties: as if half a unit more were better, and half a unit worse.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
-    its size is that of the units that differ, or 1 where none does. A metric that is no mean has ties where
-    leaving out any unit changes nothing (`flat`): both sides are at its end, as with all pairs in order.
+    its size is that of the units that differ, or 1 where none does.
     """
-    mean = stratum.measures == ("mean",)
-    tied = _find_ties(stratum, other) if mean else np.full(stratum.count, flat)
-    if len(stratum.texts) or not tied.any():
+    tied, mean = _find_ties(stratum, other), stratum.measures == ("mean",)
+    if len(stratum.texts) or not (tied.any() if mean else tied.all()):
         return Part(variance=0.0, freedom=1)
     values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.count)
-    count = stratum.count if mean else _count_deciding_units(stratum)
     gains, losses = values[values > 0], -values[values < 0]
-    up, down = (_estimate_unit_size(own, other) / count for own, other in ((gains, losses), (losses, gains)))
+    up, down = (
+        _estimate_unit_size(own, other) / stratum.count for own, other in ((gains, losses), (losses, gains))
+    )
     share = float(tied.mean())
     # FLAT keeps the quotient at 0 where no unit differs.
     effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
         variance=stratum.share**2 * share * (up**2 + down**2) / 2,
-        freedom=max(count - 1, 1),
+        freedom=max(stratum.count - 1, 1),
         third=stratum.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
     )
+
+
+def _is_flat(influences: Floats) -> bool:
+    """Whether leaving out any unit changes nothing."""
+    return float((influences**2).sum()) <= FLAT
+
+
+def _estimate_flat_part(stratum: Stratum, *, at_end: bool = True) -> Part:
+    """The uncertainty where no unit makes a difference: as if half a unit more were better, and half worse.
+
+    At the end of a metric that the positives decide it is one of these: that all lie above all others proves
+    no more than that few of so many would lie below.
+    """
+    decided = {"average_precision", "f1", "mcc"}.intersection(stratum.measures) and stratum.gold.size
+    counts = np.unique(stratum.gold, return_counts=True)[1] if decided and at_end else [stratum.count]
+    return Part(variance=(stratum.share / min(counts)) ** 2, freedom=max(int(min(counts)) - 1, 1))
 
 
 def _estimate_unit_size(differences: Floats, other: Floats) -> float:
@@ -435,15 +457,12 @@ def _compute_unit_scores(stratum: Stratum) -> Floats:
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
-    """Whether the two models have the same score on a unit, (units,)."""
-    return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
-
-
-def _count_deciding_units(stratum: Stratum) -> int:
-    """The units that decide a metric: all of a correlation, of any other those of the smallest class."""
-    if stratum.measures[0] in ("spearman", "pearson") or not stratum.gold.size:
-        return stratum.count
-    return int(np.unique(stratum.gold, return_counts=True)[1].min())
+    """Whether the two models answer a unit alike, (units,)."""
+    if stratum.measures == ("mean",):
+        return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
+    if stratum.predicted.shape != other.predicted.shape:
+        return np.zeros(stratum.count, dtype=bool)
+    return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))
 
 
 def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:

@@ -83,8 +83,8 @@ class Policy(BaseModel):
     )
     parts: Parts = Field(
         default="name",
-        description="what happens if a split or subset, as a language, surely fell by more than collapse: "
-        "name it, or fail",
+        description="what happens if a split or subset, as a language, is surely lower and fell by more than "
+        "collapse: name it, or fail",
     )
     inconclusive: Inconclusive = Field(
         default="exit-3",

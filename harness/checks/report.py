@@ -346,6 +346,7 @@ def _build_overall_case(check: Check) -> Element:
     details = [
         *reasons,
         describe_next_steps(check),
+        *_describe_suspects(check),
         *_mean_texts(check),
         _format_verdict_counts(check),
         _exit_text(check),

@@ -173,6 +173,7 @@ def _print_power(baseline: Baseline) -> None:
         return
     sources = {
         "runs": "by the repeated runs",
+        "checks": "by earlier checks",
         "stated": f"if an equal model changes {DEFAULT.changed:.0%} of the answers",
         "policy": "",
     }

@@ -115,11 +115,14 @@ class Units:
         total = sum(one.share for one in strata)
         return replace(self, strata=tuple(replace(one, share=one.share / total) for one in strata))
 
-    def collect_influences(self) -> dict[tuple[str, int], Floats]:
-        """What each unit adds to the score of each run, (runs, units), by the digest of the units."""
+    def list_influences(self) -> list[Floats]:
+        """What each unit of each stratum adds to the score of each run, (runs, units)."""
+        return [stratum.share * _compute_influences(stratum) for stratum in self.strata]
+
+    def sum_influences(self, parts: Sequence[Floats]) -> dict[tuple[str, int], Floats]:
+        """The sums of those of the strata (`list_influences`) by the digest of the units and their number."""
         influences: dict[tuple[str, int], Floats] = {}
-        for stratum in self.strata:
-            values = stratum.share * _compute_influences(stratum)
+        for stratum, values in zip(self.strata, parts, strict=True):
             key = (stratum.examples, values.shape[1])
             influences[key] = influences[key] + values if key in influences else values
         return influences
@@ -134,7 +137,7 @@ class Units:
         """
         from scipy.special import stdtrit
 
-        influences = [own.mean(axis=0) for own in self.collect_influences().values()]
+        influences = [own.mean(axis=0) for own in self.sum_influences(self.list_influences()).values()]
         counts = [len(own) for own in influences]
         sums = [float((own**2).sum()) for own in influences]
         variances = [s * n / (n - 1) for s, n in zip(sums, counts, strict=True) if n > 1]

@@ -20,7 +20,7 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, TableRow, build_values_row, describe_value, link, values_table
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "good", "same": "good"}
-EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
+EXITS = {0: "pass", 1: "regression, or missing scores", 3: "inconclusive"}
 HEADS = {
     "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to", "p": "p",
     "margin": "Allowed loss", "detectable": "Loss it can see", "candidate": "Candidate",
@@ -80,10 +80,8 @@ def _show_check(site: Site, state: State, check: str) -> Page:
         context={
             "check": outcome, "tone": TONES[outcome.overall],
             "advice": describe_next_steps(outcome).split("\n"),
-            "suspects": [
-                *(f"{task.task}: {task.delta_text}" for task in outcome.tasks if task.suspect),
-                *list_lost_parts(outcome),
-            ],
+            "suspects": [f"{task.task}: {task.delta_text}" for task in outcome.tasks if task.suspect],
+            "lost": list_lost_parts(outcome),
             "facts": [
                 ("Candidate", outcome.candidate.name, models[0], _describe_party(outcome.candidate)),
                 ("Baseline", against, models[1], _describe_party(outcome.baseline)),

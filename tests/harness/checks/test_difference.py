@@ -385,23 +385,51 @@ def test_nothing_that_differs_is_no_loss() -> None:
     assert compute_loss_p(replace(flat, mine=(0.49,))) == 0.0
 
 
+def _units(measure: str, gold: Sequence[float], predicted: Sequence[Sequence[float]]) -> Units:
+    """A task with a subset for each prediction; all have the same gold and the same ids."""
+    strata = tuple(
+        Stratum(measures=(measure,), share=1 / len(predicted), examples="e", gold=np.array(gold),
+                predicted=np.array(values)[None, None])
+        for values in predicted
+    )  # fmt: skip
+    return Units(metric="m", unit="pairs", strata=strata)
+
+
+POSITIVES = [1.0] * 3 + [0.0] * 597
+MIXED = [*np.linspace(0, 1, 600)]
+
+
 @pytest.mark.parametrize(
-    ("measure", "gold", "deciding"),
-    [("spearman", [1.0, 2.0], 2), ("spearman", [*map(float, range(400))], 400),
-     ("average_precision", [1.0] * 3 + [0.0] * 597, 3)],
-)  # fmt: skip
-def test_units_of_a_metric_at_its_end_might_have_differed(
-    measure: str, gold: list[float], deciding: int
+    ("measure", "gold", "predicted", "deciding"),
+    [
+        ("spearman", [1.0, 2.0], [1.0, 2.0], 2),
+        ("spearman", MIXED, MIXED, 600),
+        ("average_precision", POSITIVES, POSITIVES, 3),  # at the end, which three positives decide
+        ("average_precision", POSITIVES, MIXED, 600),  # the same order, but not at the end
+        ("weighted_f1", MIXED, MIXED, 600),
+    ],
+)
+def test_units_that_make_no_difference_might_have_differed(
+    measure: str, gold: list[float], predicted: list[float], deciding: int
 ) -> None:
-    """All pairs in order on both sides prove no more than that few of those that decide would differ."""
-    sides = [
-        Units(metric="m", unit="pairs", strata=(
-            Stratum(measures=(measure,), examples="e", gold=np.array(gold),
-                    predicted=scale * np.array(gold)[None, None]),))
-        for scale in (1.0, 2.0)
-    ]  # fmt: skip
-    one = Difference.compare_units(*sides)
-    assert (one.delta, one.candidate) == (0.0, pytest.approx(1.0))
+    """The same order on both sides proves no more than that few of the units would differ."""
+    scale = 1.0 if measure == "weighted_f1" else 2.0
+    one = Difference.compare_units(
+        _units(measure, gold, [predicted]), _units(measure, gold, [[scale * value for value in predicted]])
+    )
+    assert one.delta == 0.0
     assert one.total.variance == pytest.approx(1 / deciding**2)
     low, high = compute_confidence_interval(one, 0.05)
     assert low < 0 < high
+
+
+def test_a_subset_at_its_end_counts_beside_another_with_the_same_ids() -> None:
+    other = list(np.random.default_rng(4).random(600))
+    ends, mixed = _units("spearman", MIXED, [MIXED, other]), _units("spearman", MIXED, [MIXED, MIXED[::-1]])
+    (part,) = Difference.compare_units(ends, mixed).rest
+    assert part.variance == pytest.approx((0.5 / 600) ** 2)
+
+
+def test_a_baseline_at_its_end_has_an_error() -> None:
+    one = Difference.estimate_null_difference(_units("spearman", MIXED, [MIXED]), changed=0.15)
+    assert one.total.variance == pytest.approx(1 / 600**2)
