@@ -687,6 +687,7 @@ def test_what_matters_is_in_the_open_and_the_rest_is_folded_away() -> None:
     assert "STSBenchmark" in folded
     summaries = re.findall("<summary>(.*)</summary>", folded)
     assert summaries == ["missing: 1", "not testable: 1", "warnings: 1", "passed or the same: 1", "policy"]
+    assert ["must_not_regress", '["*"]'] in tables(render_markdown(small_check()))[-1]
 
 
 def test_the_tables_hold_the_same_lines_as_the_terminal() -> None:
