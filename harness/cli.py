@@ -181,6 +181,10 @@ def program(context: click.Context) -> None:
         click.echo(_OVERVIEW, nl=False)
 
 
+SIGPIPE_CODE = 141
+"""The exit code of a shell for a process that SIGPIPE has ended."""
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
     # Slurm, Docker and Kubernetes stop a process by SIGTERM, which Python does not turn into an exception.
@@ -232,11 +236,14 @@ def invoke(arguments: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _report_interrupt()
-    # The reader, such as `head`, has closed the pipe. Python flushes stdout when it ends, and would complain
-    # of the same error again on stderr.
-    except BrokenPipeError:
+    # The reader, such as `head`, has closed the pipe; click and rich make it an exit with 1, which would say
+    # that a candidate regressed. Python flushes stdout when it ends, and would complain of the same error
+    # again on stderr.
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code != 1:
+            raise
         sys.stderr.close()
-        return 1
+        return SIGPIPE_CODE
     # In files of a few brackets by the hundred thousand; readers that expect them name the file.
     except RecursionError:
         click.echo("Error: A file that was read is nested too deep.", err=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
+from harness.checks.policy import format_toml_value
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6
@@ -32,12 +34,12 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
     if check.overall == "inconclusive":
         return "\n".join(_explain_missing_evidence(check))
     if lost:
-        command = _build_compare_command(check, lost[0].task, results)
+        command = _build_compare_command(check, lost[0], results)
         where = next((f"{part.part} of " for part in lost[0].lost if part.collapsed), "")
         return f"Nothing regressed for sure, but look at {where}{lost[0].task}:\n{command}"
     if fallen:
         return f"Accept the candidate: the policy lets {join_names([one.task for one in fallen])} regress."
-    return "Accept the candidate; nothing to do."
+    return "Accept the candidate."
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
@@ -51,18 +53,20 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
     yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else summary)
-    yield _build_compare_command(check, red[0].task if red else "", results)
+    yield _build_compare_command(check, red[0] if red else None, results)
 
 
-def _build_compare_command(check: Check, task: str, results: Path | None) -> str:
-    """The command that compares both models; of a baseline in a file, whose records it lacks, the candidate.
+def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path | None) -> str:
+    """The command that compares both models, or shows the candidate where there is nothing to compare.
 
-    Models are named by their keys, since several may have one name.
+    That is where the records of a baseline are in a file, and on a task other than retrieval, of which
+    `harness compare` prints the same row. Models are named by their keys, since several may have one name.
     """
     candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
     of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
-    words = ["harness", *(("show", candidate) if of_file else ("compare", baseline, candidate))]
-    words += ["--task", task] if task else []
+    alone = of_file or (task is not None and not task.type.endswith(("Retrieval", "Reranking")))
+    words = ["harness", *(("show", candidate) if alone else ("compare", baseline, candidate))]
+    words += ["--task", task.task] if task else []
     return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
 
 
@@ -85,13 +89,22 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
             points = math.ceil(-1000 * mean.low + 1e-6) / 10
             settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
             owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
-            setting = f"{choose_margin_setting(check, mean)}={points:.1f} in it (--policy)"
+            alone = [task.task for task in check.tasks if mean.suite in task.suites]
+            place = find_margin_table(check.policy, alone) or "it"
+            setting = f"{choose_margin_setting(check, mean)}={points:.1f} in {place} (--policy)"
             yield f"To decide {mean.suite}: {settle}{owner}, {setting}."
 
 
 def choose_margin_setting(check: Check, mean: MeanOutcome) -> str:
     """The setting of a mean's margin: that of tasks where the suite has only one."""
     return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
+
+
+def find_margin_table(policy: Mapping[str, Any], tasks: Sequence[str]) -> str:
+    """The table with the margin of a suite's only task, which goes before the general one; else empty."""
+    tables = policy.get("tasks", {}) if len(tasks) == 1 else {}
+    own = tables.get(tasks[0], {}).get("margin") if tables else None
+    return "" if own is None else f"[tasks.{format_toml_value(tasks[0])}]"
 
 
 def list_lost_parts(check: Check) -> list[str]:

@@ -106,6 +106,12 @@ class Baseline:
         return {"schema": SCHEMA, **asdict(self)}
 
 
+ADVICE = (
+    "`harness baseline list` shows the baselines that are set; "
+    "`harness baseline set NAME --model MODEL --suite SUITE` sets one."
+)
+"""Where baselines come from, for a name that none has."""
+
 BASELINES = DocumentFolder(
     kind=DocumentKind(
         name="baseline",
@@ -121,7 +127,7 @@ BASELINES = DocumentFolder(
         digest_since=4,
     ),
     folder="baselines",
-    then="`harness baseline list` shows all.",
+    then=ADVICE,
 )
 
 
@@ -400,18 +406,13 @@ class Reference:
             return Reference(name=text, baseline=_require_valid_options(BASELINES.find_document(home, text)))
         if "/" not in text and "=" not in text and not _is_model(text) and not path.is_dir():
             valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
-            raise explain_unknown(
-                "baseline or model", text, valid_names, then="`harness baseline list` shows the baselines."
-            )
+            raise explain_unknown("baseline or model", text, valid_names, then=ADVICE)
         return Reference(name=text)
 
 
 def _read_reference(text: str, path: Path) -> Reference:
     if not path.is_file():
-        raise UsageError(
-            f"The file {text} does not exist.",
-            hint="`harness baseline list` shows the baselines that are set.",
-        )
+        raise UsageError(f"The file {text} does not exist.", hint=ADVICE)
     # The file of a baseline is in <results>/baselines, so its records may be in <results>/records.
     beside = path.absolute().parent.parent
     results = beside if (beside / "records").is_dir() else None

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from harness.checks.advice import find_margin_table
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
@@ -19,7 +20,7 @@ from harness.checks.outcome import (
     Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import DEFAULT, Policy
+from harness.checks.policy import AUTO, DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
@@ -62,10 +63,15 @@ def run_check(
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
         StoreError: The results folder cannot be written.
     """
+    began = time.monotonic()
     budget = policy.budget_minutes * 60 or None
     requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened
     warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
+    if policy.mean_margin != AUTO and all(len(suite.tasks) == 1 for suite in resolved.suites):
+        warnings.append(
+            "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
+        )
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
     power, weak = _estimate_power(resolved, sides, policy)
@@ -78,6 +84,7 @@ def run_check(
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
     result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak])
+    result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
 
@@ -87,7 +94,7 @@ def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
     return power, [
-        text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name]))
+        text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name], policy))
     ]
 
 
@@ -95,7 +102,7 @@ ENOUGH = 0.8
 """A margin of the policy is reported as too small if an equal model passes with a lower probability."""
 
 
-def _explain_small_margin(suite: Suite, sensitivity: Sensitivity) -> str:
+def _explain_small_margin(suite: Suite, sensitivity: Sensitivity, policy: Policy) -> str:
     """A sentence on a margin of the policy that an equal model would often fail; empty for any other."""
     if (
         sensitivity.source != "policy"
@@ -108,12 +115,15 @@ def _explain_small_margin(suite: Suite, sensitivity: Sensitivity) -> str:
     if sensitivity.margin:
         # A standard error falls with the root of the number of examples.
         times = (sensitivity.automatic / sensitivity.margin) ** 2
-        more = f"about {times:.1f} times as many examples, as of a full suite"
+        more = f"about {times:.1f} times as many examples, for 97.5 % of equal models to pass"
+    table = find_margin_table(policy.to_json(), [task.name for task in suite.tasks])
+    place = f" in {table}" if table else ""
     return (
         f"A margin of {100 * sensitivity.margin:.2f} points is less than the mean of {suite.name} can show: "
         f"an equal model would pass in {sensitivity.passing:.0%} of checks. What helps: "
         f"{'margin' if len(suite.tasks) == 1 else 'mean_margin'} = "
-        f'{100 * sensitivity.automatic:.2f} or "auto"; {more}; or repeated runs of the baseline.'
+        f'{100 * sensitivity.automatic:.2f} or "auto"{place}; {more}; or repeated runs '
+        "of the baseline."
     )
 
 
@@ -195,7 +205,6 @@ def _build_check(
     power: Power,
     warnings: Sequence[str],
 ) -> Check:
-    started = time.monotonic()
     decisions = evaluate_comparison(sides, resolved.suites, policy, power)
     tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
     means = tuple(
@@ -222,7 +231,6 @@ def _build_check(
         tasks=tasks,
         means=means,
         warnings=(*warnings, *_iter_check_warnings(tasks, sides, resolved)),
-        seconds=round(time.monotonic() - started, 3),
     )
 
 

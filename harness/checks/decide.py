@@ -368,7 +368,9 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
     options = []
     count = compared.units if isinstance(compared, Difference) else 0
     if units > 1 and count:
-        options.append(f"about {_round_count(math.ceil(units * count)):,} {unit} in place of {count:,}")
+        options.append(
+            f"about {_round_count(math.ceil(units * count)):,} {unit} in place of {count:,} (a larger suite)"
+        )
     elif units > 1:
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
         options.append(f"{times} times as many {unit}")
@@ -436,7 +438,7 @@ def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
     words = {True: "collapsed", False: "regressed"}
     return [
         f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}"
-        f"{'' if one.collapsed else f'; a sure loss is red from {50 * one.margin:.2f} on'}."
+        f"{'' if one.collapsed else f'; red, as the loss is sure and above {50 * one.margin:.2f}'}."
         for one in regressions
     ]
 
@@ -457,7 +459,7 @@ def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[Tas
     }
     return [
         f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, "
-        f"perhaps by {_format_loss(one)}; a sure loss is red from {50 * one.margin:.2f} on."
+        f"perhaps by {_format_loss(one)}; red, as the loss is above {50 * one.margin:.2f}."
         for one in means
         if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]

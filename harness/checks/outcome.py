@@ -236,7 +236,7 @@ class Check:
         exit_code: 0 pass, 1 regression, 3 inconclusive, as the policy has it.
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
         warnings: Remarks that do not decide, e.g. on other library versions.
-        seconds: The time of the statistics.
+        seconds: The time of the check, with what it measured.
     """
 
     id: str

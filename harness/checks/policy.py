@@ -59,7 +59,10 @@ class Policy(BaseModel):
         default=AUTO,
         description='points; the loss of a task that is allowed, or "auto": what its examples can show',
     )
-    mean_margin: Margin = Field(default=AUTO, description='points; the same of a suite\'s mean, or "auto"')
+    mean_margin: Margin = Field(
+        default=AUTO,
+        description='points; the same of a suite\'s mean, or "auto"; a suite of one task takes margin',
+    )
     least_margin: Points = Field(default=1.0, description="points; no automatic margin of a task is smaller")
     least_mean_margin: Points = Field(
         default=0.5, description="points; no automatic margin of a mean is smaller"
@@ -79,7 +82,8 @@ class Policy(BaseModel):
     )
     collapse: Points = Field(
         default=5.0,
-        description="points; a task that fell by more is named first, and is red however wide its margin",
+        description="points; a task that fell by more is named first, however wide its margin, and is red if "
+        "the loss is sure",
     )
     parts: Parts = Field(
         default="name",
@@ -126,12 +130,10 @@ class Policy(BaseModel):
         lines = []
         for name, field in Policy.model_fields.items():
             if name != "tasks":
-                lines += [f"# {field.description}", f"{name} = {_format_toml_value(getattr(self, name))}"]
+                lines += [f"# {field.description}", f"{name} = {format_toml_value(getattr(self, name))}"]
         for task, settings in self.tasks.items():
-            lines += ["", f"[tasks.{_format_toml_value(task)}]"]
-            lines += [
-                f"{name} = {_format_toml_value(value)}" for name, value in settings if value is not None
-            ]
+            lines += ["", f"[tasks.{format_toml_value(task)}]"]
+            lines += [f"{name} = {format_toml_value(value)}" for name, value in settings if value is not None]
         return "\n".join(lines)
 
     @staticmethod
@@ -209,12 +211,24 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
     return UsageError(f"In {where} {setting} is {first['input']!r}: {message}.")
 
 
-def _format_toml_value(value: Any) -> str:
+def format_toml_value(value: Any) -> str:
+    """A setting as TOML writes it; a table in a line, without what is None.
+
+    >>> print(format_toml_value(["*"]), format_toml_value({"SciFact": {"margin": 2.0}}))
+    ["*"] {"SciFact" = {"margin" = 2.0}}
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         # A JSON string is one of TOML, but for DEL, which JSON leaves as it is and TOML forbids.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_format_toml_value, value))}]"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(format_toml_value, value))}]"
+    if isinstance(value, Mapping):
+        settings = (
+            f"{format_toml_value(name)} = {format_toml_value(one)}"
+            for name, one in value.items()
+            if one is not None
+        )
+        return f"{{{', '.join(settings)}}}"
     return repr(value)

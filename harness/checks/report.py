@@ -35,6 +35,7 @@ from harness.checks.advice import (
     sort_outcomes,
 )
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.policy import format_toml_value
 from harness.core.terminal import print_table
 from harness.results.scores import score_text
 
@@ -68,7 +69,7 @@ SOURCES: Mapping[MarginSource, str] = {
     "policy": "set by the policy",
     "runs": "from the baseline's repeated runs",
     "checks": "as models differed by that passed earlier checks of this baseline",
-    "stated": "within which it can show an equal model that changes {changed:g} % of the answers",
+    "stated": "the margin that an equal model keeps, if it changes {changed:g} % of the answers",
 }
 """The source of a margin, in words."""
 
@@ -80,7 +81,7 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
         verdict, bounds = _format_verdict(task), task.delta_text.partition(" ")[2]
         note = "" if verdict == "regressed" else f": {verdict}"
         fell = f"fell by {-100 * get_task_delta(task):.2f} points {bounds}{note}"
-        collapsed[task.task] = f"collapsed: {task.task} {fell}"
+        collapsed[task.task] = f"{'' if note else 'collapsed: '}{task.task} {fell}"
     return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
 
 
@@ -90,7 +91,7 @@ def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
     named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
     parts = join_names(list_lost_parts(check), every=every, between="; ")
     return [
-        *([f"Look at these: {named} (lower, not by enough to fail)."] if tasks else []),
+        *([f"Worth a look: {named} (probably lower, not by enough to fail)."] if tasks else []),
         *([f"Where it lost: {parts}."] if parts else []),
     ]
 
@@ -116,7 +117,8 @@ def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
         runs = " / ".join(map(str, dict.fromkeys(line.runs)))  # "3 / 5" where candidate and baseline differ
         values["seeds"] = runs if runs != "1" else ""
-        why = ["collapsed" if line.collapsed else "", line.reason, *why]
+        fell = "collapsed" if line.verdict == "regressed" else "fell"
+        why = [fell if line.collapsed else "", line.reason, *why]
     numbers = {"baseline": score_text(line.baseline), "candidate": score_text(line.candidate)}
     numbers |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
     values |= numbers | {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
@@ -135,13 +137,16 @@ def _mean_texts(check: Check) -> Iterator[str]:
         if mean.delta is not None and mean.verdict != "same":
             seen = ""
             if mean.detectable is not None:
-                seen = f"this suite can see a loss of {100 * mean.detectable:.2f} points; "
+                seen = f"this suite can see a loss of {100 * mean.detectable:.2f} points. "
             source = SOURCES[mean.margin_source].format(changed=100 * check.policy.get("changed", 0.0))
             least = check.policy.get(f"least_{choose_margin_setting(check, mean)}", 0.0)
             if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
                 source = "the least that the policy sets"
-            red = f"a sure loss is red from {50 * mean.margin:.2f} on"
-            yield f"{mean.suite}: {seen}a loss surely below {mean.margin_text} passes ({source}); {red}"
+            yield (
+                f"{mean.suite}: {seen}It passes if the loss is surely below {mean.margin_text}. If not, it "
+                f"is red when the loss is sure and above {50 * mean.margin:.2f}. "
+                f"{mean.margin_text} is {source}."
+            )
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
@@ -162,8 +167,9 @@ def _explain_bounds(check: Check) -> str:
     sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
     return (
         f"The true difference is above low ({sure:g} % sure) and below high (97.5 % for all means, "
-        f"{tasks:g} % for all tasks). Passed: low is above −margin. Regressed: else, if high is below 0, "
-        "and more than half the margin was lost. p is of a loss of the margin; of what regressed, of no loss."
+        f"{tasks:g} % for all tasks). Passed: low > −margin. If not passed, regressed: high < 0 and more "
+        "than half of the margin lost. p: chance of such scores if the true loss is the margin (for "
+        "regressed: if there is no loss)."
     )
 
 
@@ -450,7 +456,8 @@ def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], 
     counted = [_format_markdown_row(one) for one in tasks if one.verdict in COUNTED]
     yield f"passed or the same: {len(counted):,}", COLUMNS, counted
     policy = [
-        (_escape_markdown(str(key)), _escape_markdown(str(value))) for key, value in check.policy.items()
+        (_escape_markdown(key), _escape_markdown(format_toml_value(value)))
+        for key, value in check.policy.items()
     ]
     yield "policy", ("setting", "value"), policy
 

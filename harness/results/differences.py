@@ -242,8 +242,8 @@ SHOWN = 6
 
 
 def _format_difference(difference: FieldDifference) -> tuple[str, str, str]:
-    field, mine, theirs = difference
-    return field, repr(mine), repr(theirs)
+    mine, theirs = ("none" if value is None else repr(value) for value in difference[1:])
+    return difference[0], mine, theirs
 
 
 def _explain_unlike_scores(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) -> UsageError:
@@ -254,11 +254,15 @@ def _explain_unlike_scores(refused: Mapping[FieldDifference, Sequence[str]], bas
         f.rpartition(".")[2] if f.startswith("encoding.") else f.partition(".")[0] for f, _, _ in refused
     )
     flags = " ".join(f"--allow {word}" for word in dict.fromkeys(words))
+    # Data without a revision was read from a data root.
+    root = ""
+    if any(field == "data.revision" and theirs == "none" for field, _, theirs in refused):
+        root = "The baseline was measured on a data root: name it with --data DIR or HARNESS_DATA. "
     return UsageError(
         f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
-        hint=f"To compare them anyway, e.g. models that each need their own pooling or prompts: {flags}. "
-        "Else type the options that make both alike (--max-length, --prompt and the like), leave out those "
-        "that were typed for the candidate alone, or set the baseline again.",
+        hint=f"{root}To compare them anyway, e.g. models that each need their own pooling or prompts: "
+        f"{flags}. Else type the options that make both alike (--max-length, --prompt and the like), leave "
+        "out those that were typed for the candidate alone, or set the baseline again.",
     )
 
 

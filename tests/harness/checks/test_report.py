@@ -86,6 +86,9 @@ def undecided(*tasks: TaskOutcome, **changed: Any) -> Check:
 def test_after_a_regression_the_task_to_look_at_first_is_named_with_its_command() -> None:
     first = "Reject the candidate. Look at {} first:\nharness compare dddddddddddd cccccccccccc --task {}"
     worse = task("DBPedia", "regressed", points=-4)
+    pairs = replace(worse, task="STS12", type="STS")
+    alone = "Reject the candidate. Look at STS12 first:\nharness show cccccccccccc --task STS12"
+    assert describe_next_steps(small_check(tasks=(pairs,))) == alone
     assert describe_next_steps(small_check(tasks=(REGRESSED, worse))) == first.format("DBPedia", "DBPedia")
     assert describe_next_steps(small_check(tasks=(REGRESSED, COLLAPSED))) == first.format(
         "ArguAna", "ArguAna"
@@ -128,10 +131,10 @@ def test_every_command_to_type_exists_with_its_options(
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (passed(PASSED), "Accept the candidate; nothing to do."),
-        (passed(PASSED, overall="same"), "Accept the candidate; nothing to do."),
-        (passed(PASSED, SUSPECT), "Accept the candidate; nothing to do."),
-        (passed(PASSED, OPEN), "Accept the candidate; nothing to do."),
+        (passed(PASSED), "Accept the candidate."),
+        (passed(PASSED, overall="same"), "Accept the candidate."),
+        (passed(PASSED, SUSPECT), "Accept the candidate."),
+        (passed(PASSED, OPEN), "Accept the candidate."),
         (
             passed(replace(REGRESSED, must_not_regress=False)),
             "Accept the candidate: the policy lets SciFact regress.",
@@ -167,6 +170,9 @@ def test_an_undecided_mean_says_what_decides_it(tasks: tuple[TaskOutcome, ...], 
         "To decide mteb: about 1.9 times as many examples; or, if the owner of the policy accepts a loss of "
         f"2.5 points, {setting}=2.5 in it (--policy)."
     )
+    own = undecided(*tasks, means=(line,), policy={"tasks": {OPEN.task: {"margin": 0.3}}})
+    table = f'[tasks."{OPEN.task}"]' if setting == "margin" else "it"
+    assert describe_next_steps(own).endswith(f"{setting}=2.5 in {table} (--policy).")
     let_pass = undecided(*tasks, means=(line,), exit_code=0)
     assert describe_next_steps(let_pass).startswith("To decide mteb")
 
@@ -201,7 +207,10 @@ def test_a_collapse_is_named_first_and_once() -> None:
     assert lines[1] == "Why:   collapsed: ArguAna fell by 12.34 points [−15.34, −10.34]"
     assert lines[2] == "       SciFact regressed: −3.50 points."
     open_one = replace(COLLAPSED, verdict="inconclusive")
-    assert "[−15.34, −10.34]: inconclusive\n" in printed(passed(open_one))
+    fell = printed(passed(open_one), width=400)
+    assert "Why:   ArguAna fell by 12.34 points [−15.34, −10.34]: inconclusive\n" in fell
+    assert rows(fell)["ArguAna"][-1] == "fell"
+    assert "collapsed" not in fell
     allowed = replace(COLLAPSED, must_not_regress=False)
     assert "[−15.34, −10.34]: regressed (allowed)\n" in printed(passed(allowed))
 
@@ -209,7 +218,8 @@ def test_a_collapse_is_named_first_and_once() -> None:
 def test_suspects_are_named_with_their_differences() -> None:
     worse = task("NQ", "inconclusive", points=-2, suspect=True)
     text = (
-        "Look at these: NQ −2.00 [−5.00, 0.00]; FiQA2018 −1.20 [−4.20, +0.80] (lower, not by enough to fail)."
+        "Worth a look: NQ −2.00 [−5.00, 0.00]; FiQA2018 −1.20 [−4.20, +0.80] (probably lower, not by enough "
+        "to fail)."
     )
     for made in (passed(PASSED, SUSPECT, worse), small_check(tasks=(REGRESSED, SUSPECT, worse))):
         assert f"       {text}\n" in printed(made)
@@ -252,9 +262,9 @@ def test_columns_are_added_where_they_fit_beside_whole_names(width: int) -> None
 def test_the_caption_says_what_the_two_ends_and_p_are() -> None:
     text = printed(small_check(policy={"alpha": 0.1, "task_alpha": 0.01}), width=400)
     assert "above low (90 % sure) and below high (97.5 % for all means, 99 % for all tasks)" in text
-    assert "p is of a loss of the margin; of what regressed, of no loss." in text
+    assert "if the true loss is the margin (for regressed: if there is no loss)." in text
     same = passed(replace(PASSED, verdict="same"), means=(mean("same", p=None),))
-    assert "p is of" not in printed(same)
+    assert "true loss" not in printed(same)
 
 
 def test_tasks_that_passed_are_counted_unless_every_task_is_wanted() -> None:
@@ -278,30 +288,34 @@ def test_what_is_missing_is_named_with_its_reason_once() -> None:
     assert "warning: torch 2.10.0 made the baseline, 2.11.0 the candidate.\n" in text
 
 
-EQUAL = "within which it can show an equal model that changes 15 % of the answers"
+EQUAL = "the margin that an equal model keeps, if it changes 15 % of the answers"
 
 
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("changed", "margin", "red", "source"),
     [
-        ({"margin_source": "policy"}, "1.47 passes (set by the policy); a sure loss is red from 0.73 on"),
-        ({"margin_source": "runs"}, "1.47 passes (from the baseline's repeated runs)"),
+        ({"margin_source": "policy"}, "1.47", "0.73", "set by the policy"),
+        ({"margin_source": "runs"}, "1.47", "0.73", "from the baseline's repeated runs"),
         (
             {"margin_source": "checks"},
-            "1.47 passes (as models differed by that passed earlier checks of this baseline)",
+            "1.47",
+            "0.73",
+            "as models differed by that passed earlier checks of this baseline",
         ),
-        ({"margin_source": "stated"}, f"1.47 passes ({EQUAL})"),
-        ({"margin_source": "stated", "margin": 0.005}, "0.50 passes (the least that the policy sets)"),
-        (
-            {"margin_source": "policy", "margin": 0.005},
-            "0.50 passes (set by the policy); a sure loss is red from 0.25 on",
-        ),
+        ({"margin_source": "stated"}, "1.47", "0.73", EQUAL),
+        ({"margin_source": "stated", "margin": 0.005}, "0.50", "0.25", "the least that the policy sets"),
+        ({"margin_source": "policy", "margin": 0.005}, "0.50", "0.25", "set by the policy"),
     ],
 )
-def test_a_margin_is_printed_as_what_it_is(changed: dict[str, Any], text: str) -> None:
-    line = f"mteb: this suite can see a loss of 1.02 points; a loss surely below {text}"
+def test_a_margin_is_printed_as_what_it_is(
+    changed: dict[str, Any], margin: str, red: str, source: str
+) -> None:
+    line = (
+        f"mteb: this suite can see a loss of 1.02 points. It passes if the loss is surely below {margin}. If "
+        f"not, it is red when the loss is sure and above {red}. {margin} is {source}."
+    )
     for whole in (
-        printed(passed(means=(mean("passed", **changed),))),
+        printed(passed(means=(mean("passed", **changed),)), width=400),
         render_markdown(passed(means=(mean("passed", **changed),))),
     ):
         assert line in whole
@@ -673,6 +687,7 @@ def test_what_matters_is_in_the_open_and_the_rest_is_folded_away() -> None:
     assert "STSBenchmark" in folded
     summaries = re.findall("<summary>(.*)</summary>", folded)
     assert summaries == ["missing: 1", "not testable: 1", "warnings: 1", "passed or the same: 1", "policy"]
+    assert ["must_not_regress", '["*"]'] in tables(render_markdown(small_check()))[-1]
 
 
 def test_the_tables_hold_the_same_lines_as_the_terminal() -> None:

@@ -66,6 +66,9 @@ def test_without_any_the_list_says_how_to_set_one(asked: Any, measured: Any) -> 
     code, out, _ = asked("baseline", "list")
     assert code == 0
     assert "harness baseline set NAME" in " ".join(out.split())
+    for more in (("baseline", "show", "last"), ("check", "--candidate", "bm25", "--baseline", "last")):
+        code, _, err = asked(*more)
+        assert (code, "harness baseline set NAME" in " ".join(err.split())) == (2, True)
 
 
 def test_one_that_is_not_there_is_told_with_its_nearest(asked: Any) -> None:

@@ -343,6 +343,21 @@ def test_a_margin_that_cannot_be_seen_is_told_before_anything_runs(
     assert any("is less than the mean of" in one for one in told["warnings"])
 
 
+def test_a_margin_of_the_mean_that_applies_to_no_suite_is_told(
+    measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    more = policy(tmp_path, "mean_margin = 0.3\n")
+    warned = [
+        any(one.startswith("mean_margin of the policy applies to no suite") for one in told["warnings"])
+        for told in (
+            check(measured, asked, "good", "last", "--tasks", "alike", *more)[1],
+            check(measured, asked, "good", "last", "--tasks", "alike")[1],
+            check(measured, asked, "good", "last", *more)[1],
+        )
+    ]
+    assert warned == [True, False, False]
+
+
 # What it writes
 
 

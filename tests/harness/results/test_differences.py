@@ -91,6 +91,15 @@ def test_a_difference_is_refused_with_the_field_and_both_values(
     assert "(Fake)" in line
 
 
+def test_a_baseline_of_a_data_root_says_how_to_name_it() -> None:
+    hub = scored(replace(task(), data=Data(path="org/set", revision="e" * 40)), finding())
+    for mine, theirs, expected in ((hub, BASE, True), (BASE, hub, False)):
+        with pytest.raises(UsageError) as caught:
+            alike({"Fake": (mine.identity, theirs.identity)}, (), "last")
+        assert (caught.value.hint or "").startswith("The baseline was measured on a data root") == expected
+        assert "None" not in caught.value.message
+
+
 def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     other = scored(task(), finding(max_length=64))
     ((field, *_),) = Comparable(identity=other.identity).find_field_differences(
