@@ -6,6 +6,7 @@ python benchmarks/option_tables.py writes them; tests hold that they are as writ
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -117,7 +118,8 @@ def build_commands_page() -> str:
             lines += ["", "| option | meaning |", "| --- | --- |", *list_rows(own)]
     lines += ["", "## Policy of a check", "", "| setting | default | meaning |", "| --- | --- | --- |"]
     for name, setting in Policy.model_fields.items():
-        lines.append(f"| `{name}` | {_format_value(setting.default)} | {setting.description} |")
+        # JSON of these is TOML as well.
+        lines.append(f"| `{name}` | `{json.dumps(setting.default)}` | {setting.description} |")
     return "\n".join(lines) + "\n"
 
 

@@ -23,6 +23,7 @@ import click
 import option_tables
 import pytest
 
+from harness.checks.policy import Policy
 from harness.cli import COMMANDS, program
 from harness.commands import train
 from harness.driver.estimate import PlanCost
@@ -59,6 +60,9 @@ def test_the_generated_pages_are_those_of_the_code() -> None:
     page, python = option_tables.COMMANDS_PAGE.read_text(), option_tables.PYTHON_PAGE.read_text()
     assert option_tables.build_commands_page() == page
     assert option_tables.with_arguments(python) == python
+    policy = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", page.partition("## Policy of a check")[2], re.MULTILINE)
+    assert Policy.model_validate(tomllib.loads("\n".join(map(" = ".join, policy)))) == Policy()
+    assert len(policy) == len(Policy.model_fields)
     for name, command in EVERY:
         assert all(one.help for one in command.params if isinstance(one, click.Option)), name
 

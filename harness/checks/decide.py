@@ -8,6 +8,7 @@ that must not regress, and Benjamini and Hochberg's procedure for the list of su
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,30 +83,37 @@ def estimate_baseline_power(
         trainings: The number of a candidate's models, where the baseline has several.
     """
     equal = side.estimate_null_differences(suites, policy.changed, trainings)
-    repeated = len(side.artifacts) > 1
     # The levels are those of evaluate_comparison, before it is known which tasks can be tested.
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
     # The mean of a suite of one task is that task's score: both lines have one level, and say the same.
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
-    tasks = {}
-    for task in names:
-        tasks[task] = _compute_sensitivity(
-            policy.margin_of(task), policy.least_margin, policy.alpha, red[task in alone],
-            equal.get(task), repeated,
-        )  # fmt: skip
+    compute_sensitivity = functools.partial(
+        _compute_sensitivity, alpha=policy.alpha, repeated=len(side.artifacts) > 1
+    )
+    tasks = {
+        task: compute_sensitivity(
+            equal.get(task),
+            margin=policy.margin_of(task),
+            least=policy.least_margin,
+            red=red[task in alone],
+        )
+        for task in names
+    }
     means = {}
     for suite in suites:
-        mean = _compute_sensitivity(
-            policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1],
-            MeanDifference.aggregate_suite(suite, equal), repeated,
-        )  # fmt: skip
+        mean = compute_sensitivity(
+            MeanDifference.aggregate_suite(suite, equal),
+            margin=policy.mean_margin,
+            least=policy.least_mean_margin,
+            red=red[1],
+        )
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
     return Power(tasks=tasks, means=means)
 
 
 def _compute_sensitivity(
-    margin: Margin, least: float, alpha: float, red: float, equal: Compared | None, repeated: bool
+    equal: Compared | None, *, margin: Margin, least: float, alpha: float, red: float, repeated: bool
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
     if equal is None or equal.total.variance <= 0:

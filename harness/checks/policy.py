@@ -108,7 +108,8 @@ class Policy(BaseModel):
         default=0.0, description="after which no further work is begun; 0 for no limit"
     )
     tasks: Mapping[str, _TaskPolicy] = Field(
-        default={}, description="margin and must_not_regress of single tasks"
+        default={},
+        description='margin and must_not_regress (true or false) of single tasks, each under [tasks."NAME"]',
     )
 
     def margin_of(self, task: str) -> Margin:

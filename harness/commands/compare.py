@@ -40,14 +40,7 @@ REASONS = {
 @click.command("compare")
 @click.argument("first")
 @click.argument("second")
-@click.option(
-    "--task",
-    "--tasks",
-    "tasks",
-    multiple=True,
-    callback=lambda _context, _option, typed: [name for names in typed for name in names.split(",")],
-    help="Only these tasks, e.g. RTE,MRPC.",
-)
+@options.select_tasks("Only these tasks, e.g. RTE,MRPC.")
 @click.option(
     "--settings",
     default="",

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from harness.core import paths
-from harness.core.arguments import Argument, Group, collect_options
+from harness.core.arguments import Argument, Group, collect_options, split_names
 from harness.core.errors import UsageError
 from harness.encoder import backbones
 from harness.plan import catalog
@@ -375,6 +375,21 @@ device = click.option(
     metavar="DEVICE",
     help="One device, e.g. cuda:0 (default: a GPU, else the CPU).",
 )
+
+
+def select_tasks(text: str) -> Callable[[F], F]:
+    """The option that names recorded tasks, with this help: with commas, repeated, or both."""
+    return click.option(
+        "--task",
+        "--tasks",
+        "tasks",
+        multiple=True,
+        # A comma alone stays, and is no task: it does not stand for all.
+        callback=lambda _context, _option, typed: [
+            name for names in typed for name in split_names(names) or (names,)
+        ],
+        help=text,
+    )
 
 
 def build_request(

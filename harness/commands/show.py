@@ -74,13 +74,7 @@ from harness.training.model_store import ModelStore
 @click.command("show")
 @click.argument("model")
 @click.option("--suite", "suites", multiple=True, help="A suite's columns and means. Repeat for several.")
-@click.option(
-    "--task",
-    "--tasks",
-    "task",
-    default="",
-    help="One task's records in full, as JSON: every raw metric and the provenance.",
-)
+@options.select_tasks("All records of these tasks in full, as JSON: every raw metric and the provenance.")
 @click.option(
     "--view",
     default="",
@@ -104,7 +98,7 @@ from harness.training.model_store import ModelStore
 def command(
     model: str,
     suites: tuple[str, ...],
-    task: str,
+    tasks: list[str],
     view: str,
     metrics: tuple[str, ...],
     protocol: str,
@@ -124,7 +118,7 @@ def command(
     For a model that was trained with several seeds, show means with their standard deviations.
     """
     if protocol:
-        typed = {"suite": suites, "task": task, "view": view, "metric": metrics, "reference": reference}
+        typed = {"suite": suites, "task": tasks, "view": view, "metric": metrics, "reference": reference}
         typed |= {"languages": languages, "subsets": subsets, "splits": splits}
         option = next((name for name, value in typed.items() if value), None)
         if option is not None:
@@ -159,8 +153,8 @@ def command(
         cache=paths.resolve_cache_folder(cache),
         results=results,
     )
-    if task:
-        _print_task_records([record for one in seeds for record in one.records], task)
+    if tasks:
+        _print_task_records([record for one in seeds for record in one.records], tasks)
     elif suites:
         opened = catalog.join_single_tasks(catalog.open_suites(suites, narrowed))
         if len(seeds) > 1:
@@ -171,7 +165,7 @@ def command(
         _show_seed_tasks(seeds, as_json)
     else:
         _show_all_records(measured, as_json)
-    if not (task or as_json):
+    if not (tasks or as_json):
         for line in format_seed_lineages([one.lineage for one in seeds]):
             create_console().print(line, highlight=False, soft_wrap=True)
         for replicate in seeds:
@@ -474,9 +468,10 @@ def _describe_unproven_data(view: Any) -> list[str]:
     return [f"{remark}: {shorten_names(view.unproven)}"] if view and view.unproven else []
 
 
-def _print_task_records(records: Sequence[Any], task: str) -> None:
-    mine = [r for r in records if r.task.name == task]
-    if not mine:
-        names = {r.task.name for r in records}
-        raise explain_unknown("recorded task", task, names, then="`harness show MODEL` lists them.")
-    click.echo(json.dumps([r.model_dump(mode="json", by_alias=True) for r in mine], indent=1))
+def _print_task_records(records: Sequence[Record], tasks: Sequence[str]) -> None:
+    names = {record.task.name for record in records}
+    for task in tasks:
+        if task not in names:
+            raise explain_unknown("recorded task", task, names, then="`harness show MODEL` lists them.")
+    rows = [one.model_dump(mode="json", by_alias=True) for one in records if one.task.name in tasks]
+    click.echo(json.dumps(rows, indent=1))

@@ -143,11 +143,16 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
         merged_row = _merge_revisions(members) if len(members) > 1 else None
         rows += members if merged_row is None else [merged_row, *members]
         owners += [
-            {"number": row["number"], "id": row["id"], "slug": row["slug"],
-             "joined": merged_row and merged_row["id"], "main": _is_main(row),
-             "known": row["revision"] not in ("external", "no_revision_available")}
+            {
+                "number": row["number"],
+                "id": row["id"],
+                "slug": row["slug"],
+                "joined": merged_row and merged_row["id"],
+                "main": _is_main(row),
+                "known": row["revision"] not in ("external", "no_revision_available"),
+            }
             for row in members
-        ]  # fmt: skip
+        ]
     kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
              "known": "BOOLEAN"}  # fmt: skip
     tables.create("owners", kinds, [tuple(row.values()) for row in owners])

@@ -188,13 +188,17 @@ def _build_compare_controls(queries: Queries, shared: Common, state: _CompareSta
     counts = {**shared.overlaps, site_suite.slug: shared.overlaps.get(site_suite.slug, 0)}
     types = [(kind, kind) for kind in shared.by_type]
     offered: Options = {
-        "suite": ("Suite, with the tasks that all have",
-                  [(slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
-                   for slug, count in counts.items()]),
+        "suite": (
+            "Suite, with the tasks that all have",
+            [
+                (slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
+                for slug, count in counts.items()
+            ],
+        ),
         "view": ("Numbers", [(name, f"as {name} prints") for name in list_conventions(site_suite.suite)]),
         "type": ("Tasks of type", [("", "all"), *types] if len(types) > 1 else ()),
         "revisions": ("Scores", REVISIONS),
-    }  # fmt: skip
+    }
     values = {"suite": site_suite.slug, "view": shared.scores.convention}
     return offer(state, offered, values=values, always=("suite",))
 
@@ -261,8 +265,10 @@ def _build_facts_table(
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
     stated = queries.load_entry_facts(entries)
     # The version of mteb that scored.
-    versions = [one.get("mteb_versions") or one.get("treatment", {}).get("scoring") for one in
-                (stated[entry.id] for entry in entries)]  # fmt: skip
+    versions = [
+        one.get("mteb_versions") or one.get("treatment", {}).get("scoring")
+        for one in (stated[entry.id] for entry in entries)
+    ]
     rows["mteb"] = [
         _build_fact_cell(v if isinstance(v, str | None) else ", ".join(map(str, v))) for v in versions
     ]
@@ -275,9 +281,10 @@ def _build_facts_table(
     slugs = [entry.slug for entry in entries]
     # Differences are to the first, so a link that reorders the entries chooses another base.
     orders = [sorted(slugs, key=lambda other: other != slug) for slug in slugs[1:]]
-    turn = [Cell(text="are to this one"), *(
-        Cell(text="make it the first", href=f"{PATH}?{state.build_query(m=order)}") for order in orders
-    )]  # fmt: skip
+    turn = [
+        Cell(text="are to this one"),
+        *(Cell(text="make it the first", href=f"{PATH}?{state.build_query(m=order)}") for order in orders),
+    ]
     heads = {"fact": "Fact", **_build_entry_heads(_list_entry_labels(entries)), "differs": "Differs"}
     return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
 

@@ -178,9 +178,13 @@ def _build_data_table(recipe: AnyRecipe) -> Table:
             texts = (dataset.path, use, dataset.config, dataset.split, columns)
             count = "not known" if dataset.rows is None else f"{dataset.rows:,}"
             revision = dataset.revision or dataset.content
-            rows.append((*(Cell(text=t or "–", value=t or None) for t in texts),
-                         Cell(text=count, value=dataset.rows),
-                         Cell(text=revision[:12], value=revision or None, note=revision)))  # fmt: skip
+            rows.append(
+                (
+                    *(Cell(text=t or "–", value=t or None) for t in texts),
+                    Cell(text=count, value=dataset.rows),
+                    Cell(text=revision[:12], value=revision or None, note=revision),
+                )
+            )
     return values_table("data", "Data sets", labels, rows)
 
 

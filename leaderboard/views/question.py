@@ -165,8 +165,9 @@ class Answer:
             sentences.append(f"No more than {len(ranked)} can be ranked.")
         sentences += [
             f"{scores.entries[row].model} has rank {place[row]}."
-            for row in ranked if self.state.is_beside(scores.entries[row])
-        ]  # fmt: skip
+            for row in ranked
+            if self.state.is_beside(scores.entries[row])
+        ]
         sentences += [f"{model} does not pass the bounds, and is shown without a rank." for model in apart]
         return " ".join(sentences)
 
@@ -176,10 +177,13 @@ class Answer:
         current = (len(self.places), len(self.ranked))
         chosen = [width for width in self.widths if width == current]
         return [
-            (f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}",
-             f"{PATH}?{self.state.build_query(models=models, page=1)}", (tasks, models) == current)
+            (
+                f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}",
+                f"{PATH}?{self.state.build_query(models=models, page=1)}",
+                (tasks, models) == current,
+            )
             for tasks, models in sorted({*best, *self.widths[:1], *chosen}, reverse=True)
-        ]  # fmt: skip
+        ]
 
     def build_left_out_table(self) -> Table:
         """The tasks that were asked for and are not ranked by, with what each would do."""
@@ -190,8 +194,15 @@ class Answer:
         counts.sort(key=lambda count: (-count[1], -count[0]))
         more = f"{len(counts) - LISTED} further ones are not listed." if len(counts) > LISTED else ""
         labels = {"name": "Task", "type": "Type", "models": "Models that have it", "ranked": "Ranked with it"}
-        rows = [(link(column.name, build_address(PATH, self.state.build_query(task=[column.name]))),
-                 column.type, models, both) for models, both, column in counts[:LISTED]]  # fmt: skip
+        rows = [
+            (
+                link(column.name, build_address(PATH, self.state.build_query(task=[column.name]))),
+                column.type,
+                models,
+                both,
+            )
+            for models, both, column in counts[:LISTED]
+        ]
         caption = f"Tasks left out: {len(counts)} of {len(columns)}"
         return values_table("left-out", caption, labels, rows, notes=[more] if more else [])
 

@@ -407,10 +407,12 @@ def _describe_conditions(queries: Queries, entry: Entry) -> dict[str, str]:
         encoding, named = dict(treatment.get("encoding") or {}), treatment.get("prompts") or {}
         prompts = {name: text for name, text in named.items() if text}
         prompts |= {"": treatment["default_prompt"]} if treatment.get("default_prompt") else {}
-        stated = {"weights": facts.get("weights"), "length": encoding.pop("max_length", None),
-                  "prompts": json.dumps(prompts, sort_keys=True) if encoding else None,
-                  "encoding": json.dumps(encoding, sort_keys=True) if encoding else entry.treatment,
-                  }  # fmt: skip
+        stated = {
+            "weights": facts.get("weights"),
+            "length": encoding.pop("max_length", None),
+            "prompts": json.dumps(prompts, sort_keys=True) if encoding else None,
+            "encoding": json.dumps(encoding, sort_keys=True) if encoding else entry.treatment,
+        }
     elif entry.origin == "imported" and entry.trust != "external":
         instructions = queries.cards[entry.id].instructions
         stated = {"commit": entry.revision if entry.trust == "commit" else None, "length": entry.max_tokens,

@@ -335,19 +335,20 @@ def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: An
     assert "(0 of 1)" in said(capsys, "show", "model-b", "--suite", "mteb:SciFact", "--results", results)
 
 
-@pytest.mark.parametrize("spelled", ["--task", "--tasks"])
-def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any, spelled: str) -> None:
-    rows = asked(capsys, "show", "model-a", spelled, "STS13", "--results", results)
-    assert [Record.model_validate(row) for row in rows] == [
-        one for one in iter_records(Store(results)) if one.task.name == "STS13"
-    ]
+@pytest.mark.parametrize("words", [["--task", "STS13"], ["--tasks", "STS13, STS12"], ["--task=STS12"] * 2])
+def test_show_of_tasks_is_the_whole_records(results: Path, capsys: Any, words: list[str]) -> None:
+    rows = asked(capsys, "show", "model-a", *words, "--results", results)
+    mine = [one for one in iter_records(Store(results)) if one.model.name == "model-a"]
+    expected = {one.key: one for one in mine if one.task.name in " ".join(words)}
+    assert {one.key: one for one in map(Record.model_validate, rows)} == expected
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["show", "model-c"], "Did you mean"),
-        (["show", "model-a", "--task", "STS14"], "STS1"),
+        (["show", "model-a", "--task", "STS13,STS14"], "'STS14'"),
+        (["show", "model-a", "--task", ","], "','"),
         (["show", "model"], "model-"),
     ],
 )
@@ -391,7 +392,7 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
     rows = {(d["first"], d["second"]): d["delta"] for d in found["deltas"]}
     assert rows == {(0.5, 0.625): pytest.approx(0.125), (0.25, 0.5): pytest.approx(0.25)}
     assert all(d["first_settings"] == d["second_settings"] for d in found["deltas"])
-    narrowed = ("--tasks", "STS12,STS13", "--results", results)
+    narrowed = ("--tasks", "STS12, STS13", "--results", results)
     assert asked(capsys, "compare", "model-a", "model-b", *narrowed) == found
     assert [(one["task"], one["of"], one["reason"]) for one in found["not_compared"]] == [
         ("STS13", "first", "task")
