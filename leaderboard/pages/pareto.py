@@ -67,7 +67,7 @@ STATED = (
     "none of it was measured."
 )
 NOTHING = "No model that passes these filters has both values."
-WHOLE = "The frontier is that of all names: models of another name are drawn where they are on it."
+WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
@@ -409,11 +409,6 @@ class _Points:
     part: int
     placed: int
 
-    @property
-    def shown_best(self) -> list[_CostPoint]:
-        """Those of its name on the frontier."""
-        return [dot for dot in self.best if dot in self.dots]
-
     def find_better(self, dot: _CostPoint) -> _CostPoint | None:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
         if dot in self.best or dot.hollow:
@@ -640,8 +635,7 @@ def _build_pareto_tables(
     beaten = column("beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN)
     counts = [count] if expected > 1 else []
     tables = (
-        ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin],
-         points.shown_best),
+        ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
         ("points", "All points, the best score first, incomplete ones last",
          [*fields, *counts, origin, beaten], where.cut(points.dots)),
     )  # fmt: skip
@@ -731,7 +725,8 @@ def _describe_points(points: _Points, title: str, across: _Across) -> str:
     what = f"{'point' if across.printed else 'model'}{'' if complete_count == 1 else 's'}"
     if not points.dots:
         return f"{title}: no points."
-    return f"{title}: {complete_count} {what}, {len(points.shown_best)} on the frontier."
+    best_count = sum(dot in points.best for dot in points.dots)
+    return f"{title}: {complete_count} {what}, {best_count} on the frontier."
 
 
 def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> list[str]:
@@ -775,8 +770,8 @@ def _explain_empty_plot(points: _Points, state: _ParetoState) -> str:
         return NOTHING
     who = "1 model has" if points.placed == 1 else f"{points.placed} models have"
     return (
-        f"No model has all tasks and this value: {who} a {MEASURES[state.x].name} and a part of the tasks. "
-        "“Incomplete means too” shows what has a part."
+        f"No model has both all tasks and this value ({MEASURES[state.x].name}): {who} it and a part of the "
+        "tasks. “Incomplete means too” shows what has a part."
     )
 
 
