@@ -76,12 +76,17 @@ def build_entry_compute(
     published = find_published_compute(backbone.slug) if backbone else None
     size = published or backbone
     # A model that was cut or grown from a backbone has another shape.
-    if size is None or (parameters and size.parameters and abs(parameters / size.parameters - 1) > ALIKE):
+    if size is None or not has_same_size(parameters, size.parameters):
         return _EntryCompute(without_embeddings=without)
     return _EntryCompute(
         without_embeddings=without or size.without_embeddings,
         operations=published.count_operations(min(SHORT, published.limit or SHORT)) if published else None,
     )
+
+
+def has_same_size(parameters: int | None, others: int | None) -> bool:
+    """Whether two models may have one shape, by their parameters as far as these are known."""
+    return not parameters or not others or abs(parameters / others - 1) <= ALIKE
 
 
 EFFICIENCY = "Efficiency"

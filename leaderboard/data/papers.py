@@ -96,6 +96,16 @@ def compute_power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, flo
     return {"F_N vs C": (n, eta), "D vs C": (-n, 1 - eta), "D/F_N vs C": (-2 * n, 1 - 2 * eta)}
 
 
+_DAMAGED = re.compile(r"leading digit: .*, so read ([\d.]+)$")
+"""What a note says of a number that lost a digit on its way from the print."""
+
+
+def find_read_value(row: PaperValue) -> str:
+    """What a damaged number must be, by its note; empty for a number as in print."""
+    match = _DAMAGED.search(row.note)
+    return match[1] if match else ""
+
+
 # Lines
 
 

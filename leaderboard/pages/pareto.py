@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
@@ -18,14 +18,21 @@ from pydantic import BeforeValidator, Field
 from harness.core.types import is_number
 from harness.results.printed import TYPES, Paper, normalize_metric
 from harness.results.scores import format_delta, score_text
-from leaderboard.data.backbones import find_printed_parameters
-from leaderboard.data.compute import load_entry_compute, load_measured_figures
+from leaderboard.data.backbones import find_backbone, find_printed_parameters
+from leaderboard.data.compute import (
+    build_entry_compute,
+    has_same_size,
+    load_entry_compute,
+    load_measured_figures,
+)
+from leaderboard.data.groups import group_by
 from leaderboard.data.papers import OVER_TASKS, OVER_TYPES, SUITES, Line, format_anchor, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Floats, Means
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
+from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
 from leaderboard.web.filters import (
@@ -52,14 +59,15 @@ SERIES = ("imported", "reported", "measured")
 
 SCALES = (("", "default"), ("log", "logarithmic"), ("linear", "linear"))
 PRINTED = (
-    "Points printed in papers were not measured here: score and training compute are as printed, means are "
-    "recomputed from the printed numbers."
+    "Points printed in papers were not measured here: scores and training compute are as printed, by each "
+    "paper's own convention, and means are recomputed from the printed numbers."
 )
 STATED = (
     "Training compute of other points is what users stated, or follows from stated tokens (C = F_N · D): "
     "none of it was measured."
 )
 NOTHING = "No model that passes these filters has both values."
+WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
@@ -188,6 +196,7 @@ def _parse_day(text: str | None) -> date | None:
 _whole = "{:,.0f}".format
 _CARD = "No model with a score here states {} on its card, and no record holds it.".format
 
+NOTED = "`harness models note` makes it known for a model of your own."
 _EFFICIENCY = "No model with a score here was measured by `harness run --suite efficiency`."
 
 MEASURES: Mapping[Key, _Measure] = {
@@ -198,7 +207,8 @@ MEASURES: Mapping[Key, _Measure] = {
     "without": _Measure(
         name="size without embeddings", label="Parameters without embeddings", better="lower",
         text=format_parameters, counted="without_embeddings",
-        why="No card states the embeddings of these models, and no note and no backbone tells their size.",
+        why="No card states the embeddings of these models, and no note and no backbone tells their size. "
+        f"{NOTED}",
     ),
     "dimension": _Measure(
         name="embedding dimension", label="Embedding dimension", better="lower", text=_whole,
@@ -213,16 +223,16 @@ MEASURES: Mapping[Key, _Measure] = {
         of=lambda entry: _parse_day(entry.released), why=_CARD("when it was released"),
     ),
     "operations": _Measure(
-        name="compute of a forward pass", label="Operations of a forward pass, 512 tokens, 10⁹",
+        name="forward compute", label="Operations of a forward pass, 512 tokens, 10⁹",
         better="lower", text=lambda value: f"{value / 1e9:,.4g}", counted="operations", unit=1e9,
-        why="The shapes of these models are not known: no backbone of the papers and no note tells them.",
+        why="The shapes of these models are not known: no backbone of the papers and no note tells them. "
+        f"{NOTED}",
     ),
     "flops": _Measure(
         name="training compute", label="Training compute, 10¹⁸ FLOP", better="lower",
-        text="{:.3g} FLOP".format, counted="pretraining",
-        unit=1e18,
-        why="The compute of pretraining is not stated for these models: `harness models note` states it, "
-        "and no paper at hand prints it beside this score.",
+        text=lambda value: f"{value / 1e18:,.3g}", counted="pretraining", unit=1e18,
+        why="The compute of pretraining is not known for these models, and no paper at hand prints it beside "
+        f"this score. {NOTED}",
     ),
     "throughput": _Measure(
         name="tokens per second", label="Tokens per second", better="higher", text=_whole,
@@ -274,20 +284,35 @@ _TOKENS = re.compile(r"\btokens ([\d.]+ ?[KMBT])\b")
 _SHORT = {full: short for short, full in TYPES.items()}
 
 
-def _iter_printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[_CostPoint]:
-    """The lines of papers that print a training compute and a score of the suite that is typed so."""
+def _iter_printed_dots(papers: Iterable[Paper], suite: str, score: str, x: Key) -> Iterator[_CostPoint]:
+    """The lines of papers that print a score of the suite that is typed so, where their x is known."""
+    seen = set()
     for paper in papers:
         for table in paper.tables.values():
             for line in group_printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():
-                compute, value = _COMPUTE.search(line.first.setting), _find_line_score(line, score)
-                if compute and value is not None:
-                    amount = float(compute[1])
+                amount, value = _find_line_amount(line, x), _find_line_score(line, score)
+                # Papers print numbers of other papers again.
+                place = (line.first.backbone or line.model, amount, value)
+                if amount and value is not None and place not in seen:
+                    seen.add(place)
                     yield _CostPoint.from_entry(
                         _build_line_entry(line, paper), amount,
-                        value / (1 if line.first.unit == "fraction" else 100), MEASURES["flops"].unit,
+                        value / (1 if line.first.unit == "fraction" else 100), MEASURES[x].unit,
                         href=f"/papers/{paper.slug}#table-{format_anchor(table.id)}",
                         note=f"{paper.name}: {line.first.setting}",
                     )  # fmt: skip
+
+
+def _find_line_amount(line: Line, x: Key) -> float | None:
+    if x == "flops":
+        compute = _COMPUTE.search(line.first.setting)
+        return float(compute[1]) if compute else None
+    # The paper that it is copied from has the line, too.
+    if line.first.is_copy:
+        return None
+    parameters, kind = find_printed_parameters(line.first), MEASURES[x].counted
+    compute_card = build_entry_compute(parameters, {}, find_backbone(line.first.backbone), None)
+    return getattr(compute_card, kind) if kind else parameters
 
 
 def _find_line_score(line: Line, score: str) -> float | None:
@@ -297,7 +322,7 @@ def _find_line_score(line: Line, score: str) -> float | None:
         numbers = (
             row.number
             for column, row in line.cells.items()
-            if normalize_metric(row.suite, column) == column_name
+            if row.is_score and normalize_metric(row.suite, column) == column_name
         )
         return next(numbers, None)
     means, first = line.means, next(iter(line.means.values()), None)
@@ -309,7 +334,9 @@ def _find_line_score(line: Line, score: str) -> float | None:
 
 def _build_line_entry(line: Line, paper: Paper) -> Entry:
     tokens = _TOKENS.search(line.first.setting)
-    name = f"{line.model[0]} ({tokens[1]} tokens)" if tokens else line.model[0]
+    model, size = line.model
+    name = model if size in model.casefold() else f"{model} {size}"
+    name = f"{model} ({tokens[1]} tokens)" if tokens else name
     return Entry(
         id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
         trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
@@ -370,13 +397,17 @@ class _Across:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Points:
-    """All points, the best score first, incomplete ones last; the frontier by x; models left out."""
+    """The points of a name, the best score first, incomplete ones last; the frontier of all by x.
+
+    Models are left out `without` an x, with a `part` of the tasks, and `placed` ones of these have an x.
+    """
 
     dots: Sequence[_CostPoint]
     best: Sequence[_CostPoint]
     plot: Scatter
     without: int
     part: int
+    placed: int
 
     def find_better(self, dot: _CostPoint) -> _CostPoint | None:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
@@ -406,7 +437,9 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     scores = queries.load_suite_scores(
         suite, state.view or conventions[0], revisions=state.each == "revision"
     )
-    rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.should_keep(e)]
+    # A name chooses what is shown, not what it is compared with: it changes no frontier.
+    all_names = state.apply_changes(q="")
+    rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and all_names.should_keep(e)]
     untouched = scores.compute_untouched_means(rows)
     # The filters may leave only models that no score selected: then this is the mean over all tasks.
     if untouched is None and state.y == "untouched":
@@ -418,6 +451,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     across = _load_x_values(queries, scores, state, site.papers.values())
     points = _build_pareto_points(scores, rows, state, score, across)
     where = build_paging(len(points.dots), state, PATH)
+    empty = "" if points.dots else across.why or _explain_empty_plot(points, state)
     title = f"{_format_heading(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
     return Page(
         title="Trade-offs",
@@ -432,8 +466,8 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
             "device": across.device or None,
         },
         context={
-            "empty": "" if points.dots else across.why or NOTHING,
-            "left_out": _describe_omissions(points, MEASURES[state.x].name),
+            "empty": empty,
+            "left_out": _describe_omissions(points, MEASURES[state.x]),
             "form": _build_pareto_form(queries, scores, state, labels, across),
             "paging": where,
         },
@@ -482,20 +516,17 @@ def _load_x_values(
 ) -> _Across:
     measure = MEASURES[state.x]
     axis = Axis(label=measure.label, kind=state.scale or ("linear" if state.x == "dimension" else "log"))
-    if measure.counted:
-        is_printed = state.x == "flops"
-        printed = [*_iter_printed_dots(papers, scores.site_suite.typed, state.y)] if is_printed else []
-        computes = load_entry_compute(queries, scores.entries)
-        counts = {
-            row: getattr(computes[entry.id], measure.counted) for row, entry in enumerate(scores.entries)
-        }
-        known_counts = {row: value for row, value in counts.items() if value}
-        why = "" if printed or known_counts else measure.why
-        return _Across(values=known_counts, printed=printed, axis=axis, why=why)
-    if measure.of is not None:
-        amounts = {row: value for row, entry in enumerate(scores.entries) if (value := measure.of(entry))}
+    if measure.counted or measure.of:
+        is_printed = bool(measure.counted) or state.x == "parameters"
+        suite = scores.site_suite.typed
+        printed = [*_iter_printed_dots(papers, suite, state.y, state.x)] if is_printed else []
+        if measure.of:
+            amounts = {row: value for row, entry in enumerate(scores.entries) if (value := measure.of(entry))}
+        else:
+            amounts = _load_counts(queries, scores.entries, measure.counted)
         axis = Axis(label=measure.label, kind="date") if state.x == "date" else axis
-        return _Across(values=amounts, axis=axis, why="" if amounts else measure.why)
+        why = "" if printed or amounts else measure.why
+        return _Across(values=amounts, printed=printed, axis=axis, why=why)
     figures = load_measured_figures(queries, scores.entries, measure.figure) if measure.figure else {}
     work = {} if measure.figure else _load_device_work(queries, scores)
     names = sorted(figures, key=lambda name: (-len(figures[name]), name)) or _rank_devices(work)
@@ -505,10 +536,28 @@ def _load_x_values(
     values = _compute_cost(work, device, state.price) if priced and state.price else values
     why = measure.why
     if state.x == "cost" and not state.price and names:
-        why = "Give the price of an hour of the machine: a cost is that times the hours that were measured."
+        why = (
+            "No price is known: a cost is the hours that were measured times the price of an hour. "
+            "Give the price of an hour of the machine as USD an hour."
+        )
     label = f"{measure.label} at ${state.price:g} an hour" if priced else measure.label
     axis = Axis(label=f"{label}, on {device}" if device else label, kind=axis.kind)
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
+
+
+def _load_counts(queries: Queries, entries: Sequence[Entry], kind: str) -> dict[int, Place]:
+    """What is computed of each entry by row, known of it under any of the names of its model."""
+    pages = join_models(queries)
+    by_page = group_by(queries.entries.values(), lambda entry: pages[entry.id])
+    pages_shown = dict.fromkeys(pages[entry.id] for entry in entries)
+    computes = load_entry_compute(queries, [entry for page in pages_shown for entry in by_page[page]])
+    counts = {number: value for number, one in computes.items() if (value := getattr(one, kind))}
+
+    def find_count(entry: Entry) -> Place | None:
+        others = (e for e in by_page[pages[entry.id]] if has_same_size(entry.parameters, e.parameters))
+        return next((counts[e.id] for e in (entry, *others) if e.id in counts), None)
+
+    return {row: value for row, entry in enumerate(entries) if (value := find_count(entry))}
 
 
 def _build_pareto_points(
@@ -522,20 +571,28 @@ def _build_pareto_points(
     shown = scores.select_best_rows(shown, means.count) if state.each == "model" else shown
     unit = MEASURES[state.x].unit
     dots = [_build_entry_dot(scores, score, row, across.values[row], unit) for row in shown]
-    dots += [dot for dot in across.printed if state.should_keep(dot.entry)]
+    all_names = state.apply_changes(q="")
+    dots += [dot for dot in across.printed if all_names.should_keep(dot.entry)]
     dots.sort(key=lambda dot: (dot.hollow, -dot.score))
+    dots = [replace(dot, emphasised=bool(state.q) and state.should_keep(dot.entry)) for dot in dots]
     plot = Scatter(
         x=across.axis, y=Axis(label=f"{_format_heading(score.label)} (× 100)"), series=SERIES,
         better=MEASURES[state.x].better, points=dots,
     )  # fmt: skip
+    best = select_frontier_points(plot, dots)
+    named = [dot for dot in dots if state.should_keep(dot.entry)]
 
     def count_models(some: Iterable[int]) -> int:
-        return len({scores.entries[row].model_slug for row in some})
+        kept = (scores.entries[row] for row in some)
+        return len({entry.model_slug for entry in kept if state.should_keep(entry)})
 
+    placed_rows = [row for row in scored_rows if row in across.values]
     return _Points(
-        dots=dots, best=select_frontier_points(plot, dots), plot=plot,
+        dots=named, best=best,
+        plot=replace(plot, points=[*named, *(dot for dot in best if dot not in named)]),
         without=count_models(eligible_rows) - count_models(shown),
         part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
+        placed=count_models(placed_rows),
     )  # fmt: skip
 
 
@@ -666,8 +723,10 @@ def _list_measures(scores: SuiteScores) -> list[tuple[str, str]]:
 def _describe_points(points: _Points, title: str, across: _Across) -> str:
     complete_count = sum(not dot.hollow for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if complete_count == 1 else 's'}"
-    summary = f"{complete_count} {what}, {len(points.best)} on the frontier" if points.dots else "no points"
-    return f"{title}: {summary}."
+    if not points.dots:
+        return f"{title}: no points."
+    best_count = sum(dot in points.best for dot in points.dots)
+    return f"{title}: {complete_count} {what}, {best_count} on the frontier."
 
 
 def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> list[str]:
@@ -676,6 +735,7 @@ def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) ->
         dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
     }
     notes = [PRINTED] if settings else []
+    notes += [WHOLE] if state.q and points.dots else []
     if state.x == "flops" and any(dot.series != "reported" for dot in points.dots):
         notes.append(STATED)
     if len(recipes) > 1:
@@ -705,9 +765,21 @@ def _list_selection_notes(
     return [f"In this score, {what} selected by scores that it is made of, which err upward.{other}"]
 
 
-def _describe_omissions(points: _Points, measure: str) -> list[str]:
+def _explain_empty_plot(points: _Points, state: _ParetoState) -> str:
+    if not points.placed or state.part:
+        return NOTHING
+    who = "1 model has" if points.placed == 1 else f"{points.placed} models have"
+    return (
+        f"No model has both all tasks and this value ({MEASURES[state.x].name}): {who} it and a part of the "
+        "tasks. “Incomplete means too” shows what has a part."
+    )
+
+
+def _describe_omissions(points: _Points, measure: _Measure) -> list[str]:
+    how = f" {NOTED}" if measure.counted else ""
     notes = {
-        f"Left out, as their {measure} is not stated: {points.without} with this score.": points.without,
+        f"Left out, as their {measure.name} is not known: {points.without} with this score.{how}":
+        points.without,
         f"Left out, as they have a part of the tasks only: {points.part}.": points.part,
-    }
+    }  # fmt: skip
     return [note for note, count in notes.items() if count]

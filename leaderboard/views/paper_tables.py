@@ -24,6 +24,7 @@ from leaderboard.data.papers import (
     OVER_TYPES,
     Line,
     compute_power_laws,
+    find_read_value,
     format_anchor,
     format_table_title,
     group_printed_lines,
@@ -32,6 +33,12 @@ from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow, li
 
 _SHORT = {OVER_TASKS: "mean over tasks"}
 OURS = "what {} comes to from the printed numbers, where the print does not follow from them"
+
+
+READ = (
+    "[read …]: the number is damaged, as other numbers of the paper show; what was recomputed from it uses "
+    "the one in brackets."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +152,7 @@ def _list_paper_notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: S
     """What must be said below a paper's table."""
     settings = {line.labels["Setting"] for line in lines} - {""}
     notes = [f"Setting: {setting}." for setting in settings if len(settings) == 1]
+    notes += [READ] if any(map(find_read_value, rows)) else []
     if ways:
         printed = _group_printed_lines(lines)
         notes += [f"The printed average is {way} of: {'; '.join(names)}." for way, names in printed.items()]
@@ -237,14 +245,10 @@ def build_printed_cell(row: PaperValue) -> Cell:
     return Cell(text=_format_printed_value(row), value=value, kind="reported", note=_format_sentence(*notes))
 
 
-_DAMAGED = re.compile(r"leading digit: .*, so read ([\d.]+)$")
-"""What a note says of a number that lost a digit on its way from the print."""
-
-
 def _format_printed_value(row: PaperValue) -> str:
     """The number with its error or its interval, as it was printed; a damaged one with what it must be."""
-    if damaged := _DAMAGED.search(row.note):
-        return f"{row.value} [read {damaged[1]}]"
+    if read := find_read_value(row):
+        return f"{row.value} [read {read}]"
     if not row.ci_low:
         return row.value
     value, low, high = (Decimal(text) for text in (row.value, row.ci_low, row.ci_high))

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.core.errors import HarnessError
 from harness.results.cost.price import compute_utilisation
 from harness.results.printed import FIELDS, PaperValue, build_csv_error, find_number_problem, iter_csv_records
-from leaderboard.data.papers import OVER_TYPES, compute_power_laws, compute_printed_means
+from leaderboard.data.papers import OVER_TYPES, compute_power_laws, compute_printed_means, find_read_value
 
 SOURCES = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 _SPELLED = {"setting": "recipe_or_setting", "metric": "task_or_metric"}
@@ -162,9 +162,11 @@ def _throughput(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Recompu
     times = [r for r in rows if r.table == "11" and r.metric == row.metric and _backbone(r) == _backbone(row)]
     for total, seconds in zip(tokens, times, strict=False):
         if total.number and seconds.number:
-            value = total.number / seconds.number / 1000
-            slack = value * 0.05 / seconds.number + _TOLERANCE
-            way = "tokens of table 10 / seconds of table 11"
+            read = find_read_value(seconds)
+            took = float(read or seconds.number)
+            value = total.number / took / 1000
+            slack = value * 0.05 / took + _TOLERANCE
+            way = f"tokens of table 10 / seconds of table 11{f', read as {read}' if read else ''}"
             yield Recomputation(printed=float(row.value), value=value, way=way, slack=slack, digits=1)
 
 

@@ -115,8 +115,6 @@ SAMPLE = [
     ("neobert", "3", "NomicBERT_2048", "", "Avg.", "84.0", 84.125, "mean of 8 tasks"),
     ("modernbert", "1", "DeBERTaV3 base", "", "GLUE", "88.1", 88.262, "mean of 8 tasks of table 5"),
     ("modernbert", "7", "RoBERTa large", "", "Avg.", "41.4", 41.453, "mean of 15 tasks"),
-    ("modernbert", "2", "ModernBERT large", "", "long fixed", "46.8", 154.7,
-     "tokens of table 10 / seconds of table 11"),
     ("mosaicbert", "S4", "MosaicBERT-Base", "8x A100-80,", "MFU", "39.97", 36.23, "6·N·T/(n·312e12)"),
     ("mosaicbert", "S5", "", "40GB at", "cost to GLUE 79.6", "20.0", 20.48,
      "devices × hours × price of an hour"),
@@ -141,9 +139,15 @@ def test_what_does_not_follow(
 
 
 def test_how_many_follow(all_papers: dict[str, Paper]) -> None:
-    """25 do not: the 24 that the transcription's own check lists, and D of OptiBERT's law."""
+    """22 do not: D of OptiBERT's law, and 21 of 24 that the transcription's own check lists.
+
+    The other three follow from seconds that are damaged, once these are read as their notes say.
+    """
     rows = [row for paper in all_papers.values() for row in paper.rows]
-    assert Counter(row.follows for row in rows if row.follows)["no"] == 25
+    assert Counter(row.follows for row in rows if row.follows)["no"] == 22
+    read = {row.value: row.recomputed_as[-6:] for row in rows if "read as" in row.recomputed_as}
+    assert read == {"16.2": "4144.7", "16.5": "4059.1", "46.8": "1433.9"}
+    assert all(row.follows == "yes" for row in rows if "read as" in row.recomputed_as)
     follows = Counter((row.paper, row.table) for row in rows if row.follows == "yes")
     assert follows["OptiBERT", "2"] == 6
     assert follows["OptiBERT", "3"] == 6
@@ -189,7 +193,9 @@ def test_every_listed_check_is_made_again(shared: Path, all_papers: dict[str, Pa
         if "at C=1e19" in line.what:
             continue  # of no printed number; it stands in a note
         own = ours[line.paper, line.table]
-        wanted = [check for check in own if fits(check, line)]
+        # The transcription's check takes a damaged number as it stands.
+        wanted = [check for check in own if fits(check, line)
+                  or ("read as" in check.way and check.printed == line.printed)]  # fmt: skip
         assert wanted, line
         own.remove(wanted[0])
     left = Counter({key: len(own) for key, own in ours.items() if own})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from harness.results.notes import NOTES
 from harness.results.printed import Paper, PaperTable, PaperValue
 from harness.storage.record import TaskPart
 from html_pages import Html, ask, figures, find_values, page, printed
+from leaderboard.views.reproductions import read_aliases
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]
@@ -119,6 +121,16 @@ def test_each_other_point_is_beaten_by_one_of_the_frontier(client: TestClient, x
             assert points[other]["score"] >= point["score"]
 
 
+def test_a_name_changes_no_frontier(client: TestClient) -> None:
+    whole = {p["model"]: p for p in find_values(read(client), "points")}
+    named = find_values(read(client, "q=acme/m1"), "points")
+    assert 1 < len(named) < len(whole)
+    assert named == [p for name, p in whole.items() if name.startswith("acme/m1")]
+    assert find_values(read(client, "q=acme/m1"), "frontier") == find_values(read(client), "frontier")
+    *_, line = figure_of(client, "q=acme/m1")["data"]
+    assert line["y"] == figure_of(client, "")["data"][-1]["y"], "the line is that of all names"
+
+
 def test_the_gain_is_the_step_to_the_neighbour(client: TestClient) -> None:
     for query in ("", "x=tokens"):
         best = find_values(read(client, query), "frontier")
@@ -154,8 +166,11 @@ def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClie
 
 
 @pytest.mark.parametrize("x", ["parameters", "tokens"])
-def test_incomplete_points_alone_have_no_frontier(client: TestClient, x: str) -> None:
-    document = read(client, f"x={x}&part=1&q=m9")
+def test_incomplete_points_alone_have_no_frontier(tmp_path: Path, x: str) -> None:
+    def fill_incomplete(folder: Path) -> None:
+        site_data.put_imports(folder / "results", [many()[9]])
+
+    document = read(TestClient(site_data.small_app(tmp_path, fill_incomplete)), f"x={x}&part=1")
     assert [p["model"] for p in find_values(document, "points")] == ["acme/m9"]
     assert find_values(document, "frontier") == []
 
@@ -222,7 +237,7 @@ def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
     assert len(points) == 11
     assert {p["origin"] for p in points} == {"reported"}
     largest = next(p for p in points if p["model"].startswith("OptiBERT_239M"))
-    assert largest["x"] == 7.0e19
+    assert largest["x"] == 70, "in the unit of the head, 10¹⁸ FLOP"
     types = ask(client, "/pareto?suite=mteb&x=flops&y=types")
     means = {p["model"]: p["score"] for p in find_values(types, "points")}
     assert means[largest["model"]] == 51.53
@@ -237,13 +252,27 @@ def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
     }  # with embeddings, which its 38M are without  # fmt: skip
 
 
+def test_printed_lines_stand_against_size_and_operations(client: TestClient) -> None:
+    documents = {
+        x: ask(client, f"/pareto?suite=glue&x={x}&rows=all") for x in ("parameters", "without", "operations")
+    }
+    points = {x: find_values(one, "points") for x, one in documents.items()}
+    assert {p["origin"] for some in points.values() for p in some} == {"reported"}
+    base = {x: next(p for p in some if p["model"] == "ModernBERT large") for x, some in points.items()}
+    assert {p["score"] for p in base.values()} == {90.47}
+    # Two papers print this line; it is one point.
+    assert sum(p["score"] == 90.47 for p in points["parameters"]) == 1
+    assert "were not measured here" in " ".join(documents["parameters"]["notes"])
+    assert 'href="/pareto?suite=glue&amp;x=operations"' in client.get("/backbones").text
+
+
 @pytest.mark.parametrize(
     ("query", "says"),
     [
+        ("suite=nanobeir&q=acme/m9", "(parameter count): 1 model has it and a part of the tasks"),
         ("suite=nanobeir&x=flops", "no paper at hand prints it beside this score"),
         ("suite=glue&x=throughput", "hold how fast a model encoded"),
         ("suite=glue&x=cost&price=1", "hold the seconds that a cost is made of"),
-        ("suite=glue&x=parameters", "No model that passes these filters has both values."),
         ("suite=nanobeir&q=nobody", "No model that passes these filters has both values."),
         ("suite=nanobeir&origin=reported", "No model that passes these filters has both values."),
     ],
@@ -388,7 +417,7 @@ def test_a_printed_share_is_not_divided_again(tmp_path: Path) -> None:
         app = site_data.small_app(tmp_path / unit, fill)
         app.state.site.papers = {"p": build_paper(unit, value)}
         (point,) = find_values(ask(TestClient(app), "/pareto?suite=glue&x=flops&y=task:CoLA"), "points")
-        assert (point["x"], point["score"]) == (1e20, pytest.approx(61.3))
+        assert (point["x"], point["score"]) == (100, pytest.approx(61.3))
 
 
 MINILM = "nreimers/MiniLM-L6-H384-uncased"
@@ -417,7 +446,7 @@ def test_what_is_stated_and_what_shapes_tell_are_axes(tmp_path: Path) -> None:
 
     assert read_values("without") == {MINILM: 10_992_768, "child": 1_500_000}
     assert read_values("operations") == {MINILM: 13.29, "child": 3}
-    assert read_values("flops") == {"child": 2e16}
+    assert read_values("flops") == {"child": 0.02}
     (trace,) = (t for t in figure_of(client, "x=flops")["data"] if t["mode"] == "markers")
     assert trace["x"] == [0.02]
     assert "is what users stated" in client.get("/pareto?suite=nanobeir&x=flops").text
@@ -426,6 +455,25 @@ def test_what_is_stated_and_what_shapes_tell_are_axes(tmp_path: Path) -> None:
     assert "1B tokens in sequences of 512, 2e16 operations (F_N · D), 4 h on 1 × a device" in html
     assert "not measured" in html
     assert ask(client, f"/models/{slug}")["data"]["facts"]["pretraining"]["operations"] == 2e16
+
+
+def test_weights_of_a_known_model_have_its_operations(tmp_path: Path) -> None:
+    weights, name = next(iter(read_aliases().items()))
+
+    def fill_alias(folder: Path) -> None:
+        results, scores = folder / "results", site_data.spread_scores(site_data.names("nanobeir"), 0.5)
+        site_data.put_imports(results, [Import(model=name, scores=scores)])
+        own = replace(site_data.measured_model("mine", "d"), weights=weights)
+        other = site_data.measured_model("all-MiniLM-L6-v2", "f")
+        for model in (own, other):
+            site_data.put(results, model, [site_data.scored(model, task, s) for task, s in scores.items()])
+
+    own_client = TestClient(site_data.small_app(tmp_path, fill_alias))
+    for x, value in (("operations", 13.29), ("without", 10_992_768)):
+        points = find_values(read(own_client, f"x={x}&each=revision"), "points")
+        assert {p["model"]: p["x"] for p in points} == dict.fromkeys((name, "mine"), value)
+    html = own_client.get("/pareto?suite=nanobeir&x=operations&each=revision").text
+    assert "is not known: 1 with this score. `harness models note`" in html
 
 
 def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
@@ -443,7 +491,7 @@ def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
             model, busy = site_data.measured_model(name, "a" if name == "fast" else "b"), rate == 2e5
             cell = {"main_score": rate, "tokens_per_second": rate, "peak_memory_bytes": 2e9, "busy": busy}
             record = site_data.scored(model, tasks[0], rate)
-            machine = {"device": GPU, "power_limit": power}
+            machine = {"device": {**GPU, "power_limit": f"{power} W"}, "packages": {}}
             identity = {**record.identity, "task": "Efficiency512", "machine": machine}
             more = {
                 "task": TaskPart(name="Efficiency512", type="Efficiency", metric="tokens_per_second"),

@@ -69,6 +69,14 @@ def test_errors_and_intervals_are_shown_as_printed(all_papers: dict[str, Paper])
     assert "-3.59 ± 4.28" in texts(laid(all_papers["optibert"], "1").rows[7])
 
 
+def test_a_damaged_number_is_read_and_explained_below(all_papers: dict[str, Paper]) -> None:
+    shown = laid(all_papers["modernbert"], "11")
+    assert "1444.7 [read 4144.7]" in [cell.text for row in shown.rows for cell in row.cells]
+    assert any(note.startswith("[read …]") for note in shown.notes)
+    assert not any("[read" in note for note in laid(all_papers["modernbert"], "2").notes)
+    assert "recomputed" not in [one.label for one in laid(all_papers["modernbert"], "2").columns]
+
+
 def test_lines_are_those_of_print(all_papers: dict[str, Paper]) -> None:
     """Hours stand beside the score they lead to, dollars beside hours, a task's choices in one line."""
     first = laid(all_papers["mosaicbert"], "1")

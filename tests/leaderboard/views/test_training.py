@@ -451,7 +451,7 @@ def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestC
     for model, means in BY_HAND.items():
         assert [by_all[model]["score"]["value"], by_rest[model]["score"]["value"]] == [*map(printed, means)]
     assert "over the 9 untouched leave out" in swept.get(f"{path}&y=untouched").text
-    assert ask(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
+    assert ask(swept, f"{path}&y=untouched&recipe=none")["data"]["y"]["key"] == "tasks"
 
 
 def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
