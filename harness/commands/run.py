@@ -139,7 +139,7 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
     else:
         if cost.trainings:
             print_trainings(cost.trainings)
-        for sentence in prepared.evaluations:
+        for sentence in (*progress.list_repeated_models(prepared), *prepared.evaluations):
             out.print(sentence, highlight=False, soft_wrap=True)
         print_plan(cost, prepared.suites, out)
         if isinstance(prepared.recipe, SourcedRecipe):

@@ -431,9 +431,9 @@ def _suggest_subsets(subsets: Sequence[str], absent: Sequence[str]) -> str:
     if not present:
         return "Choose others, or "
     # Beside other tasks names of subsets are refused, and languages are not.
-    codes = [subset.replace("_", "-") for subset in present if _LANGUAGE.fullmatch(subset)]
-    option = f"--languages {','.join(codes)}" if len(codes) == len(present) else f"--subsets {','.join(present)}"
-    return f"Choose what it has with {option}, or "
+    if all(map(_LANGUAGE.fullmatch, present)):
+        return f"Choose what it has with --languages {','.join(present).replace('_', '-')}, or "
+    return f"Choose what it has with --subsets {','.join(present)}, or "
 
 
 def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:
