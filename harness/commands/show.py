@@ -239,7 +239,7 @@ def _print_approximate(records: Iterable[Record]) -> None:
 
 
 def _describe_distinction(record: Any, measured: MeasuredSuite, common: str) -> str:
-    """The text that tells a record from others: settings, splits, data, weights, or that it is one of ours."""
+    """The text that tells a record from others: settings, splits, data, weights, or that it is reference."""
     settings = describe_record(record)
     parts = [settings] if settings != common else []
     parts += [describe_former_weights(record.model.weights)] if measured.is_former(record) else []
