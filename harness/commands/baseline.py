@@ -20,6 +20,7 @@ from harness.core.terminal import create_console, print_table
 from harness.core.types import SuiteOptions
 from harness.driver.progress import run_with_progress
 from harness.plan.catalog import find_suites
+from harness.plan.evaluations import RECIPE
 from harness.plan.prompts import read_prompts
 from harness.plan.request import Request
 
@@ -202,10 +203,13 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
         f"{baseline.name}: set {baseline.when} on {', '.join(baseline.suites)}, seeds: {baseline.seeds}"
     )
     # What an option is when it was not typed says nothing about the baseline.
-    chosen = {
-        option: value for option, value in baseline.options.items() if value not in (None, "", [], False)
-    }
-    click.echo("  " + ", ".join(f"{option.replace('_', '-')} {value}" for option, value in chosen.items()))
+    untyped: tuple[Any, ...] = (None, "", [], False, RECIPE)
+    chosen = [
+        f"{option.replace('_', '-')} {value}"
+        for option, value in baseline.options.items()
+        if value not in untyped
+    ]
+    click.echo("  " + (", ".join(chosen) or "settings: the model's own"))
     for run in baseline.runs:
         revision = f" at {run.revision[:12]}" if run.revision else ""
         click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")

@@ -23,8 +23,8 @@ from harness.tools.comparison import compare_models
 REASONS = {
     ("first", "task"): "Only {first} has",
     ("second", "task"): "Only {second} has",
-    ("first", "splits"): "Not compared, as {second} has other splits or subsets of it",
-    ("second", "splits"): "Not compared, as {first} has other splits or subsets of it",
+    ("first", "splits"): "Only {first} has a score of just these splits and subsets",
+    ("second", "splits"): "Only {second} has a score of just these splits and subsets",
     ("first", "number"): "Not compared, as {second} has another number of it (view, or a grid's maximum)",
     ("second", "number"): "Not compared, as {first} has another number of it (view, or a grid's maximum)",
     ("first", "data"): "Not compared, as {second} was measured on other data (--across-data does)",
@@ -113,7 +113,9 @@ def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs
     names = {"first": first, "second": second}
     for (of, reason), text in REASONS.items():
         tasks = [
-            one["task"] for one in comparison["not_compared"] if (one["of"], one["reason"]) == (of, reason)
+            f"{one['task']} ({', '.join(one['splits'])})" if reason == "splits" else one["task"]
+            for one in comparison["not_compared"]
+            if (one["of"], one["reason"]) == (of, reason)
         ]
         if tasks:
             sentence = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
@@ -141,7 +143,11 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
             *scores,
             *tested,
             *(["" if settings == common else settings] if others else []),
-            ", ".join(f"{CHOSE} {names[of]}" for of in row["selected"]),
+            ", ".join(
+                f"{mark} {names[of]}"
+                for mark, sides in ((CHOSE, row["selected"]), ("reference", row["reference"]))
+                for of in sides
+            ),
         )
     print_table(table, out)
 

@@ -36,7 +36,7 @@ from harness.core.provenance import (
     read_nvidia_driver,
 )
 from harness.data.folder import list_data_sets
-from harness.data.locate import DataSettings, format_size
+from harness.data.locate import DataSettings, find_hub_fault, format_size
 from harness.data.mirror import Status
 from harness.encoder.backbones import find_catalog_model
 
@@ -249,17 +249,13 @@ def _check_free_disk(home: Path) -> _Check:
 
 def _check_hub() -> _Check:
     """The check whether the hub answers."""
-    from huggingface_hub import constants, get_session
-    from huggingface_hub.errors import HTTPError
-
-    try:
-        code = get_session().head(constants.ENDPOINT, timeout=5).status_code
-    except (HTTPError, OSError, HarnessError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        detail = f"{constants.ENDPOINT} cannot be reached: {reason}"
-        fix = "harness data pull --suite SUITE --data DIR (on a connected machine)"
-        return _Check(name="hub", state="warning", detail=detail, fix=fix)
-    return _Check(name="hub", detail=f"{constants.ENDPOINT} answers (HTTP {code})")
+    fault = find_hub_fault()
+    fix = "harness data pull --suite SUITE --data DIR (on a connected machine)"
+    return (
+        _Check(name="hub", state="warning", detail=fault, fix=fix)
+        if fault
+        else _Check(name="hub", detail="answers")
+    )
 
 
 def _find_nearest_folder(path: Path) -> Path:

@@ -505,6 +505,11 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
     """
     models = _list_stored_models(store, cache)
     matches = _match_models(text, models)
+    if not matches and paths.resolve_home_path(text).is_dir():
+        raise UsageError(
+            f"{text} is a folder already, and no trained model of the results folder.",
+            hint="`harness models list` shows those.",
+        )
     if not matches:
         names = {one.name for one in models}
         raise explain_unknown(

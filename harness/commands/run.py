@@ -103,6 +103,10 @@ def command(
             joined = prepare_protocol(find_protocol(protocol), request, quick=quick)
             return _run_protocol(joined, dry_run, as_json)
         prepared = evaluation.prepare(request)
+        if not dry_run:
+            prepared, fault = evaluation.avoid_hub(prepared)
+            if fault:
+                click.echo(f"{fault}. The run goes on as with --offline.", err=True)
         # Also before a dry run: where the data of the only task is missing, there is nothing to plan.
         evaluation.require_data(prepared)
         if save is not None:
@@ -135,7 +139,7 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
     else:
         if cost.trainings:
             print_trainings(cost.trainings)
-        for sentence in prepared.evaluations:
+        for sentence in (*progress.list_repeated_models(prepared), *prepared.evaluations):
             out.print(sentence, highlight=False, soft_wrap=True)
         print_plan(cost, prepared.suites, out)
         if isinstance(prepared.recipe, SourcedRecipe):

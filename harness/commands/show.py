@@ -233,12 +233,14 @@ def _print_approximate(records: Iterable[Record]) -> None:
 
 
 def _describe_distinction(record: Any, measured: MeasuredSuite, common: str) -> str:
-    """The text that tells a record from others: its settings, data, weights, or that it is a reference."""
+    """The text that tells a record from others: settings, splits, data, weights, or that it is reference."""
     settings = describe_record(record)
     parts = [settings] if settings != common else []
     parts += [describe_former_weights(record.model.weights)] if measured.is_former(record) else []
     alike = [r for r in measured.records if (r.task.name, describe_record(r)) == (record.task.name, settings)]
-    if len(alike) > 1:
+    if any(list(one.scores) != list(record.scores) for one in alike):
+        parts.append(f"splits {', '.join(record.scores)}")
+    if any(one.identity["data"] != record.identity["data"] for one in alike):
         data = record.identity["data"]
         parts.append(f"data {(data.get('revision') or data['content'].removeprefix('sha256:'))[:12]}")
     if record.key in measured.reference:

@@ -32,6 +32,9 @@ RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "i
 _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
 """Parts of a pattern of files that Python and the hub read differently."""
 
+_LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+"""A subset that is called as its language and script, such as `eng_Latn`."""
+
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
 
@@ -162,7 +165,7 @@ _TOKEN = "make a token at the hub's settings page and set HF_TOKEN to it"
 
 _PULL = (
     "On a connected machine: harness data pull --suite SUITE --data DIR; "
-    "then name that folder here with --data DIR."
+    "then name that folder here with --data DIR --offline."
 )
 
 
@@ -281,6 +284,18 @@ def _extract_first_line(error: Exception) -> str:
 def explain_unreachable(path: str, error: ConnectionError) -> Unavailable:
     """The error for a data set that a library has not reached on the hub."""
     return Unavailable(f"No connection to the hub for {path}: {_extract_first_line(error)}.", hint=_PULL)
+
+
+def find_hub_fault() -> str:
+    """Why the hub cannot be reached; empty where it answers, whatever its answer is."""
+    from huggingface_hub import constants, get_session
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=5)
+    except (HTTPError, OSError, HarnessError) as error:
+        return f"{constants.ENDPOINT} cannot be reached: {_extract_first_line(error)}"
+    return ""
 
 
 def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
@@ -413,7 +428,12 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
 def _suggest_subsets(subsets: Sequence[str], absent: Sequence[str]) -> str:
     """The beginning of a hint: the option for the subsets that are there, if any are."""
     present = [subset for subset in subsets if subset not in absent]
-    return f"Choose what it has with --subsets {','.join(present)}, or " if present else "Choose others, or "
+    if not present:
+        return "Choose others, or "
+    # Beside other tasks names of subsets are refused, and languages are not.
+    if all(map(_LANGUAGE.fullmatch, present)):
+        return f"Choose what it has with --languages {','.join(present).replace('_', '-')}, or "
+    return f"Choose what it has with --subsets {','.join(present)}, or "
 
 
 def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:

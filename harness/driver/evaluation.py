@@ -16,6 +16,7 @@ from harness.core.errors import UsageError, require_package
 from harness.core.identity import digest
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
+from harness.data.locate import find_hub_fault
 from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
@@ -74,7 +75,7 @@ def run_evaluation(
         settings=check_fields(settings or Settings(), Settings, "settings"),
     ).replace_fields(request, of="harness.run")
     with full_request.limit_network():
-        prepared = prepare(full_request)
+        prepared, _ = avoid_hub(prepare(full_request))
         require_data(prepared)
         return execute(prepared, listeners)
 
@@ -287,6 +288,16 @@ def require_data(prepared: PreparedRun) -> None:
             message if message.startswith(task) else f"{task}: {message}",
             hint=prepared.insert_suites(problems[0].hint or "") or None,
         )
+
+
+def avoid_hub(prepared: PreparedRun) -> tuple[PreparedRun, str]:
+    """The run as with `offline` where it needs data of a hub that cannot be reached, and why; else as it is.
+
+    The libraries would ask anew for every file of every task.
+    """
+    is_asked = any(cell.located and cell.located.origin == "hub" for cell in prepared.plan.open)
+    fault = find_hub_fault() if is_asked else ""
+    return (prepare(replace(prepared.request, offline=True)), fault) if fault else (prepared, "")
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:

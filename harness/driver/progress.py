@@ -485,17 +485,22 @@ def _follow(
         return work(prepared, follower.listeners)
 
 
+def list_repeated_models(prepared: PreparedRun) -> list[str]:
+    """A sentence for each model that was named twice."""
+    return [
+        f"{text} is the same model as {model.artifact.name}, and is run once."
+        for place, (text, model) in enumerate(zip(prepared.request.models, prepared.asked, strict=True))
+        if model in prepared.asked[:place]
+    ]
+
+
 def _print_announcement(prepared: PreparedRun, out: Console) -> None:
     """Print the tasks that cannot run with their reasons, and the models with their encodings."""
     lost = list_impossible_results(prepared)
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
         print_failures(lost, prepared, out)
-    for place, (text, model) in enumerate(zip(prepared.request.models, prepared.asked, strict=True)):
-        if model in prepared.asked[:place]:
-            message = f"{text} is the same model as {model.artifact.name}, and is run once."
-            out.print(message, highlight=False, soft_wrap=True)
-    for line in (*_list_plan_notes(prepared), *prepared.evaluations):
+    for line in (*list_repeated_models(prepared), *_list_plan_notes(prepared), *prepared.evaluations):
         out.print(line, highlight=False, soft_wrap=True)
     for model in prepared.subjects:
         how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))

@@ -102,6 +102,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     every = [column for suite in suites for column in suite.columns]
     for name in task_names:
         if not any(is_column(column, name) for column in every):
+            _refuse_single_task(name, names)
             suite_names = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
@@ -109,6 +110,16 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
             then = f"Names of tasks are those of a suite's table; {_TYPE}STS are all of a type."
             raise explain_unknown(f"task of {suite_names}", name, valid_names, then=then)
     return [_select_columns(suite, task_names) for suite in suites] if task_names else suites
+
+
+def _refuse_single_task(name: str, suite_names: Sequence[str]) -> None:
+    """Say how a task is named that a suite's family has, and none of the chosen suites."""
+    for entry in map(SUITES.find_entry, (suite.partition(":")[0] for suite in suite_names)):
+        if entry and any(offer.kind == "task" and offer.name == name for offer in entry.offers()):
+            raise UsageError(
+                f"{name} is no task of {' or '.join(suite_names)}.",
+                hint=f"Leave out --suite, or type --suite {entry.name}:{name}.",
+            )
 
 
 def find_suites(tasks: Sequence[str]) -> tuple[str, ...]:

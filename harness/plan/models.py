@@ -328,6 +328,12 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
     folder = paths.resolve_home_path(text)
     if "/" in text and _is_folder(folder.parent):
         return _explain_missing_folder(text, folder)
+    families = [entry.family for entry in backbones.list_backbones().values() if entry.family is not None]
+    if any(text in family.sizes for family in families):
+        return ModelError(
+            f"{text} is a published size, for `harness models compute`.",
+            hint="A run needs org/name from the hub, or a folder.",
+        )
     trained = [] if options.results is None else ModelStore(options.results).list_model_folders()
     close = find_similar_names(
         text, [*backbones.list_catalog_models(), bm25.NAME, *(folder.name for folder in trained)]

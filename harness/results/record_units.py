@@ -356,7 +356,8 @@ def _build_scored_record(
     )
     if examples is None:
         gone, never = "its per-example file is gone or damaged", "no per-example results were kept"
-        gone = "its record came without per-example results" if reference else gone
+        if reference:
+            gone = "its record came without per-example results (`harness run --force` makes them)"
         return replace(scored_record, problem=gone if record.examples else never)
     try:
         return replace(scored_record, units=_read_units(record, examples, parts))

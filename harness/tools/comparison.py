@@ -168,7 +168,7 @@ def _list_record_parts(record: Record) -> list[_Cells]:
 def _iter_delta_rows(
     x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None, cache: Path | None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a pair: each with its scores, their difference, its test, and the sides that it chose."""
+    """The rows of a pair: each with its scores, their difference, its test, and marks of the sides."""
     units = [_find_query_scores(record, results, cache) for record in (x, y) if x.retrieves]
     for cells in _list_record_parts(x):
         first, second = (_compute_part_score(one, cells) for one in (x, y))
@@ -189,6 +189,11 @@ def _iter_delta_rows(
                 of
                 for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
                 if is_selection_score(record, one.lineage, splits, subsets)
+            ],
+            "reference": [
+                of
+                for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
+                if record.key in one.reference
             ],
             **(_test(units[0], units[1], cells) if units else {"test": None, "untested": ""}),
         }
@@ -239,6 +244,7 @@ def _describe_unpaired(unpaired: Any) -> dict[str, Any]:
     return {
         "task": unpaired.record.task.name,
         "of": unpaired.of,
+        "splits": [*unpaired.record.scores],
         "settings": settings,
         "reason": unpaired.reason,
     }

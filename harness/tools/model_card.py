@@ -209,6 +209,12 @@ def list_marks(record: Record, lineage: Lineage | None) -> list[str]:
     return [*marks, APPROXIMATE] if is_approximate(record) else marks
 
 
+def _list_row_marks(record: Record, lineage: Lineage | None) -> list[str]:
+    """The marks of a score in the card's table, with its splits where it is a mean over several."""
+    splits = [f"splits {', '.join(record.scores)}"] if len(record.scores) > 1 else []
+    return [*splits, *list_marks(record, lineage)]
+
+
 def _list_main_scores(record: Record) -> list[tuple[str, str, float]]:
     """Split, subset and main score; of a single one the record's score, which a paper's rule may define."""
     cells = [(split, subset) for split, subsets in record.scores.items() for subset in subsets]
@@ -254,10 +260,16 @@ def _list_score_lines(source: _CardSource) -> list[str]:
     """The section of the scores: conventions, a table and the means of suites."""
     if source.measured is None:
         return []
-    rows = ["| task | type | metric | score | |", "| --- | --- | --- | ---: | --- |"]
-    for record in source.records:
+    marks = [", ".join(_list_row_marks(record, source.lineage)) for record in source.records]
+    extra = any(marks)
+    rows = [
+        "| task | type | metric | score |" + " |" * extra,
+        "| --- | --- | --- | ---: |" + " --- |" * extra,
+    ]
+    for record, mark in zip(source.records, marks, strict=True):
         cells = (record.task.name, record.task.type, record.task.metric, score_text(record.main_score))
-        rows.append(f"| {' | '.join([*cells, ', '.join(list_marks(record, source.lineage))])} |")
+        rows.append(f"| {' | '.join([*cells, *([mark] if extra else [])])} |")
+    left_out = len(source.sent_records) < len(source.records)
     scoring = ", ".join(dict.fromkeys(str(one.identity.get("scoring")) for one in source.records))
     means = [
         f"- {suite.title}: {line}" for suite in source.suites for line in _list_mean_lines(source, suite)
@@ -275,7 +287,8 @@ def _list_score_lines(source: _CardSource) -> list[str]:
         "## Scores",
         f"Settings: {source.measured.condition.text}. Scored by {scoring}.",
         "Scores are the main metric × 100; that of a task is the mean over its splits and subsets, which "
-        "`model-index` has one by one, as shares, without those that have a mark in the table."
+        "`model-index` has one by one, as shares"
+        + (f", without those marked {CHOSE} or {APPROXIMATE}." if left_out else ".")
         + ("" if means else " No mean over tasks is stated: these tasks are no whole suite."),
         "\n".join(rows),
         "\n".join([*means, *(f"- {line}" for line in format_lineage_lines(source.lineage))]),

@@ -500,7 +500,11 @@ def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp
     ]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         assert invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
-    assert f"{tmp_path / 'a' / 'model'} is the same model as minilm" in err.getvalue()
+    same = f"{tmp_path / 'a' / 'model'} is the same model as minilm"
+    assert same in err.getvalue()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert invoke(["run", *models, "--suite", f"local:{own_data}", "--dry-run"]) == 0
+    assert same in out.getvalue()
     both = models[2:]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert invoke(["run", *both, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0

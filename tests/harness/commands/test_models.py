@@ -216,6 +216,7 @@ def test_an_export_is_the_model_without_its_log(
     assert (code, "exists already" in error) == (2, True)
     (tmp_path / "empty").mkdir()
     assert say("export", "tiny-contrast", str(tmp_path / "empty"))[0] == 0
+    assert "is a folder already" in say("export", str(to), str(tmp_path / "again"))[2]
     begin(store, "small", fakes.lineage(seed=44))
     assert "has not finished" in say("export", "small", str(tmp_path / "small"))[2]
     (folder / "config.json").write_text("{}")

@@ -122,3 +122,23 @@ def test_a_model_in_half_precision_costs_as_much_as_in_float32(tmp_path: Path, c
     plan = ask(capsys, "run", *models, "--suite", "mteb:STSBenchmark", "--dry-run", "--results", tmp_path)
     first, second = (row["flops"] for row in plan["plan"])
     assert first == second > 0
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once_before_the_run(tmp_path: Path, capsys: Any) -> None:
+    command = ["run", "--model", "minilm", "--tasks", "STS12,STS13", "--results", str(tmp_path)]
+    assert invoke([*command, "--dry-run"]) == 0
+    assert "cannot be reached" not in capsys.readouterr().err
+    assert invoke(command) == 1
+    error = capsys.readouterr().err
+    assert error.count("cannot be reached") == 1
+    assert "2 of 2 tasks cannot run" in error
+    assert "--data DIR --offline" in error
+
+
+def test_a_task_outside_a_suite_and_a_published_size_are_told_from_a_misspelt_name(capsys: Any) -> None:
+    for model, suite, hint in (
+        ("minilm", ("--suite", "mteb", "--tasks", "SIB200Classification"), "mteb:SIB200Classification."),
+        ("modernbert-base", ("--suite", "stdlib"), "A run needs org/name from the hub, or a folder."),
+    ):
+        assert invoke(["run", "--model", model, *suite, "--dry-run"]) == 2
+        assert hint in capsys.readouterr().err

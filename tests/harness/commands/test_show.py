@@ -419,6 +419,24 @@ def test_compare_holds_bm25_against_each_score_on_the_same_texts(tmp_path: Path,
     assert [one["of"] for one in found["not_compared"]] == ["second"]
 
 
+def test_scores_of_other_splits_and_those_that_came_with_the_project_are_marked(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = replace(sts(), splits=("dev", "test"))
+    values = {split: {"default": {"main_score": 0.75}} for split in both.splits}
+    whole = record(both, 0.75, model=MODELS["a"]).model_copy(update={"scores": values})
+    put(tmp_path, MODELS["a"], made("a", 0.5), whole)
+    put(tmp_path / "ours", MODELS["b"], made("b", 0.25))
+    monkeypatch.setattr("harness.core.paths.find_reference_folder", lambda: tmp_path / "ours")
+    shown = said(capsys, "show", "model-a", "--results", tmp_path)
+    assert "splits dev, test" in shown
+    assert "splits test" in shown
+    assert ", data " not in shown
+    compared = said(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert "reference model-b" in compared
+    assert "Only model-a has a score of just these splits and subsets: STS12 (dev, test)" in compared
+
+
 def test_of_equally_many_scores_those_in_full_precision_lead(tmp_path: Path, capsys: Any) -> None:
     halved = encoding(vectors="float16")
     put(tmp_path, MODELS["a"], made("a", 0.5, halved), made("a", 0.75, task="STS13"))

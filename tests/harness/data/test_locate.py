@@ -165,6 +165,9 @@ def test_a_folder_with_some_of_the_subsets_is_refused_for_the_others(settings, r
     with pytest.raises(DataMissing, match=r"without deu, fra\.") as caught:
         locate_data(wanted, settings, subsets=("deu", "eng", "fra"))
     assert "--subsets eng," in caught.value.hint
+    lay(root / PATH, {"README.md": readme.replace("eng", "eng_Latn"), "eng_Latn.jsonl": "{}"})
+    with pytest.raises(DataMissing, match="--languages eng-Latn,"):
+        locate_data(wanted, settings, subsets=("deu_Latn", "eng_Latn"))
 
 
 def test_a_configuration_stands_for_the_subset_of_its_name_only(settings, root, lay, revision):

@@ -125,7 +125,7 @@ def test_a_per_example_file_that_changed_is_read_again(
     assert (gone.units, gone.problem) == (None, "its per-example file is gone or damaged")
     monkeypatch.setattr("harness.core.paths.find_reference_folder", lambda: store.root)
     shutil.rmtree(tmp_path / "units-cache")
-    assert found(store, one.key, tmp_path).problem == "its record came without per-example results"
+    assert "without per-example results (`harness run --force`" in found(store, one.key, tmp_path).problem
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
     units_of(found(store, one.key, tmp_path))
