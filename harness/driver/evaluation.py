@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -293,9 +294,11 @@ def require_data(prepared: PreparedRun) -> None:
 def avoid_hub(prepared: PreparedRun) -> tuple[PreparedRun, str]:
     """The run as with `offline` where it needs data of a hub that cannot be reached, and why; else as it is.
 
-    The libraries would ask anew for every file of every task.
+    The libraries would ask anew for every file of every task, unless they know that they are offline.
     """
-    is_asked = any(cell.located and cell.located.origin == "hub" for cell in prepared.plan.open)
+    is_asked = not os.environ.get("HF_HUB_OFFLINE") and any(
+        cell.located and cell.located.origin == "hub" for cell in prepared.plan.open
+    )
     fault = find_hub_fault() if is_asked else ""
     return (prepare(replace(prepared.request, offline=True)), fault) if fault else (prepared, "")
 
