@@ -296,9 +296,8 @@ def avoid_hub(prepared: PreparedRun) -> tuple[PreparedRun, str]:
 
     The libraries would ask anew for every file of every task, unless they know that they are offline.
     """
-    is_asked = not os.environ.get("HF_HUB_OFFLINE") and any(
-        cell.located and cell.located.origin == "hub" for cell in prepared.plan.open
-    )
+    cells = () if os.environ.get("HF_HUB_OFFLINE") else prepared.plan.open
+    is_asked = any(cell.located and cell.located.origin == "hub" for cell in cells)
     fault = find_hub_fault() if is_asked else ""
     return (prepare(replace(prepared.request, offline=True)), fault) if fault else (prepared, "")
 
