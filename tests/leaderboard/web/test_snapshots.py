@@ -186,7 +186,7 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     mean = "acme/tiny-large has a mean of 63.54 over the 13 tasks of NanoBEIR, rank 1 of 3"
     assert sentences[0].startswith(f"{mean}, imported from the results of mteb (")
     assert f": {mean}, imported" in re.search("note = (.*)", text)[1]
-    result = f"scores [0-9.]+ \\(ndcg.+at.+10 .+ 100\\) on {NANO[0]}"
+    result = f"scores [0-9.†]+ \\(ndcg.+at.+10 .+ 100\\) on {NANO[0]}"
     source = "imported from the results of mteb"
     task = client.get(cite(client, f"/tasks/{NANO[0]}?q=tiny-large")).text
     assert re.search(f"note = .*: acme/tiny-large {result}, rank 1 of [0-9]+, {source}}}", task)
