@@ -159,14 +159,19 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
     return rows
 
 
+FILLED = ("license", "open_weights", "embed_dim")
+"""Facts of a card that are those of another revision of the model where it states none."""
+
+
 def _fill_cards(cards: Sequence[Row]) -> list[Row]:
-    """Cards, with the size and the length of another revision of the model where they state none.
+    """Cards, with the size, the length and the FILLED facts of another revision where they state none.
 
     A size that no revision states is that of mteb's registry.
     """
     registry = read_registry_sizes().items()
     sizes = {model: {"n_parameters": count, "size_from": "mteb's registry"} for model, count in registry}
     lengths: dict[str, Row] = {}
+    others: dict[str, Row] = {}
     # The best known revision last.
     for card in sorted(cards, key=lambda card: (_is_main(card), -TRUST.index(card["trust"]))):
         if card["n_parameters"]:
@@ -174,9 +179,12 @@ def _fill_cards(cards: Sequence[Row]) -> list[Row]:
             sizes[card["model"]] = {"n_parameters": card["n_parameters"], "size_from": source}
         if _states_length(card):
             lengths[card["model"]] = {name: card.get(name) for name in ("max_tokens", "tokens_unlimited")}
+        stated = {name: card[name] for name in FILLED if card.get(name) is not None}
+        others[card["model"]] = {**others.get(card["model"], {}), **stated}
     return [
         {
             **card,
+            **{name: fact for name, fact in others[card["model"]].items() if card.get(name) is None},
             **({} if card["n_parameters"] else sizes.get(card["model"], {})),
             **({} if _states_length(card) else lengths.get(card["model"], {})),
         }

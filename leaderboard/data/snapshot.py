@@ -46,7 +46,7 @@ from leaderboard.data.tables import (
 
 log = logging.getLogger(__name__)
 
-FORM = 21
+FORM = 22
 """The form of snapshots; raised when tables or their contents change, so that old snapshots are not read."""
 
 OWN = "own"

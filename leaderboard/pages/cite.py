@@ -51,10 +51,12 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     parameters = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, parameters, "json"))
     address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, parameters)}"
-    sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in _iter_sentences(page)]
+    (asked,) = parameters.get("q", [""])[-1:]
+    pairs = list(_iter_sentences(page, asked if path.startswith("/models/") else ""))
+    sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in pairs]
     note = f"As of {snapshot.made[:10]}"
-    if path.startswith("/models/") and sentences:
-        note = f"{note}: {sentences[0].rpartition(' (')[0]}"
+    if len(pairs) == 1 or (pairs and path.startswith("/models/")):
+        note = f"{note}: {pairs[0][0]}"
     fields = {
         "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
         "year": snapshot.made[:4], "url": address, "note": escape_tex(note),
@@ -68,17 +70,26 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     )  # fmt: skip
 
 
-def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[str, str]]:
     """What the first table of a page (PageJson) says of each row, and of what; without numbers, the lead.
 
-    Models that a reader named stand first, means over some of the tasks last.
+    Models that a reader named stand first, means over some of the tasks last. Of a model's page with a part
+    of the names of `tasks` it is what the table of results says, the task of this very name first.
     """
+    results = next((one for one in page["tables"] if one["name"] == "results" and tasks), None)
+    if results:
+        for text in _iter_result_sentences(page["title"], results, tasks):
+            yield text, ""
+        return
     table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
     labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}
     data, caption = page["data"], table.get("caption", "")
     suite = caption.removesuffix(RANKED) if caption.endswith(RANKED) else ""
     ranked, total = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
     rows = table["rows"] if labels else ()
+    if data.get("score_text"):
+        yield _describe_score(data["model"], data["score_text"], data, SOURCES[data["origin"]]), ""
+        return
     for row in sorted(rows, key=lambda row: (row["kind"] != "beside", row["kind"] == "part")):
         cells = row["cells"]
         name = next((cells[key]["text"] for key in ("model", "name", "board") if key in cells), "")
@@ -92,11 +103,16 @@ def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield ", ".join([f"{name} has a {mean} over {over} of {suite}", *filter(None, place)]), ""
         elif has_mean and {"name", "count", "source"} <= cells.keys():
             by = f" by the convention of {cells['convention']['text']}" if "convention" in cells else ""
-            place = [_format_place(*(cells.get(key, EMPTY)["text"] for key in ("rank", "ranked"))),
+            place = [_format_place(*(cells.get(key, EMPTY)["text"] for key in ("rank", "ranked", "tied"))),
                      _name_source(cells["source"])]  # fmt: skip
             over = _format_share(*cells["count"]["text"].split("/"))
             mean = f"mean of {_format_cited(cells['tasks'])} over {over} of {name}{by}"
             yield ", ".join([f"{page['title']} has a {mean}", *filter(None, place)]), ""
+        elif "quartiles" in data and cells["score"]["value"] is not None:
+            place = [_format_place(cells.get("rank", EMPTY)["text"], ranked), _name_source(cells["origin"])]
+            scale = " × 100" if caption.endswith(" × 100") else ""
+            facts = {**data, "task": page["title"]}
+            yield _describe_score(name, _format_cited(cells["score"]), facts, *place, scale=scale), ""
         else:
             numbers = [f"{text} {_format_cited(cells[key], noted=True)}" for key, text in labels.items()
                        if cells.get(key, EMPTY)["value"] is not None]  # fmt: skip
@@ -104,6 +120,26 @@ def _iter_sentences(page: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"{name}: {', '.join(numbers)}", f"{suite or page['title'].rstrip('?')}, "
     if not labels:
         yield f"{page['title']}: {page['lead'].removesuffix('.')}", ""
+
+
+def _iter_result_sentences(name: str, table: Mapping[str, Any], tasks: str) -> Iterator[str]:
+    """What the results of a model's page say, each of an entry and a task."""
+    sources = {c["key"]: SOURCES[c["label"].partition(",")[0]] for c in table["columns"]
+               if c["key"].partition(":")[0] == "score"}  # fmt: skip
+    for row in sorted(table["rows"], key=lambda row: row["key"].casefold() != tasks.casefold()):
+        cells = row["cells"]
+        for key, source in sources.items():
+            if cells.get(key, EMPTY)["value"] is not None:
+                facts = {"metric": cells["metric"]["value"], "task": row["key"]}
+                yield _describe_score(name, _format_cited(cells[key]), facts, source)
+
+
+def _describe_score(
+    name: str, number: str, facts: Mapping[str, Any], *more: str, scale: str = " × 100"
+) -> str:
+    """A score on the task of `facts`, with its metric where they state it, and `more` of it."""
+    metric = f"{facts.get('metric') or 'main score'}{scale}"
+    return ", ".join([f"{name} scores {number} ({metric}) on {facts['task']}", *filter(None, more)])
 
 
 def _format_share(count: str, total: str = "") -> str:
@@ -119,9 +155,15 @@ def _format_share(count: str, total: str = "") -> str:
     return f"the {count} tasks" if count.isdigit() else f"the {count}"
 
 
-def _format_place(rank: str, ranked: object) -> str:
-    """A rank among how many, empty without one."""
-    return f"rank {rank} of {ranked}" if rank.isdigit() else ""
+def _format_place(rank: str, ranked: object, tied: str = "") -> str:
+    """A rank among how many, and how many share it; empty without one, and among one alone.
+
+    >>> _format_place("26", "190", "127"), _format_place("2", 3), _format_place("1", 1)
+    ('rank 26 of 190, tied with 127', 'rank 2 of 3', '')
+    """
+    if not rank.isdigit() or str(ranked) == "1":
+        return ""
+    return f"rank {rank} of {ranked}{f', tied with {tied}' if tied else ''}"
 
 
 def _name_source(cell: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from leaderboard.data.groups import group_by
 from leaderboard.views import sorting
-from leaderboard.views.cells import build_score_cell
+from leaderboard.views.cells import build_score_cell, format_count
 from leaderboard.views.reproductions import (
     COMPARISON_FIELDS,
     PATH,
@@ -74,11 +74,16 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     offered: Options = {"verdict": ("Verdict", [("", "all that are compared"), *labels.items()])}
     by_task = Control(kind="line", name="task", label="Task", value=state.task, placeholder="STS12")
     chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
+    lead = (
+        f"{beside:,} number{'s stand' if beside != 1 else ' stands'} beside another of the same model "
+        f"and task: {shown['same']:,} the same, {shown['differs']:,} different."
+    )
+    if state.verdict:
+        lead = f"{format_count(len(rows), 'number')} with the verdict “{labels[state.verdict]}”."
+    elif not chips:
+        lead += f" In all {counts['chance']:,} scores are at chance level."
     return Page(
-        title="Reproductions",
-        lead=f"{beside:,} number{'s stand' if beside != 1 else ' stands'} beside another of the same model "
-        f"and task: {shown['same']:,} the same, {shown['differs']:,} different. "
-        f"In all {counts['chance']:,} scores are at chance level.",
+        title="Reproductions", lead=lead,
         tables=[
             sorting.fill_table("pairs", "Numbers of two sources: scores × 100", fields, where.cut(rows),
                                state=state, path=PATH, cards=True),

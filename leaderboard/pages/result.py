@@ -229,6 +229,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         data={
             **{name: getattr(row, name) for name in names},
             "model": entry.model, "entry": entry.slug, "origin": entry.origin, "score": row.value,
+            "score_text": texts["score"] if row.value is not None else None,
             "source": texts["source"] or None, "record": texts["record"] or None,
             "commit": texts["commit"] or None, "command": texts["command"] or None,
             "trained_on_task": None if entry.trained_on is None else row.task in entry.trained_on,

@@ -11,10 +11,12 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from harness.plan import catalog
+from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.entries import extract_letters
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
+from leaderboard.views.reproductions import join_models
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, serve_page
@@ -29,7 +31,7 @@ KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 class _SearchState(State):
     """What the search takes."""
 
-    q: Text = Field("", description="Part of a name; of several words each must be in it.")
+    q: Text = Field("", description="Parts of a name; or the whole names of a model and of a task.")
     kind: Literal["", "backbone", "model", "suite", "task", "recipe", "paper"] = Field(
         "", description="Only hits of this kind."
     )
@@ -113,9 +115,32 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
         _items[site.queries] = list(_make_items(site))
     items = (one for one in _items[site.queries] if kind in ("", one.kind))
     hits = [(*match, one) for one in items if (match := one.match(words)) is not None]
+    if not hits and len(words) > 1 and not kind:
+        return [(one, one.name) for one in _find_results(site, words)]
     if words:
         hits.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
     return [(one, name) for *_, name, one in hits]
+
+
+def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
+    """The results of a model on a task, of words that are the whole names of both in either order."""
+    queries, items = site.queries, _items[site.queries]
+
+    def list_keys(kinds: Sequence[str], part: Sequence[str]) -> set[str]:
+        matches = ((one, one.match(part)) for one in items if one.kind in kinds)
+        return {one.name if one.kind == "task" else one.href.rpartition("/")[2]
+                for one, match in matches if match and not match[0]}  # fmt: skip
+
+    for at in range(1, len(words)):
+        for name, task in ((words[:at], words[at:]), (words[at:], words[:at])):
+            tasks, models = list_keys(["task"], task), list_keys(["backbone", "model"], name)
+            numbers = [number for number, slug in join_models(queries).items() if slug in models]
+            for row in queries.find_results(entry=numbers, task=[*tasks]) if tasks and numbers else ():
+                entry = queries.entries[row.entry]
+                if not entry.member:
+                    score = "" if row.value is None else f", {score_text(row.value)}"
+                    yield _Item("result", f"{entry.model} on {row.task}", f"/results/{row.id}",
+                                what=f"{entry.origin}{score}")  # fmt: skip
 
 
 @serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")

@@ -121,7 +121,8 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     queries, name = site.queries, find_task(task, list_site_tasks(site.queries))
     inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
     population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
-    direction = get_metric_direction(queries.tasks.get(name, ("", "", 0))[1])
+    metric = queries.tasks.get(name, ("", "", 0))[1]
+    direction = get_metric_direction(metric)
     ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)], direction)
     rows = [one for one in population if state.should_keep(one.entry)]
     rows.sort(
@@ -147,7 +148,10 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     return Page(
         title=name, lead=_describe_ranking(population, len(ranks), state),
         charts=[_plot_score_spread(ranked, best)], crumbs=[("Tasks", "/tasks")],
-        tables=[ranking, *([size_table] if len(best) > 1 else [])], data=_build_task_data(inquiry, ranked),
+        tables=[ranking, *([size_table] if len(best) > 1 else [])],
+        # The convention of a paper may have another metric.
+        data={**_build_task_data(inquiry, ranked), "models_ranked": len(ranks),
+              "metric": (not inquiry.scope.view and metric) or None},
         notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
             "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
@@ -59,7 +59,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "Efficient encoders": {"suite": "mteb-efficient8", "models": 1},
     "Under 200 M, open, 8k, English retrieval": {
         "suite": "mteb", "type": "Retrieval", "most": 200, "tokens": 8192, "open": 1,
-        "language": "eng",
+        "licence": "permissive", "language": "eng",
     },
 }  # fmt: skip
 """Questions that many readers have, by name."""
@@ -101,7 +101,8 @@ class Answer:
         places: Of these tasks those that are ranked by.
         widths: Every (tasks, models) that the ranking could have under the bounds, the most tasks first.
         twins: The tasks that were left out, each with the name under which it counts.
-        unsized: How many models pass all bounds but that of the tokens, as their length is not known.
+        unknown: How many models pass all bounds but one, of which their fact is not known, by its name.
+        wider: How many more models the next wider ranking has, over how many tasks, and its first model.
     """
 
     state: QuestionState
@@ -110,7 +111,8 @@ class Answer:
     places: Sequence[int]
     widths: Sequence[tuple[int, int]]
     twins: Mapping[str, str]
-    unsized: int = 0
+    unknown: Mapping[str, int]
+    wider: tuple[int, int, str] | None
 
     @cached_property
     def ranked(self) -> list[int]:
@@ -144,21 +146,30 @@ class Answer:
             tasks = "the one task" if every else f"one of {columns} tasks"
         passing = "1 model that passes" if self.passing == 1 else f"{self.passing} models that pass"
         has, are = ("has", "is") if len(ranked) == 1 else ("have", "are")
-        first, level = scores.entries[ranked[0]], int((place[ranked] == place[ranked[0]]).sum()) - 1
+        # Whatever the table is sorted by.
+        best = _find_first_row(self.table)
+        first, level = scores.entries[best], int((place[ranked] == place[best]).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
-        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[ranked[0]]
+        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[best]
+        texts = {column.key: column.build_cell(best).text for column in self.table.columns
+                 if column.key in ("half", "places")}  # fmt: skip
+        half = texts.get("half")
+        sure = f" ± {half}, rank {texts['places'].replace('–', ' to ')}" if half else ""
         sentences = [
-            f"First is {first.model} ({score_text(float(mean))}){others}.",
+            f"First is {first.model} ({score_text(float(mean))}{sure}){others}.",
             f"Of {passing}, {len(ranked)} {has} {tasks}, "
             f"and {are} ranked over {'it' if single else 'these'}.",
         ]
-        wider = [(models - len(ranked), tasks) for tasks, models in self.widths if models > len(ranked)]
-        if wider:
-            more, fewer = min(wider)
-            sentences.append(f"{more} more model{'s have' if more > 1 else ' has'} only {fewer} of them.")
-        if self.unsized:
-            models = "1 model is" if self.unsized == 1 else f"{self.unsized} models are"
-            sentences.append(f"{models} left out, as the length of the input is not known.")
+        if self.wider:
+            more, fewer, winner = self.wider
+            other = f", over which {winner} is first" if winner != first.model else ""
+            have = "s have" if more > 1 else " has"
+            sentences.append(f"{more} more model{have} only {fewer} of them{other}.")
+        if sure:
+            sentences.append("± 95 % is how far the mean would move over other tasks of this kind.")
+        for fact, count in self.unknown.items():
+            models = "1 model is" if count == 1 else f"{count} models are"
+            sentences.append(f"{models} left out, as the {fact} is not known.")
         if chosen:
             sentences.append(f"These are the tasks of {scores.site_suite.suite.title}, as none were chosen.")
         if len(ranked) < (self.state.models or 0):
@@ -248,11 +259,22 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
     unbound = build_table(scores, state.apply_changes(zero=""))
     rows = [row for row in unbound.rows if scores.entries[row].origin != "reported"]
     passing = np.array([unbound.passes_bounds(row) for row in rows], bool)
-    unsized = 0
+    slugs = {scores.entries[row].model_slug for row, passes in zip(rows, passing, strict=True) if passes}
+
+    def count_unknown(is_unknown: Callable[[SuiteTable, int], bool], **free: Any) -> int:
+        """How many further models pass without a bound, as what it is about is not known of them."""
+        table = build_table(scores, state.apply_changes(zero="", beside="", **free))
+        some = [(row, scores.entries[row]) for row in table.rows]
+        return sum(entry.origin != "reported" and entry.model_slug not in slugs and is_unknown(table, row)
+                   for row, entry in some)  # fmt: skip
+
+    unknown = {}
     if state.tokens:
-        free = build_table(scores, state.apply_changes(zero="", tokens=None, beside=""))
-        some = [scores.entries[row] for row in free.rows]
-        unsized = sum(entry.origin != "reported" and entry.length is None for entry in some)
+        unknown["length of the input"] = count_unknown(
+            lambda table, row: table.scores.entries[row].length is None, tokens=None
+        )
+    if state.licence not in ("", "unknown"):
+        unknown["licence"] = count_unknown(lambda table, row: not table.find_card(row).licence, licence="")
     offered = list(range(len(question.suite.columns)))
     if state.beside:
         beside = [row for row in rows if state.is_beside(scores.entries[row])]
@@ -272,12 +294,30 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
         places = [*range(len(offered))]
     chosen = np.flatnonzero(named | select_rows(places))
     pool = scores.narrow(chosen.tolist(), range(len(offered)), question)
-    narrowed = pool.narrow(range(len(pool.entries)), places, question.select_columns(places))
-    unranked = np.flatnonzero(~select_rows(places)[chosen]).tolist()
-    table = build_table(replace(narrowed, unranked=frozenset(unranked)))
-    return Answer(
-        state=state, table=table, pool=pool, places=places, widths=widths, twins=twins, unsized=unsized
+
+    def build_answer(places: Sequence[int]) -> SuiteTable:
+        chosen = np.flatnonzero(named | select_rows(places))
+        narrowed = scores.narrow(chosen.tolist(), places, question.select_columns(places))
+        unranked = np.flatnonzero(~select_rows(places)[chosen]).tolist()
+        return build_table(replace(narrowed, unranked=frozenset(unranked)))
+
+    table = build_answer(places)
+    answer = Answer(
+        state=state, table=table, pool=pool, places=places, widths=widths, twins=twins, wider=None,
+        unknown={fact: count for fact, count in unknown.items() if count},
     )  # fmt: skip
+    ranked = len(answer.ranked)
+    for models, tasks in sorted((models, tasks) for tasks, models in widths if models > ranked)[:1]:
+        wide = build_answer(choose_shared_columns(scores.counted, models, select_rows)[0])
+        first = wide.scores.entries[_find_first_row(wide)].model
+        return replace(answer, wider=(models - ranked, tasks, first))
+    return answer
+
+
+def _find_first_row(table: SuiteTable) -> int:
+    """The row of rank 1 with the highest mean, of a table with ranks."""
+    place, means = table.ranks.place, table.scores.mean("types" if table.mean == "types" else "tasks").values
+    return int(min(np.flatnonzero(place), key=lambda row: (place[row], -means[row])))
 
 
 def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[str, str, bool]]:

@@ -128,9 +128,11 @@ class Value:
     @property
     def source(self) -> str:
         """Who states it: of two numbers of one source one may be a copy of the other."""
-        if self.entry.origin != "imported":
+        if self.entry.origin == "measured":
+            return "this harness"
+        if self.entry.origin == "reported":
             return self.entry.source
-        return "its makers" if self.entry.trust == "external" else "public run"
+        return "its makers" if self.entry.trust == "external" else "mteb's results"
 
     @property
     def fault(self) -> Verdict | None:
@@ -213,6 +215,10 @@ class NumberPair(NamedTuple):
             texts += [explain_other_data(self.task, side.conditions["data"]) for side in (base, value)]
         if self.verdict in ("draws", "differs") and self.has_two_versions:
             texts.append(f"scored by mteb {self.versions}")
+        if self.verdict == "chance" and value.chance is not None:
+            texts.append(f"a random answer gets {score_text(value.chance)} here")
+        if self.verdict == "parts" and value.parts is not None:
+            texts.append(f"its parts have a mean of {score_text(value.parts)}")
         if self.draws:
             texts.append(f"other random draws: ± {score_text(self.draws)}")
         return "; ".join(filter(None, texts))
@@ -452,16 +458,27 @@ def _build_value_cell(value: Value | None) -> Cell:
     return build_score_cell(value.score, f"/results/{value.result}" if value.result else "", note=note)
 
 
+def _build_source_cell(value: Value | None) -> Cell:
+    """Who states a number, and of which commit or weights of the model."""
+    if value is None:
+        return EMPTY
+    stated = (
+        f"{name} {value.conditions[name]}" for name in ("commit", "weights") if name in value.conditions
+    )
+    return link(value.source, note=next(stated, ""))
+
+
 COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
     Field("name", "Task", lambda one: link(f"{one.task} {one.part}".rstrip(), format_task_path(one.task)),
           lambda one: one.task.casefold(), sticky=True),
     Field("base", "Best known", lambda one: _build_value_cell(one.base),
           lambda one: one.base.score if one.base else None, numeric=True, card="Best known",
-          note="The number of a better known source: measured, a public run, its makers, a paper."),
-    Field("by", "by", lambda one: one.base.source if one.base else "", card="by"),
+          note="The number of a better known source: this harness, mteb's results, its makers, a paper."),
+    Field("by", "by", lambda one: _build_source_cell(one.base), card="by"),
     Field("value", "Other", lambda one: _build_value_cell(one.value), lambda one: one.value.score,
           numeric=True, note="The number of another source.", card="Other"),
-    Field("source", "by", sort=lambda one: one.value.source, card="by"),
+    Field("source", "by", lambda one: _build_source_cell(one.value), lambda one: one.value.source,
+          card="by"),
     Field("delta", "Difference", lambda one: build_delta_cell(one.delta),
           lambda one: None if one.delta is None else abs(one.delta), numeric=True, card="Difference"),
     Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),

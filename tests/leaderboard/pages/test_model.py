@@ -436,7 +436,7 @@ def test_only_measured_results_are_written_out(site: Site) -> None:
 def test_what_a_card_lacks_is_that_of_another_revision_and_a_size_that_of_the_registry(
     tmp_path: Path,
 ) -> None:
-    task, unknown = names("nanobeir")[0], {"n_parameters": None, "max_tokens": None}
+    task, unknown = names("nanobeir")[0], {"n_parameters": None, "max_tokens": None, "license": None}
     made = [
         Import(model="o/m", revision="c" * 40, scores={task: 0.1}, card=unknown),
         Import(model="o/m", revision="external", scores={task: 0.1}, card={"n_parameters": 6_000_000}),
@@ -444,7 +444,7 @@ def test_what_a_card_lacks_is_that_of_another_revision_and_a_size_that_of_the_re
             model="o/m",
             revision="d" * 40,
             scores={task: 0.1},
-            card={"n_parameters": 7_000_000, "max_tokens": 8192},
+            card={"n_parameters": 7_000_000, "max_tokens": 8192, "license": "mit"},
         ),
         Import(model="o/n", scores={task: 0.1}, card={**unknown, "tokens_unlimited": True}),
         Import(model="o/x", scores={task: 0.1}, card=unknown),
@@ -481,3 +481,9 @@ def test_what_a_card_lacks_is_that_of_another_revision_and_a_size_that_of_the_re
     assert sorted(lengths) == ["8,192", "no limit"]
     assert "1 model is left out, as the length of the input is not known." in ranking["lead"]
     assert page["data"]["facts"]["tokens_unlimited"] is True
+    assert (
+        queries.cards[next(e.id for e in queries.entries.values() if e.revision == "c" * 40)].licence == "mit"
+    )
+    ranking = ask(client, "/rank?suite=nanobeir&licence=permissive")
+    assert "2 models are left out, as the licence is not known." in ranking["lead"]
+    assert "left out" not in ask(client, "/rank?suite=nanobeir&licence=unknown")["lead"]

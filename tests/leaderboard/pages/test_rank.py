@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 import data_files
 from fakes import task as fake_task
 from harness.core.types import Column, Data, Suite, Task
+from harness.results.scores import score_text
 from html_pages import BROWSER, ask, find_rows
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Queries
@@ -111,6 +112,20 @@ def compare_with_apart(queries: Queries, question: dict[str, Any], scores: Score
         assert columns["places"].build_cell(row).text == (f"{low}–{high}" if low < high else str(low))
         half = columns["half"].build_cell(row).value
         assert half == pytest.approx(expected.halves[model]) if model in expected.halves else half is None
+    if ranked:
+        first = min(ranked, key=lambda model: (expected.ranks[model], -expected.means[model]))
+        (low, high), half = expected.bounds[first], columns["half"].build_cell(ranked[first]).text
+        places = f"rank {low} to {high}" if low < high else f"rank {low}"
+        sure = f" ± {half}, {places}" if first in expected.halves else ""
+        lead = answer.describe()
+        assert lead.startswith(f"First is {first} ({score_text(expected.means[first])}{sure})")
+    if answer.wider:
+        more, fewer, winner = answer.wider
+        least = len(ranked) + more
+        wide = answer_question(queries, QuestionState.model_validate({**question, "models": least}))
+        assert (len(wide.places), len(wide.ranked)) == (fewer, least)
+        assert wide.describe().startswith(f"First is {winner} (")
+        assert (f"over which {winner} is first" in lead) == (winner != first)
     return len(ranked)
 
 

@@ -57,6 +57,14 @@ def test_every_word_must_be_in_the_name(client: TestClient) -> None:
     assert "Nothing has such a name." in page(client, "/search?q=nowhere").text
 
 
+@pytest.mark.parametrize("query", ["tiny-large NanoArguAnaRetrieval", "NanoArguAnaRetrieval acme tiny large"])
+def test_the_names_of_a_model_and_a_task_find_its_result(client: TestClient, query: str) -> None:
+    (result,) = hits(client, query)
+    assert result["name"]["value"] == "acme/tiny-large on NanoArguAnaRetrieval"
+    data = ask(client, str(result["name"]["href"]))["data"]
+    assert (data["model"], data["task"]) == ("acme/tiny-large", "NanoArguAnaRetrieval")
+
+
 def test_without_words_all_is_listed_by_kind(client: TestClient) -> None:
     found = client.get("/search.json?rows=all").json()["tables"][0]["rows"]
     kinds = [row["cells"]["kind"]["value"] for row in found]

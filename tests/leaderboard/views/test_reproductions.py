@@ -263,6 +263,9 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     assert page["lead"].endswith(" scores are at chance level.")
     address = f"/reproductions?task={TASKS['differs']}"
     assert ask(client, address)["lead"].startswith("1 number stands beside another")
+    assert "chance" not in ask(client, address)["lead"]
+    assert {row["by"] for row in find_values(page, "pairs")} == {"this harness"}
+    assert {row["source"] for row in find_values(page, "pairs")} == {"mteb's results"}
     assert f'name="task" value="{TASKS["differs"]}"' in client.get(address, headers=BROWSER).text
     assert find_values(page, "versions")[0]["compared"] == 4
     [row] = [row for row in find_values(page, "tasks") if row["name"] == TASKS["differs"]]
@@ -270,7 +273,11 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     assert [r["task"] for r in find_values(ask(client, "/reproductions?verdict=same"), "pairs")] == [
         TASKS["same"]
     ]
-    assert [r["model"] for r in find_values(ask(client, "/reproductions?verdict=chance&q=broken"), "pairs")]
+    broken = ask(client, "/reproductions?verdict=chance&q=broken")
+    rows = find_values(broken, "pairs")
+    plural = "s" if len(rows) > 1 else ""
+    assert broken["lead"] == f"{len(rows)} number{plural} with the verdict “at chance level”."
+    assert all(row["why"].startswith("a random answer gets ") for row in rows)
 
 
 def test_a_mark_says_which_scores_are_at_chance_level(tmp_path: Path) -> None:

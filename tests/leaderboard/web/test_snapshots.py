@@ -24,6 +24,7 @@ from starlette.testclient import TestClient
 from harness.core.errors import StoreError
 from harness.encoder.backbones import list_catalog_models
 from harness.storage.imported import Imported
+from html_pages import find_rows
 from leaderboard.data.queries import CATALOG
 from leaderboard.data.snapshot import _read_kept
 from leaderboard.web.app import create_app
@@ -169,7 +170,7 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     sentence = next(
         line for line in re.findall(r"<li data-site>([^<]*)", text) if line.startswith("acme/tiny-large")
     )
-    mean = f"has a mean of {row['cells']['tasks']['text']} over the 6 tasks of MTEB(kor, v1), rank 1 of 1, "
+    mean = f"has a mean of {row['cells']['tasks']['text']} over the 6 tasks of MTEB(kor, v1), "
     mean += "imported from the results of mteb"
     assert sentence == f"acme/tiny-large {mean} ({app.state.site.as_of}, {address})."
     asked = client.get(cite(client, "/rank?suite=nanobeir&models=1&beside=tiny-large")).text
@@ -185,6 +186,14 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     mean = "acme/tiny-large has a mean of 63.54 over the 13 tasks of NanoBEIR, rank 1 of 3"
     assert sentences[0].startswith(f"{mean}, imported from the results of mteb (")
     assert f": {mean}, imported" in re.search("note = (.*)", text)[1]
+    result = f"scores [0-9.†]+ \\(ndcg.+at.+10 .+ 100\\) on {NANO[0]}"
+    source = "imported from the results of mteb"
+    task = client.get(cite(client, f"/tasks/{NANO[0]}?q=tiny-large")).text
+    assert re.search(f"note = .*: acme/tiny-large {result}, rank 1 of [0-9]+, {source}}}", task)
+    asked = client.get(cite(client, f"/models/acme--tiny-large?q={NANO[0]}")).text
+    number = find_rows(client.get(f"/tasks/{NANO[0]}.json").json(), "ranking")[0]["cells"]["score"]["href"]
+    for page in (asked, client.get(cite(client, number)).text):
+        assert re.search(f"note = .*: acme/tiny-large {result}, {source}}}", page)
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
