@@ -205,7 +205,7 @@ MEASURES: Mapping[Key, _Measure] = {
         of=lambda entry: entry.parameters, why=_CARD("how many parameters it has"),
     ),
     "without": _Measure(
-        name="size without embeddings", label="Parameters without embeddings", better="lower",
+        name="non-embedding size", label="Parameters without embeddings", better="lower",
         text=format_parameters, counted="without_embeddings",
         why="No card states the embeddings of these models, and no note and no backbone tells their size. "
         f"{NOTED}",
