@@ -138,7 +138,11 @@ def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_
     # A masked family may have a class for decoders as well, such as BERT, and is none.
     if masked == left_to_right or not (masked or causal):
         what = "decoder" if left_to_right else "masked-language head"
-        hint = "A decoder takes --suite pseudo-perplexity:left-to-right." if causal else PRETRAINED
+        hint = (
+            "A decoder takes --suite pseudo-perplexity:left-to-right."
+            if causal and not left_to_right
+            else PRETRAINED
+        )
         raise ModelError(f"transformers has no {what} for the family of {name}.", hint=hint)
     kind: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
     with collect_load_report() as report:
