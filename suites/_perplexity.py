@@ -75,7 +75,12 @@ class LanguageModel:
 
 
 def load_language_model(
-    artifact: Artifact, encoding: Encoding, *, device: str, left_to_right: bool
+    artifact: Artifact,
+    encoding: Encoding,
+    *,
+    device: str,
+    left_to_right: bool,
+    batch_tokens: int | None = None,
 ) -> LanguageModel:
     """A backbone with the head of its pretraining.
 
@@ -84,6 +89,7 @@ def load_language_model(
         encoding: Its settings: the dtype, and the scaling of its positions.
         device: A torch device.
         left_to_right: Whether it is a decoder that predicts the next token, and not a masked one.
+        batch_tokens: Tokens that are computed at once; None for the device's default.
 
     Raises:
         ModelError: It has no such head, its weights lack it, or its tokenizer has no mask token.
@@ -115,9 +121,9 @@ def load_language_model(
     if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
         lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"
         raise ModelError(f"The tokenizer of {artifact.name} has no {lack}.", hint=PRETRAINED)
-    budget = CPU_TOKENS if device == "cpu" else GPU_TOKENS
+    budget = batch_tokens or (CPU_TOKENS if device == "cpu" else GPU_TOKENS)
     # Classes of transformers give the scores of every token.
-    budget = budget if isinstance(network, EncoderForMaskedLM) else budget // 8
+    budget = budget if isinstance(network, EncoderForMaskedLM) else max(budget // 8, 1)
     network = network.eval().to(device)
     return LanguageModel(
         network=network, tokenizer=tokenizer, left_to_right=left_to_right, batch_tokens=budget
@@ -132,7 +138,12 @@ def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_
     # A masked family may have a class for decoders as well, such as BERT, and is none.
     if masked == left_to_right or not (masked or causal):
         what = "decoder" if left_to_right else "masked-language head"
-        raise ModelError(f"transformers has no {what} for the family of {name}.", hint=PRETRAINED)
+        hint = (
+            "A decoder takes --suite pseudo-perplexity:left-to-right."
+            if causal and not left_to_right
+            else PRETRAINED
+        )
+        raise ModelError(f"transformers has no {what} for the family of {name}.", hint=hint)
     kind: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
     with collect_load_report() as report:
         network = kind.from_pretrained(place, **args)

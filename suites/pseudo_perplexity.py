@@ -30,7 +30,9 @@ from harness.core.types import (
 from harness.data.tables import explain_file_error, is_readable_folder, require_unchanged, resolve_user_path
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import TWO_BACKBONES, describe
+from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.folder.special_tokens import SpecialTokens
 from harness.encoder.weights import list_module_weights, read_tensor_headers
 from suites._code.parsing import format_python_version
 from suites._mteb.snapshot import filter_suite_splits
@@ -123,14 +125,18 @@ class _PerplexitySource:
         if describe(artifact.folder, own_code=artifact.trust_remote_code).unscalable == TWO_BACKBONES:
             return f"{artifact.name} has no language model: {TWO_BACKBONES}."
         place = find_backbone_folder(artifact.folder)
-        family = read_family(place)
-        if family is None:
-            return ""
-        if family.is_decoder != (self.way == LEFT_TO_RIGHT):
-            kind, other = ("a", f":{LEFT_TO_RIGHT}") if family.is_decoder else ("no", "")
-            return f"{artifact.name} is {kind} decoder: type --suite pseudo-perplexity{other}."
-        names, tensors = family.names, read_tensor_headers(list_module_weights(place)) or {}
-        if names is not None and not any((names.ours(name) or "").startswith("head.") for name in tensors):
+        family, kind = read_family(place), _read_class_name(place)
+        is_decoder = family.is_decoder if family else DECODER.search(kind) is not None
+        # A name such as GPT2Model does not tell whether there is a head.
+        if (family or "For" in kind or is_decoder) and is_decoder != (self.way == LEFT_TO_RIGHT):
+            article, other = ("a", f":{LEFT_TO_RIGHT}") if is_decoder else ("no", "")
+            return f"{artifact.name} is {article} decoder: type --suite pseudo-perplexity{other}."
+        if not is_decoder and not _has_mask_token(place):
+            return f"The tokenizer of {artifact.name} has no mask token."
+        names, tensors = family and family.names, read_tensor_headers(list_module_weights(place)) or {}
+        if kind == "ElectraForPreTraining" or (
+            names and not any((names.ours(name) or "").startswith("head.") for name in tensors)
+        ):
             return (
                 f"The weights of {artifact.name} have no masked-language head, as models for embeddings have "
                 "none: give the checkpoint of the pretraining."
@@ -143,8 +149,9 @@ class _PerplexitySource:
 
         texts, left_to_right = self._load_texts(task), self.way == LEFT_TO_RIGHT
         network = _perplexity.load_language_model(
-            model.artifact, model.encoding, device=model.device, left_to_right=left_to_right
-        )
+            model.artifact, model.encoding, device=model.device, left_to_right=left_to_right,
+            batch_tokens=model.batch_tokens,
+        )  # fmt: skip
         model.announce(len(texts))
         measured, places = [], None if self.way == ALL else PLACES
         for text in texts:
@@ -164,10 +171,28 @@ class _PerplexitySource:
                 "metric": [text.perplexity for text in measured],
             },
             notes=(
-                f"half of the texts lie between {metrics['perplexity_low']:.3f} and "
-                f"{metrics['perplexity_high']:.3f}; {metrics['bits_per_character']:.3f} bits a character",
+                f"half of {len(texts)} texts lie between {metrics['perplexity_low']:,.3f} and "
+                f"{metrics['perplexity_high']:,.3f}; {metrics['bits_per_character']:.3f} bits a character",
             ),
         )
+
+
+DECODER = re.compile(r"^GPT2Model|ForCausalLM$|(?<!With)LMHeadModel$")
+"""The classes of decoders, by their names in a config.json; XLMWithLMHeadModel is none."""
+
+
+def _read_class_name(place: Path) -> str:
+    classes = read_object(place / "config.json").get("architectures")
+    return str(classes[0]) if isinstance(classes, list) and classes else ""
+
+
+def _has_mask_token(place: Path) -> bool:
+    """Whether the files of a tokenizer name a mask token; True where they are not known."""
+    files = SpecialTokens.read_folder(place)
+    added = (str(one.get("content")) for one in files.tokenizer.get("added_tokens", ()))
+    # Some files leave the name to the class, which then has a token of the usual form.
+    named = files.config.get("mask_token", "mask")
+    return not files.tokenizer or bool(named and (named != "mask" or any("mask" in t.lower() for t in added)))
 
 
 def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
@@ -201,7 +226,7 @@ def _build_column(folder: Path | None, way: str, length: int) -> Column:
         data=Data(
             revision="" if folder else format_python_version(), content=digest(_build_texts(folder, length))
         ),
-        roles=("",),
+        roles=(),
         output="measured",
         source=_PerplexitySource(folder=folder, way=way, length=length),
     )

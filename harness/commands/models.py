@@ -438,6 +438,8 @@ def _resolve_compute(
     """The name of a model, what its backbone computes, and its identity; None for one without weights."""
     folder, _, _ = _locate_model(model, results, cache)
     name = model if folder is None else folder.name
+    if is_bm25(model):
+        raise UsageError("bm25 has no network to count.", hint="Name a model with weights.")
     if folder is None and (published := find_published_compute(model)):
         return model, published, None
     if folder is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import ContextDraw, Encoding, Plaid, Ranking
-from harness.core.types import DOCUMENT_TEXT, Artifact, Data, MeasuredSource, Task
+from harness.core.types import DOCUMENT_TEXT, SEED, Artifact, Data, MeasuredSource, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -71,12 +71,22 @@ def build_evaluation_identity(
     }
     return {
         **build_task_identity(artifact, task),
-        "encoding": build_encoding_identity(encoding),
+        "encoding": _build_task_encoding(encoding, task),
         "prompts": prompts,
-        "seed": seed,
+        # What is no figure of a machine draws by the hashes of its texts.
+        "seed": seed if task.output != "measured" or is_per_machine(task) else SEED,
         **_collect_task_settings(encoding, task),
         **({"machine": machine} if is_per_machine(task) else {}),
     }
+
+
+def _build_task_encoding(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:
+    """The encoding, or what a task reads of it that runs the model itself: dtype and scaling of positions."""
+    how = build_encoding_identity(encoding)
+    if task.output != "measured":
+        return how
+    names = ("dtype", "rope_scaling", "max_length") if "rope_scaling" in how else ("dtype",)
+    return {"output": task.output, **{name: how[name] for name in names}}
 
 
 def is_per_machine(task: Task) -> bool:

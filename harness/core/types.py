@@ -83,15 +83,6 @@ LOWER_IS_BETTER = frozenset({"perplexity"})
 """The metrics of which a lower value is better."""
 
 
-def get_metric_direction(metric: str) -> int:
-    """1 where a higher value of a metric is better, else -1.
-
-    >>> get_metric_direction("ndcg_at_10"), get_metric_direction("perplexity")
-    (1, -1)
-    """
-    return -1 if metric in LOWER_IS_BETTER else 1
-
-
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
 
@@ -372,6 +363,7 @@ class MeasuredModel:
         encoding: Its other settings (harness.core.encoding.Encoding), for a source that does not call `load`.
         device: The device in torch's words.
         load: Loads a new harness.encoder.engine.Encoder of it; picklable.
+        batch_tokens: The user's bound of the tokens that are computed at once; None for the source's own.
         work: A folder that keeps what is finished, from which a killed measurement goes on.
         announce: Called with the number of steps to come.
         count: Called with a number of steps that are done.
@@ -383,6 +375,7 @@ class MeasuredModel:
     encoding: Any = None
     device: str
     load: Callable[[], Any]
+    batch_tokens: int | None = None
     work: Path
     announce: Callable[[int], None]
     count: Callable[[int], None]

@@ -73,6 +73,7 @@ class Measure(ScoreJob):
             encoding=self.encoding,
             device=context.device,
             load=load,
+            batch_tokens=context.limits.batch_tokens,
             work=work,
             announce=lambda steps: context.emit(Event(kind="training", steps=steps)),
             count=lambda steps: context.emit(Event(kind="trained", steps=steps)),

@@ -13,6 +13,7 @@ from harness.core.lineage import Lineage, SweepPart, format_swept_settings
 from harness.core.types import SEED, Artifact, Data, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
+from harness.encoder.folder.description import describe
 from harness.jobs.jobs import (
     SENT_CHARACTERS,
     Encode,
@@ -357,11 +358,13 @@ def _find_length_problem(subject: ConfiguredModel, task: Task, problem: DataErro
     length, source = subject.text_length or 0, task.source
     if not isinstance(source, LengthSource) or source.length <= length:
         return problem
+    model = subject.on_disk.artifact
+    description = describe(model.folder, own_code=model.trust_remote_code)
+    hint = "Type a larger --max-length; --rope-scaling yarn:2 goes beyond the positions of rotary models."
+    if description.unscalable and length == description.position_limit:
+        hint = "It has no more positions: choose tasks of shorter texts with --tasks."
     # One sentence for all tasks, which a run then prints once.
-    return DataError(
-        f"{subject.artifact.name} takes texts of {length} tokens, and these are longer.",
-        hint="Type a larger --max-length; --rope-scaling yarn:2 goes beyond the positions of rotary models.",
-    )
+    return DataError(f"{model.name} takes texts of {length} tokens, and these are longer.", hint=hint)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,8 @@ def is_used(name: str) -> bool:
 
 def is_embedding(name: str, shape: tuple[int, ...]) -> bool:
     """Whether a tensor is a table of embeddings, by its name and shape."""
-    return "emb" in name and len(shape) == 2
+    # The tables of GPT-2 are `wte` and `wpe`.
+    return ("emb" in name or name.endswith(("wte.weight", "wpe.weight"))) and len(shape) == 2
 
 
 def read_backbone_shapes(place: Path) -> Shapes:

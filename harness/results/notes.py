@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
+import click
 from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.core.errors import UsageError
 from harness.results.cost.price import DevicePrice, find_price
 
 FACTOR = 3.0
@@ -96,15 +97,19 @@ NOTES = DocumentFolder(
 
 
 def parse_amount(text: str) -> float:
-    """A number as people write it; UsageError for any other text.
+    """A number above 0 as people write it.
+
+    Raises:
+        BadParameter: It is another text.
 
     >>> parse_amount("2.1T"), parse_amount("2.9e21"), parse_amount("12")
     (2100000000000.0, 2.9e+21, 12.0)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?([KMBT]?)", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise UsageError(f"{text!r} is no number.", hint="Type one such as 2.9e21 or 2.1T.")
-    return float(match[1]) * _UNITS[match[2].upper()]
+    number = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
+    if not 0 < number < math.inf:
+        raise click.BadParameter(f"{text!r} is no number above 0. Type one such as 2.9e21 or 2.1T.")
+    return number
 
 
 def format_amount(number: float) -> str:

@@ -179,6 +179,9 @@ class EncodingCondition:
         if "late_interaction" in encoding:
             return _describe_late_interaction(encoding)
         rest = dict(encoding)
+        if rest.get("output") == "measured":
+            scaling = f"rope_scaling {rest.get('rope_scaling')}, {rest.get('max_length')} tokens"
+            return ", ".join([rest["dtype"], *([scaling] if "rope_scaling" in rest else [])])
         parts = [
             f"{rest.pop('pooling')} pooling",
             *(["normalized"] if rest.pop("normalize", False) else []),

@@ -69,6 +69,8 @@ class ComputeCard:
         yield f"{self.model}: {sizes}"
         formula = f"N = 12 · width² · layers = {compute.formula_parameters:,}"
         yield f"  shape: {compute.layers} layers of width {compute.width}; {formula}"
+        if compute.formula_parameters > compute.without_embeddings:
+            yield "  N is the formula for a BERT of this shape; this model has fewer."
         if not compute.is_exact:
             yield "  The products of usual attention are counted; a model of this family may compute more."
         for length in self.lengths:
@@ -96,7 +98,7 @@ def _format_bill(bill: TrainingBill) -> str:
     facts = {
         bill.recipe: True,
         f"{bill.tokens:,} tokens in {format_duration(bill.seconds)} on {bill.devices} × {bill.device}": True,
-        f"{format_amount(bill.operations)} operations (3 × forward)": True,
+        f"{_format_operations([bill])} operations": True,
         f"{bill.utilisation or 0:.1%} of its peak": bill.utilisation,
         f"${bill.dollars or 0:,.2f}": bill.dollars is not None,
     }
@@ -106,8 +108,13 @@ def _format_bill(bill: TrainingBill) -> str:
 def _format_total(bills: Sequence[TrainingBill]) -> str:
     dollars = [bill.dollars for bill in bills if bill.dollars is not None]
     price = f", ${sum(dollars):,.2f}" if len(dollars) == len(bills) else ""
-    seconds, operations = sum(bill.seconds for bill in bills), sum(bill.operations for bill in bills)
-    return f"{format_duration(seconds)}, {format_amount(operations)} operations{price}"
+    seconds = sum(bill.seconds for bill in bills)
+    return f"{format_duration(seconds)}, {_format_operations(bills)} operations{price}"
+
+
+def _format_operations(bills: Sequence[TrainingBill]) -> str:
+    counts = [bill.operations for bill in bills if bill.operations]
+    return format_amount(sum(counts)) if len(counts) == len(bills) else "an unknown number of"
 
 
 def collect_bills(

@@ -203,6 +203,9 @@ def format_run_options(record: Record, *, hub: bool, prompts: bool = True) -> li
         options += ["--vectors", encoding.get("vectors", "float32")]
         index = encoding.get("index") or identity.get("index")
         options += ["--index", format_index_option(index) if index else EXACT]
+    elif encoding["output"] == "measured":
+        options += ["--dtype", encoding["dtype"]]
+        options += ["--max-length", str(encoding["max_length"])] if "max_length" in encoding else []
     elif encoding["output"] != "ranking":
         options += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
         options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]

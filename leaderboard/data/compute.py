@@ -58,7 +58,7 @@ def load_entry_compute(queries: Queries, entries: Sequence[Entry]) -> dict[int, 
 def build_entry_compute(
     parameters: int | None, facts: Mapping[str, Any], backbone: Backbone | None, note: ComputeNote | None
 ) -> _EntryCompute:
-    """What a model computes, by a note, else by its card and the shape of its backbone.
+    """What a model computes, by a note on one of its size, else by its card and the shape of its backbone.
 
     Args:
         parameters: Its parameters, None where they are not known.
@@ -66,8 +66,7 @@ def build_entry_compute(
         backbone: What it is or was made from.
         note: What is stated of it.
     """
-    if note is not None:
-        counted = note.counted
+    if note is not None and has_same_size(parameters, (counted := note.counted).parameters):
         return _EntryCompute(
             without_embeddings=counted.without_embeddings, operations=counted.operations, note=note
         )
@@ -77,9 +76,10 @@ def build_entry_compute(
     size = published or backbone
     # A model that was cut or grown from a backbone has another shape.
     if size is None or not has_same_size(parameters, size.parameters):
-        return _EntryCompute(without_embeddings=without)
+        return _EntryCompute(without_embeddings=without, note=note)
     return _EntryCompute(
         without_embeddings=without or size.without_embeddings,
+        note=note,
         operations=published.count_operations(min(SHORT, published.limit or SHORT)) if published else None,
     )
 
@@ -98,18 +98,20 @@ def load_measured_figures(
 ) -> dict[str, dict[int, float]]:
     """A figure by entry's row, for each task, set, engine, precision and machine, which are never mixed.
 
-    Figures that were measured beside other work are left out.
+    Each is the newest of the whole task. Figures that vary, or were measured beside other work, are left out.
     """
     rows = group_by(range(len(entries)), lambda row: entries[row].artifact)
     results = queries.find_results(type=EFFICIENCY, status="done")
     documents = queries.load_result_documents([result.id for result in results])
     figures: dict[str, dict[int, float]] = {}
-    for result in (one for one in results if one.id in documents):
+    # The last one of a place stays.
+    for result in sorted((one for one in results if one.id in documents), key=lambda one: one.written or ""):
         document, mine = documents[result.id], rows.get(queries.entries[result.entry].artifact, ())
-        cells = [(e, name, cell) for e, sets in document["scores"].items() for name, cell in sets.items()]
+        whole = {} if "limit" in document["identity"] else document["scores"]
+        cells = [(e, name, cell) for e, sets in whole.items() for name, cell in sets.items()]
         for engine, name, cell in cells:
             value = cell.get(figure)
-            if is_number(value) and 0 < value < inf and not cell.get("busy"):
+            if is_number(value) and 0 < value < inf and not (cell.get("busy") or cell.get("unstable")):
                 place = f"{result.task} {name}, {engine}, {_describe_machine(document['identity'])}"
                 figures.setdefault(place, {}).update(dict.fromkeys(mine, float(value)))
     return {place: values for place, values in figures.items() if values}

@@ -56,6 +56,9 @@ MANY = 50
 CATALOG: Mapping[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 """The models of harness' catalog, with the repositories that have the same weights."""
 
+UNSCALED = "coalesce(type, '') NOT IN ('Efficiency', 'LanguageModelling')"
+"""SQL for results that are shares of 1: pages of tasks and models show no others; /pareto has the speeds."""
+
 MEMORY = "160MB"
 """Memory that DuckDB may take for a query."""
 
@@ -277,8 +280,8 @@ class Queries:
     def tasks(self) -> dict[str, tuple[str, str, int]]:
         """Type, metric and number of results of every task that has any, by name; seeds count once."""
         rows = self._fetch_rows(
-            """SELECT task, max(type), max(metric), count(*) FROM results
-               WHERE entry NOT IN (SELECT id FROM entries WHERE member) GROUP BY task ORDER BY task"""
+            f"""SELECT task, max(type), max(metric), count(*) FROM results WHERE {UNSCALED}
+               AND entry NOT IN (SELECT id FROM entries WHERE member) GROUP BY task ORDER BY task"""
         )
         return {task: (kind, metric, count) for task, kind, metric, count in rows}
 
@@ -519,11 +522,13 @@ class Queries:
         """Results by task, entry, key or number, without their documents; lists stand for any of them.
 
         An entry that stands for several revisions has the results that were chosen, under their own numbers.
+        Those that are no shares of 1 come only by their type.
         """
         fits, values = _build_sql_conditions(where)
         # The entry that joins revisions has a copy of each chosen row, under the same id.
         source_filter = " AND source = entry" if "id" in where else ""
-        sql = f"SELECT {_RESULT} FROM results WHERE {fits}{source_filter} ORDER BY task, id, entry"
+        unscaled = "" if "type" in where else f" AND {UNSCALED}"
+        sql = f"SELECT {_RESULT} FROM results WHERE {fits}{source_filter}{unscaled} ORDER BY task, id, entry"
         return [EntryResult._make(row) for row in self._fetch_rows(sql, *values)]
 
     def find_scores(self, **where: Any) -> list[ScopeScore]:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from harness.core.types import get_metric_direction
 from harness.results.scores import score_text
 from leaderboard.data.descriptions import describe_task
 from leaderboard.data.groups import group_by
@@ -122,12 +121,9 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
     population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
     metric = queries.tasks.get(name, ("", "", 0))[1]
-    direction = get_metric_direction(metric)
-    ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)], direction)
+    ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)])
     rows = [one for one in population if state.should_keep(one.entry)]
-    rows.sort(
-        key=lambda one: (one.value is None, -direction * (one.value or 0.0), one.entry.model.casefold())
-    )
+    rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
     if inquiry.question == inquiry.questions[0]:
@@ -136,7 +132,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
     best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
     ranking = sorting.fill_table(
-        "ranking", f"{name}: {_choose_scale(rows)[1]}", fields, where.cut(rows), state=state, path=path,
+        "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state, path=path,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
         notes=_list_ranking_notes(rows, ranked),
     )  # fmt: skip
@@ -295,21 +291,15 @@ def _list_ranking_notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> lis
     return notes
 
 
-def _choose_scale(rows: Sequence[Scored]) -> tuple[float, str]:
-    """What a number is multiplied with, and how a heading says so: shares are × 100, others as measured."""
-    return (1, "as measured") if any(abs(one.value or 0) > 1 for one in rows) else (100, "scores × 100")
-
-
 def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     """The distribution of ranked scores, with the best of each size class."""
-    scale, words = _choose_scale(ranked)
     marks = [
-        Point(label=one.entry.model, x=scale * (one.value or 0.0), y=None,
+        Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None,
               href=build_address(f"/models/{one.entry.model_slug}"), note=size)
         for size, one in best.items()
     ]  # fmt: skip
-    values = [scale * one.value for one in ranked if one.value is not None]
-    plot = Distribution(axis=Axis(label=words.replace("scores", "score")), values=values, marks=marks)
+    values = [100 * one.value for one in ranked if one.value is not None]
+    plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
     return build_chart("spread", "Models by their score; points: the best of each size class", plot)
 
 

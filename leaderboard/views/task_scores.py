@@ -11,7 +11,7 @@ from math import hypot
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from harness.core.types import Column, Task, get_metric_direction
+from harness.core.types import Column, Task
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries
@@ -284,11 +284,11 @@ def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[S
     return [max(some, key=weight) for some in group_by(rows, lambda one: one.entry.model_slug).values()]
 
 
-def rank_scores(rows: Sequence[Scored], direction: int = 1) -> dict[int, int]:
-    """Ranks by entry, of rows that all count; each group of ties begins with its best, the lowest with -1."""
+def rank_scores(rows: Sequence[Scored]) -> dict[int, int]:
+    """Ranks by entry, of rows that all count; each group of ties begins with its best."""
     ranks: dict[int, int] = {}
     leader: Scored | None = None
-    for position, score in enumerate(sorted(rows, key=lambda r: -direction * (r.value or 0.0)), 1):
+    for position, score in enumerate(sorted(rows, key=lambda r: -(r.value or 0.0)), 1):
         if leader is None or not is_tie(leader.value, score.value, leader.half, score.half):
             leader, first = score, position
         ranks[score.entry.id] = first
@@ -337,6 +337,5 @@ def load_best_scores(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Bes
     for name, results in others.items():
         scored = compute_result_scores(queries, build_default_question(name, results).scope, results)
         ranked = [(one.entry, one.value) for one in scored if one.value is not None and one.can_rank()]
-        direction = get_metric_direction(queries.tasks[name][1])
-        cache[name] = max(ranked, key=lambda pair: direction * pair[1], default=None)
+        cache[name] = max(ranked, key=lambda pair: pair[1], default=None)
     return {name: cache[name] for name in tasks}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from harness.core.errors import DataError, UsageError
 from harness.core.types import Artifact, SuiteOptions, Task, build_artifact_slug
 from harness.plan import catalog
 from harness.results.record_units import ScoredRecord
+from harness.results.results import extract_condition
 from harness.storage.store import Store
 from suites import pseudo_perplexity
 from suites.pseudo_perplexity import TEXTS
@@ -95,6 +97,15 @@ def test_a_run_has_a_record_for_each_length_that_the_model_takes(texts: Path, tm
     scored = ScoredRecord.load_record(**place, key=record.key, parts=(), cache=tmp_path)
     assert scored is not None
     assert "lower is better in perplexity" in scored.problem
+    # What changes no perplexity makes no other record.
+    assert (record.identity["encoding"], record.identity["prompts"]) == (
+        {"output": "measured", "dtype": "float32"},
+        {},
+    )
+    assert extract_condition(record).text == "float32"
+    more: Any = {"pooling": "cls", "seed": 7, "max_length": 40, "batch_tokens": 32}
+    again = run(str(folder), f"{SUITE}:{texts}", results=tmp_path / "results", **more)
+    assert [one.key for one in again.records] == [record.key]
 
 
 def test_a_model_is_refused_before_the_run(
@@ -103,6 +114,9 @@ def test_a_model_is_refused_before_the_run(
     task = open_tasks(str(texts))[0]
     bare = tiny.folder(tiny.families()["bert"], tmp_path / "bare")
     assert "tiny have no masked-language head" in source_of(task).find_model_problem(task, model(bare), "")
+    short = tiny.folder(tiny.families()["bert"], tmp_path / "short", head=True, max_position_embeddings=32)
+    invoke(["run", "--model", str(short), "--suite", SUITE, "--dry-run"])
+    assert "no more positions: choose tasks of shorter texts with --tasks" in "".join(capsys.readouterr())
     whole = tiny.folder(tiny.families()["neobert"], tmp_path / "whole", head=True)
     invoke(["run", "--model", str(whole), "--suite", SUITE, "--max-length", "20", "--dry-run"])
     printed = "".join(capsys.readouterr())
@@ -110,6 +124,22 @@ def test_a_model_is_refused_before_the_run(
     assert not source_of(task).find_model_problem(task, model(whole), "")
     decoders = open_tasks(f"left-to-right:{texts}")[0]
     assert "tiny is no decoder" in source_of(decoders).find_model_problem(decoders, model(whole), "")
+    # Families beyond the catalog are known by the name of their class.
+    for kind, way, problem in (
+        ("GPT2LMHeadModel", task, "is a decoder: type --suite pseudo-perplexity:left-to-right"),
+        ("GPT2LMHeadModel", decoders, ""),
+        ("ElectraForMaskedLM", decoders, "is no decoder"),
+        ("ElectraForMaskedLM", task, ""),
+        ("ElectraForPreTraining", task, "have no masked-language head"),
+        ("XLMWithLMHeadModel", task, ""),
+    ):
+        (whole / "config.json").write_text(f'{{"model_type": "unknown", "architectures": ["{kind}"]}}')
+        refused = source_of(way).find_model_problem(way, model(whole), "")
+        assert problem in refused
+        assert bool(problem) == bool(refused)
+    settings = json.loads((whole / "tokenizer_config.json").read_text())
+    (whole / "tokenizer_config.json").write_text(json.dumps({**settings, "mask_token": None}))
+    assert "tiny has no mask token" in source_of(task).find_model_problem(task, model(whole), "")
     (whole / "config.json").write_text('{"model_type": "gpt_neox"}')
     assert "type --suite pseudo-perplexity:left-to-right" in source_of(task).find_model_problem(
         task, model(whole), ""

@@ -107,7 +107,7 @@ def note_speed(cache: Path, speed: Speed) -> None:
 
 def note_record(cache: Path, record: Record) -> None:
     """Keep the speed at which the texts of a score were encoded, where vectors were."""
-    if record.identity.get("encoding", {}).get("output", "ranking") != "ranking":
+    if record.identity.get("encoding", {}).get("output", "ranking") not in ("ranking", "measured"):
         note_speed(cache, PastScore.from_record(record).speed)
 
 

@@ -82,7 +82,8 @@ class TrainingBill:
         seconds: Of all steps.
         device: The name of a device.
         devices: How many there were.
-        operations: 3 × those of a forward pass over its texts, each of the mean length.
+        operations: As the training counted them, else 3 × those of a forward pass over its texts, each of the
+            mean length; None where their number is unknown, too.
         utilisation: By eq. 3; None without a known peak.
         dollars: None without a known price.
     """
@@ -94,7 +95,7 @@ class TrainingBill:
     seconds: float
     device: str
     devices: int
-    operations: float
+    operations: float | None
     utilisation: float | None
     dollars: float | None
 
@@ -108,7 +109,9 @@ class TrainingBill:
         if not tokens or not seconds:
             return None
         device, devices = facts.get("device", {}).get("name", ""), len(facts.get("devices") or "1")
-        texts, price = facts.get("texts") or 1, find_price(device, prices)
+        texts, price = facts.get("texts"), find_price(device, prices)
+        # Each token forwards, and twice as much backwards (Kaplan et al., 2020).
+        passes = 3 * texts * compute.count_operations(tokens / texts) if texts else None
         return TrainingBill(
             model=document.name,
             key=document.key,
@@ -117,8 +120,7 @@ class TrainingBill:
             seconds=seconds,
             device=device,
             devices=devices,
-            # Each token forwards, and twice as much backwards (Kaplan et al., 2020).
-            operations=3 * texts * compute.count_operations(tokens / texts),
+            operations=facts.get("flops") or passes,
             utilisation=compute_utilisation(compute.parameters, tokens / seconds, devices, price.peak)
             if price and price.peak
             else None,

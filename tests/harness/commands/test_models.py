@@ -372,6 +372,12 @@ def test_the_compute_card_of_a_chain_of_trainings(
     assert {one["operations"] for one in card["trainings"]} == {60 * each}
     share = 6 * card["parameters"] * (1200 / 192) / (8 * 312e12)
     assert card["trainings"][0]["utilisation"] == pytest.approx(share)
+    # What the trainer counted goes before; without texts nothing tells the operations.
+    for name, more, operations in (("a", {"flops": 7e12}, 7e12), ("b", {"texts": None}, None)):
+        train(shutil.copytree(small, tmp_path / name), first, name=name, training={**facts, **more})
+        card = json.loads(say("compute", str(tmp_path / name), "--json")[1])
+        assert card["trainings"][0]["operations"] == operations
+    assert "an unknown number of operations" in say("compute", str(tmp_path / "b"))[1]
     own = tmp_path / "prices.toml"
     own.write_text('[[devices]]\npattern = "*a100*"\ndollars = 1\n')
     assert "$0.43" in say("compute", "second", "--prices", str(own))[1]
@@ -405,11 +411,18 @@ def test_statements_that_contradict_one_another_need_force(say: Say, small: Path
 
 
 def test_what_has_no_card_or_note_says_why(say: Say, small: Path, tmp_path: Path) -> None:
-    assert "8,192 tokens: 6.343T operations forward (3.502T with its" in say("compute", "modernbert-base")[1]
+    card = say("compute", "modernbert-base")[1]
+    assert "8,192 tokens: 6.343T operations forward (3.502T with its" in card
+    assert "N is the formula for a BERT of this shape; this model has fewer." in card
+    assert "N is the formula" not in say("compute", "bert-base")[1]
     for arguments, problem in (
         (("note", "modernbert-base", "--flops", "1e20"), "modernbert-base has no weights here"),
         (("note", str(small)), "Nothing is stated"),
-        (("note", str(small), "--flops", "much"), "'much' is no number"),
+        (("note", str(small), "--flops", "much"), "'--flops': 'much' is no number"),
+        (("note", str(small), "--pretraining-tokens", "0"), "'0' is no number above 0"),
+        (("note", str(small), "--flops", "1e400"), "'1e400' is no number above 0"),
+        (("note", "bm25", "--flops", "1e20"), "bm25 has no network to count"),
+        (("compute", "bm25"), "bm25 has no network to count"),
         (("compute", str(tmp_path)), "has no weights"),
         (("compute", str(small), "--prices", str(tmp_path / "none")), "is no table of prices"),
     ):

@@ -124,7 +124,10 @@ def test_a_model_in_half_precision_costs_as_much_as_in_float32(tmp_path: Path, c
     assert first == second > 0
 
 
-def test_a_hub_that_cannot_be_reached_is_asked_once_before_the_run(tmp_path: Path, capsys: Any) -> None:
+def test_a_hub_that_cannot_be_reached_is_asked_once_before_the_run(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     command = ["run", "--model", "minilm", "--tasks", "STS12,STS13", "--results", str(tmp_path)]
     assert invoke([*command, "--dry-run"]) == 0
     assert "cannot be reached" not in capsys.readouterr().err

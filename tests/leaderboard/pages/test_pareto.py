@@ -429,11 +429,13 @@ def test_what_is_stated_and_what_shapes_tell_are_axes(tmp_path: Path) -> None:
     def fill_computed(folder: Path) -> None:
         fill(folder)
         results, tasks = folder / "results", site_data.names("nanobeir")
-        NOTES.write_document(results, "e" * 64, build_note("e" * 64, tokens=1e9, hours=4))
-        parents = (ParentPart(name="noted", artifact="e" * 64),)
-        site_data.put_model(
-            results, "child", site_data.made_of(1, parents=parents), site_data.spread_scores(tasks, 0.4)
-        )
+        # The second was cut from another one.
+        for seed, name, letter, parameters in ((1, "child", "e", 22_713_216), (2, "cut", "9", 2_000_000)):
+            note = build_note(letter * 64, tokens=1e9, hours=4)
+            counted = note.counted.model_copy(update={"parameters": parameters})
+            NOTES.write_document(results, note.weights, note.model_copy(update={"counted": counted}))
+            made = site_data.made_of(seed, parents=(ParentPart(name="noted", artifact=note.weights),))
+            site_data.put_model(results, name, made, site_data.spread_scores(tasks, 0.4))
         # Every fake model has the parameters of MiniLM, so that the second is no ModernBERT.
         for name, letter in ((MINILM, "d"), ("answerdotai/ModernBERT-base", "f")):
             model, scores = site_data.measured_model(name, letter), site_data.spread_scores(tasks, 0.6)
@@ -446,9 +448,9 @@ def test_what_is_stated_and_what_shapes_tell_are_axes(tmp_path: Path) -> None:
 
     assert read_values("without") == {MINILM: 10_992_768, "child": 1_500_000}
     assert read_values("operations") == {MINILM: 13.29, "child": 3}
-    assert read_values("flops") == {"child": 0.02}
+    assert read_values("flops") == {"child": 0.02, "cut": 0.02}
     (trace,) = (t for t in figure_of(client, "x=flops")["data"] if t["mode"] == "markers")
-    assert trace["x"] == [0.02]
+    assert trace["x"] == [0.02, 0.02]
     assert "is what users stated" in client.get("/pareto?suite=nanobeir&x=flops").text
     slug = next(e.model_slug for e in client.app.state.site.queries.entries.values() if e.model == "child")  # type: ignore[attr-defined]
     html = client.get(f"/models/{slug}").text
@@ -477,27 +479,33 @@ def test_weights_of_a_known_model_have_its_operations(tmp_path: Path) -> None:
 
 
 def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
-    """Of three machines: two of one name, and one that was busy."""
+    """Of three machines: two of one name, one was busy. The newest, whole and stable figure counts."""
     tasks = site_data.names("nanobeir")
 
     def fill_measured(folder: Path) -> None:
         fill(folder)
-        for name, power, rate in (
-            ("fast", 700, 9e5),
-            ("slow", 700, 3e5),
-            ("fast", 350, 1e5),
-            ("slow", 350, 2e5),
+        for name, power, rate, more in (
+            ("fast", 700, 9e5, {}),
+            ("slow", 700, 3e5, {}),
+            ("fast", 350, 1e5, {}),
+            ("slow", 350, 2e5, {}),
+            *(("fast", 700, 4e5 + seed, {"seed": seed}) for seed in range(4)),
+            ("fast", 700, 5e5, {"limit": 3}),
+            ("fast", 700, 6e5, {"seed": 6}),
         ):
+            unstable, written = rate == 6e5, "2020-01-01" if 4e5 <= rate < 5e5 else "2026-01-01"
             model, busy = site_data.measured_model(name, "a" if name == "fast" else "b"), rate == 2e5
-            cell = {"main_score": rate, "tokens_per_second": rate, "peak_memory_bytes": 2e9, "busy": busy}
+            cell = {"main_score": rate, "tokens_per_second": rate, "peak_memory_bytes": 2e9}
+            cell |= {"busy": busy, "unstable": unstable}
             record = site_data.scored(model, tasks[0], rate)
             machine = {"device": {**GPU, "power_limit": f"{power} W"}, "packages": {}}
-            identity = {**record.identity, "task": "Efficiency512", "machine": machine}
-            more = {
+            identity = {**record.identity, "task": "Efficiency512", "machine": machine, **more}
+            fields = {
                 "task": TaskPart(name="Efficiency512", type="Efficiency", metric="tokens_per_second"),
                 "identity": identity, "key": digest(identity), "scores": {"harness": {"fixed": cell}},
+                "provenance": {**record.provenance, "written": written},
             }  # fmt: skip
-            site_data.put(folder / "results", model, [record.model_copy(update=more)])
+            site_data.put(folder / "results", model, [record.model_copy(update=fields)])
 
     client = TestClient(site_data.small_app(tmp_path, fill_measured))
     document = read(client, "x=speed")
@@ -506,3 +514,6 @@ def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
     html = client.get("/pareto?suite=nanobeir&x=speed").text
     assert "other records ran on Efficiency512 fixed, harness, float32, H100 (" in html
     assert {p["x"] for p in find_values(read(client, "x=memory"), "points")} == {2}
+    # Its numbers are no shares of 1: no other page shows them.
+    assert client.get("/tasks/Efficiency512").status_code == 404
+    assert "Efficiency512" not in client.get("/tasks").text + client.get("/models/fast").text

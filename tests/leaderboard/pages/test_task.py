@@ -160,8 +160,6 @@ def test_intervals_make_ties_only_where_both_are_known() -> None:
     assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.799)]) == {1: 1, 2: 2}
     chain = [scored(1, 0.80, 0.03), scored(2, 0.77, 0.03), scored(3, 0.74, 0.03)]
     assert rank_scores(chain) == {1: 1, 2: 1, 3: 3}
-    perplexities = [scored(1, 9.0), scored(2, 7.0), scored(3, 8.0)]
-    assert rank_scores(perplexities, -1) == {2: 1, 3: 2, 1: 3}
 
 
 def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision() -> None:
