@@ -82,6 +82,9 @@ MAXSIM: tuple[Similarity, ...] = ("maxsim", "maxsim-pylate")
 LOWER_IS_BETTER = frozenset({"perplexity"})
 """The metrics of which a lower value is better."""
 
+OWN_UNITS = frozenset({"perplexity", "tokens_per_second"})
+"""The metrics of measured tasks, which are no shares of 1: tables have them in their own unit."""
+
 
 def get_metric_direction(metric: str) -> int:
     """1 where a higher value of a metric is better, else -1.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.lineage import Lineage, ModelDocument, ParentPart
-from harness.core.types import Suite, SuiteOptions
+from harness.core.types import OWN_UNITS, Suite, SuiteOptions
 from harness.driver.report.suite import (
     CHOSE,
     format_lineage_lines,
@@ -256,7 +256,8 @@ def _list_score_lines(source: _CardSource) -> list[str]:
         return []
     rows = ["| task | type | metric | score | |", "| --- | --- | --- | ---: | --- |"]
     for record in source.records:
-        cells = (record.task.name, record.task.type, record.task.metric, score_text(record.main_score))
+        score = score_text(record.main_score, measured=record.task.metric in OWN_UNITS)
+        cells = (record.task.name, record.task.type, record.task.metric, score)
         rows.append(f"| {' | '.join([*cells, ', '.join(list_marks(record, source.lineage))])} |")
     scoring = ", ".join(dict.fromkeys(str(one.identity.get("scoring")) for one in source.records))
     means = [

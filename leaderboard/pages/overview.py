@@ -163,6 +163,6 @@ def _plot_board(table: SuiteTable, name: str) -> Chart:
 def _build_record_cells(row: EntryResult, entry: Entry) -> list[Cell]:
     return [
         link(entry.model, f"/models/{entry.model_slug}"), link(row.task, format_task_path(row.task)),
-        EMPTY if row.value is None else build_score_cell(row.value),
+        EMPTY if row.value is None else build_score_cell(row.value, metric=row.metric),
         Cell(text=format_time(row.written or ""), value=row.written, href=f"/results/{row.id}"),
     ]  # fmt: skip

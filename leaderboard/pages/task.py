@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from harness.core.types import get_metric_direction
+from harness.core.types import OWN_UNITS, get_metric_direction
 from harness.results.scores import score_text
 from leaderboard.data.descriptions import describe_task
 from leaderboard.data.groups import group_by
@@ -121,32 +121,35 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     queries, name = site.queries, find_task(task, list_site_tasks(site.queries))
     inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
     population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
-    direction = get_metric_direction(queries.tasks.get(name, ("", "", 0))[1])
+    metric = queries.tasks.get(name, ("", "", 0))[1]
+    direction = get_metric_direction(metric)
     ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)], direction)
     rows = [one for one in population if state.should_keep(one.entry)]
     rows.sort(
         key=lambda one: (one.value is None, -direction * (one.value or 0.0), one.entry.model.casefold())
     )
     ranked = [one for one in rows if one.entry.id in ranks]
-    fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
+    fields = _build_ranking_fields(inquiry.scope, ranks, ranked, metric)
     if inquiry.question == inquiry.questions[0]:
         fields.insert(3, _build_verdict_field(queries, name))
     rows = sorting.sort_rows(rows, fields, state.sort)
     where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
     best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
     ranking = sorting.fill_table(
-        "ranking", f"{name}: {_choose_scale(rows)[1]}", fields, where.cut(rows), state=state, path=path,
+        "ranking", f"{name}: {_choose_scale(metric)[1]}", fields, where.cut(rows), state=state, path=path,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
         notes=_list_ranking_notes(rows, ranked),
     )  # fmt: skip
     sizes = [
-        build_values_row(size, _build_model_cell(one), build_score_cell(one.value), key=one.entry.slug)
+        build_values_row(
+            size, _build_model_cell(one), build_score_cell(one.value, metric=metric), key=one.entry.slug
+        )
         for size, one in best.items()
     ]
     size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
     return Page(
         title=name, lead=_describe_ranking(population, len(ranks), state),
-        charts=[_plot_score_spread(ranked, best)], crumbs=[("Tasks", "/tasks")],
+        charts=[_plot_score_spread(ranked, best, metric)], crumbs=[("Tasks", "/tasks")],
         tables=[ranking, *([size_table] if len(best) > 1 else [])], data=_build_task_data(inquiry, ranked),
         notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
@@ -197,7 +200,7 @@ def _build_verdict_field(queries: Queries, task: str) -> sorting.Field[Scored]:
 
 
 def _build_ranking_fields(
-    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
+    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored], metric: str
 ) -> list[sorting.Field[Scored]]:
     """The columns of the ranking."""
     # They come with the best first.
@@ -208,7 +211,7 @@ def _build_ranking_fields(
         return one.value if one.entry.id in ranks else None
 
     def build_marked_score(one: Scored) -> Cell:
-        return _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, ""))
+        return _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, ""), metric)
 
     column = sorting.Field[Scored]
     fields = [
@@ -237,7 +240,7 @@ def _build_model_cell(one: Scored) -> Cell:
     return link(entry.model, href, kind=format_entry_kinds(entry), note=note)
 
 
-def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
+def _build_task_score(one: Scored, scope: Scope, mark: str, metric: str) -> Cell:
     href = build_address(f"/results/{one.result}")
     if one.reason == "seeds":
         return replace(build_seeds_cell(one.seeds or 0, len(one.entry.seeds)), href=href)
@@ -251,7 +254,7 @@ def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
     if one.part_mean is not None:
         kinds, notes = [*kinds, "contradicted"], [*notes, format_part_mean(one.part_mean)]
     marks, note = " ".join(filter(None, [*kinds, mark])), "; ".join(filter(None, notes))
-    cell = build_score_cell(one.value, href, kind=marks, note=note)
+    cell = build_score_cell(one.value, href, kind=marks, note=note, metric=metric)
     return add_seed_deviation(cell, one.deviation, one.entry.seeds)
 
 
@@ -291,14 +294,14 @@ def _list_ranking_notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> lis
     return notes
 
 
-def _choose_scale(rows: Sequence[Scored]) -> tuple[float, str]:
+def _choose_scale(metric: str) -> tuple[float, str]:
     """What a number is multiplied with, and how a heading says so: shares are × 100, others as measured."""
-    return (1, "as measured") if any(abs(one.value or 0) > 1 for one in rows) else (100, "scores × 100")
+    return (1, "as measured") if metric in OWN_UNITS else (100, "scores × 100")
 
 
-def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
+def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored], metric: str) -> Chart:
     """The distribution of ranked scores, with the best of each size class."""
-    scale, words = _choose_scale(ranked)
+    scale, words = _choose_scale(metric)
     marks = [
         Point(label=one.entry.model, x=scale * (one.value or 0.0), y=None,
               href=build_address(f"/models/{one.entry.model_slug}"), note=size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.core.types import OWN_UNITS
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.entries import Entry
 from leaderboard.web.formats import format_parameters
@@ -23,9 +24,13 @@ def build_delta_cell(value: float | None) -> Cell:
     return Cell(text=format_delta(value), value=value)
 
 
-def build_score_cell(value: float | None, href: str = "", *, kind: str = "", note: str = "") -> Cell:
-    """The cell of a score."""
-    return Cell(text=score_text(value), value=value, href=href, kind=kind, note=note)
+def build_score_cell(
+    value: float | None, href: str = "", *, kind: str = "", note: str = "", metric: str = ""
+) -> Cell:
+    """The cell of a score; that of some metrics is as measured."""
+    return Cell(
+        text=score_text(value, measured=metric in OWN_UNITS), value=value, href=href, kind=kind, note=note
+    )
 
 
 def build_size_cell(parameters: int | None, unknown: str = "?") -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 
+from harness.core.types import OWN_UNITS
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry, EntryResult
 from leaderboard.data.snapshot import Snapshot
@@ -45,7 +46,9 @@ def build_score_history(kept: Sequence[Snapshot], result: EntryResult) -> Table:
             ((score,),) = connection.execute(sql, values).fetchall()
             if score is not None:
                 place = _link_snapshot(snapshot, format_task_path(result.task))
-                lines.append([place, Cell(text=score_text(score), value=score)])
+                lines.append(
+                    [place, Cell(text=score_text(score, measured=result.metric in OWN_UNITS), value=score)]
+                )
     labels = {"snapshot": "Snapshot", "score": "Score × 100"}
     return values_table("history", "The score in earlier snapshots", labels, lines, "score")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from harness.core.types import OWN_UNITS
 from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry, Queries
@@ -326,7 +327,9 @@ def build_score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") ->
         return Cell(text="–", kind="none", note="Its file holds no score.")
     if row.value is None:
         return Cell(text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.")
-    cell = Cell(text=score_text(row.value), value=row.value, kind=kinds, note=note)
+    cell = Cell(
+        text=score_text(row.value, measured=row.metric in OWN_UNITS), value=row.value, kind=kinds, note=note
+    )
     return add_seed_deviation(cell, row.deviation, entry.seeds)
 
 
