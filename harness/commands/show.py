@@ -419,11 +419,12 @@ def _require_metrics(metrics: Sequence[str], suites: Sequence[Suite], records: S
         for metric, value in found.items()
         if isinstance(value, int | float)
     }
+    then = "`harness show MODEL --task TASK` has all."
+    if not metric_names:
+        then = "Nothing is recorded of these tasks; trials are in no table: run without --limit."
     for metric in metrics:
         if metric not in metric_names:
-            raise explain_unknown(
-                "recorded metric", metric, metric_names, then="`harness show MODEL --task TASK` has all."
-            )
+            raise explain_unknown("recorded metric", metric, metric_names, then=then)
 
 
 def _print_suite(

@@ -53,7 +53,9 @@ class _EfficiencySource:
             return f"{name} has no transformer, but a module {kinds[0]}: there is no backbone to measure."
         limit = description.position_limit
         if limit is not None and limit < self.longest and not description.is_unbound:
-            return f"{name} has {limit:,} positions, and the sequences of {task.name} have {self.longest:,}."
+            shorter = task.name.replace(str(self.longest), "512")
+            hint = f": take --tasks {shorter}" if limit >= 512 else ""
+            return f"{name} has {limit:,} positions, and sequences of {self.longest:,} were asked for{hint}."
         return ""
 
     def estimate_tokens(self, task: Task) -> int:
