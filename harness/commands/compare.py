@@ -142,7 +142,7 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
     for row in rows:
         measured = row["metric"] in OWN_UNITS
         scores = [score_text(row[name], measured=measured) for name in ("first", "second")]
-        scores.append(format_delta(row["delta"] / 100 if measured else row["delta"]))
+        scores.append(format_delta(row["delta"] and row["delta"] / (100 if measured else 1)))
         tested, settings = _test_texts(row["test"]), _format_row_settings(row)
         names = {"first": first, "second": second}
         table.add_row(
