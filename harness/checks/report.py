@@ -37,6 +37,7 @@ from harness.checks.advice import (
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import format_toml_value
 from harness.core.terminal import print_table
+from harness.core.types import OWN_UNITS
 from harness.results.scores import score_text
 
 
@@ -119,7 +120,11 @@ def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
         values["seeds"] = runs if runs != "1" else ""
         fell = "collapsed" if line.verdict == "regressed" else "fell"
         why = [fell if line.collapsed else "", line.reason, *why]
-    numbers = {"baseline": score_text(line.baseline), "candidate": score_text(line.candidate)}
+    measured = values.get("metric") in OWN_UNITS
+    numbers = {
+        "baseline": score_text(line.baseline, measured=measured),
+        "candidate": score_text(line.candidate, measured=measured),
+    }
     numbers |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
     values |= numbers | {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
     return {name: values.get(name, "") for name in COLUMNS}

@@ -15,6 +15,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.core.errors import shorten_names
 from harness.core.terminal import create_console, print_table
+from harness.core.types import OWN_UNITS
 from harness.driver.progress import find_most_common
 from harness.driver.report.suite import CHOSE, format_lineage_lines
 from harness.results.scores import format_delta, score_text
@@ -134,7 +135,9 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
         table.add_column("other settings", style="dim")
     table.add_column("", style="dim")
     for row in rows:
-        scores = (score_text(row["first"]), score_text(row["second"]), format_delta(row["delta"]))
+        measured = row["metric"] in OWN_UNITS
+        scores = [score_text(row[name], measured=measured) for name in ("first", "second")]
+        scores.append(format_delta(row["delta"] and row["delta"] / (100 if measured else 1)))
         tested, settings = _test_texts(row["test"]), _format_row_settings(row)
         names = {"first": first, "second": second}
         table.add_row(

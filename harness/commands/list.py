@@ -13,6 +13,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
+from harness.core.types import OWN_UNITS
 from harness.encoder import backbones
 from harness.plan import catalog
 from harness.results.scores import score_text
@@ -142,15 +143,16 @@ def _print_rows(what: str, rows: list[dict[str, Any]], total: int) -> None:
             name.replace("_", " "), justify="right" if name in ("main_score", "subsets", "tasks") else "left"
         )
     for row in rows:
-        table.add_row(*(_format_list_cell(name, row[name]) for name in shown))
+        table.add_row(*(_format_list_cell(name, row) for name in shown))
     print_table(table, create_console())
 
 
-def _format_list_cell(name: str, value: Any) -> str:
+def _format_list_cell(name: str, row: Mapping[str, Any]) -> str:
+    value = row[name]
     if name == "artifact":
         return str(value)[:12]
     if name == "main_score":
-        return score_text(value)
+        return score_text(value, measured=row["metric"] in OWN_UNITS)
     if isinstance(value, tuple | list):
         return ", ".join(value)
     return "" if value is None else str(value)

@@ -16,7 +16,7 @@ from harness.core.arguments import split_names
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.lineage import Lineage
 from harness.core.terminal import create_console, print_table
-from harness.core.types import Column, Suite, SuiteOptions
+from harness.core.types import OWN_UNITS, Column, Suite, SuiteOptions
 from harness.driver.progress import find_most_common
 from harness.driver.protocol import prepare_protocol
 from harness.driver.report.protocol import ProtocolReport, show_protocol
@@ -221,7 +221,9 @@ def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
     for record in records:
         about_task = (record.task.name, record.task.type, record.task.metric)
         table.add_row(
-            *about_task, score_text(record.main_score), _describe_distinction(record, measured, common)
+            *about_task,
+            score_text(record.main_score, measured=record.task.metric in OWN_UNITS),
+            _describe_distinction(record, measured, common),
         )
     print_table(table, create_console())
     _print_approximate(records)
@@ -413,11 +415,12 @@ def _require_metrics(metrics: Sequence[str], suites: Sequence[Suite], records: S
         for metric, value in found.items()
         if isinstance(value, int | float)
     }
+    then = "`harness show MODEL --task TASK` has all."
+    if not metric_names:
+        then = "Nothing is recorded of these tasks; trials are in no table: run without --limit."
     for metric in metrics:
         if metric not in metric_names:
-            raise explain_unknown(
-                "recorded metric", metric, metric_names, then="`harness show MODEL --task TASK` has all."
-            )
+            raise explain_unknown("recorded metric", metric, metric_names, then=then)
 
 
 def _print_suite(
@@ -450,7 +453,9 @@ def _print_suite(
                 [APPROXIMATE] if view and any(map(is_approximate, _list_column_records(column, view))) else []
             )
             marks = ", ".join(filter(None, [_mark(column, lineage), *near]))
-            table.add_row(column.name, column.type, *map(score_text, values), marks)
+            measured = column.tasks[0].output == "measured"
+            texts = [score_text(value, measured=measured) for value in values]
+            table.add_row(column.name, column.type, *texts, marks)
     out = create_console()
     print_table(table, out)
     others = [f"{name}: {mean_text(one.over_tasks)}" for name, one in further.items()]

@@ -198,14 +198,21 @@ def describe_machine(device: str) -> dict[str, Any]:
     }
 
 
+def read_gpu_uuid(device: str) -> str:
+    """The name of a GPU for NVIDIA's tools; empty for another device, and before torch is imported."""
+    torch = sys.modules.get("torch")
+    if torch is None or not device.startswith("cuda"):
+        return ""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
 @cache
 def _read_power_limit(device: str) -> str | None:
     """The power limit of a GPU of NVIDIA, such as "700.00 W"; None where nothing tells it."""
-    torch = sys.modules.get("torch")
-    if torch is None or not device.startswith("cuda"):
+    uuid = read_gpu_uuid(device)
+    if not uuid:
         return None
-    identifier = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-    query = ["nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader", f"--id={identifier}"]
+    query = ["nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader", f"--id={uuid}"]
     try:
         return subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

@@ -82,6 +82,9 @@ MAXSIM: tuple[Similarity, ...] = ("maxsim", "maxsim-pylate")
 LOWER_IS_BETTER = frozenset({"perplexity"})
 """The metrics of which a lower value is better."""
 
+OWN_UNITS = frozenset({"perplexity", "tokens_per_second"})
+"""The metrics of measured tasks, which are no shares of 1: tables have them in their own unit."""
+
 
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from harness.core.identity import build_encoding_identity
 from harness.core.terminal import create_console
+from harness.core.types import OWN_UNITS
 from harness.driver import evaluation
 from harness.driver.estimate import estimate_disk_need
 from harness.driver.evaluation import TrainedModel
@@ -363,7 +364,7 @@ class Follower:
     def _show_trial_record(self, job: Job, record: Record) -> None:
         if job.kind == "score":
             self._drop(job)
-            what = f"{record.task.metric} {score_text(record.main_score)}  {_format_record_seconds(record)}"
+            what = f"{_format_main_score(record)}  {_format_record_seconds(record)}"
             self._print_line(f"  {job.label}: {what}", style="dim")
             return
         score = "diverged" if record.training.get("diverged") else score_text(record.main_score)
@@ -393,7 +394,7 @@ class Follower:
         cell, record = result.cell, result.record
         outcome = "failed"
         if record is not None and result.how != "failed":
-            outcome = f"{cell.task.metric} {score_text(record.main_score)}  {_format_record_seconds(record)}"
+            outcome = f"{_format_main_score(record)}  {_format_record_seconds(record)}"
         count = f"[{self._settled} of {self._wanted}] " if self._wanted > 1 else ""
         name = self._labels.get(cell.key, f"{cell.task.name} ({cell.subject.artifact.name})")
         self._print_line(f"{MARKS[result.how]} {count}{name}  {outcome}")
@@ -438,6 +439,14 @@ def _format_bar_progress(bar: Bar) -> str:
     if bar.fields["unit"] == "tokens":
         return f"{bar.percentage:.0f} % of about {bar.total or 0:,.0f} tokens"
     return f"{bar.completed:,.0f} of {bar.total or 0:,.0f} {bar.fields['unit']}".rstrip()
+
+
+def _format_main_score(record: Record) -> str:
+    """The metric with its number, and of several that were measured which it is."""
+    metric, measured = record.task.metric, record.task.metric in OWN_UNITS
+    cells = [f"{split}, {subset}" for split, subsets in record.scores.items() for subset in subsets]
+    which = f" ({cells[0]})" if measured and len(cells) > 1 else ""
+    return f"{metric} {score_text(record.main_score, measured=measured)}{which}"
 
 
 def _format_record_seconds(record: Record) -> str:

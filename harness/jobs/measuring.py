@@ -32,7 +32,9 @@ from harness.jobs.jobs import (
 def hold_device(device: str, tell: Callable[[str], None]) -> Iterator[None]:
     """Hold a device of this machine against other measurements; `tell` hears that it waits for one."""
     # In the system's own place: results and caches of two measurements may lie apart.
-    name = f"encoder-harness-{os.getuid()}-{device.replace(':', '-')}.lock"
+    # A GPU by its own name: its number is another one in a process that sees other GPUs.
+    place = provenance.read_gpu_uuid(device) or device.replace(":", "-")
+    name = f"encoder-harness-{os.getuid()}-{place}.lock"
     lock = FileLock(Path(tempfile.gettempdir(), name))
     try:
         lock.acquire(timeout=0)

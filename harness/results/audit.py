@@ -33,7 +33,7 @@ from harness.core import files
 from harness.core.documents import read_content_file
 from harness.core.errors import HarnessError, NewerSchemaError
 from harness.core.identity import digest
-from harness.core.types import is_number
+from harness.core.types import OWN_UNITS, is_number
 from harness.data.prepared import find_prepared_problems, remove_prepared
 from harness.data.training.own_rows import read_source_file
 from harness.results.index import read_index_file
@@ -607,7 +607,9 @@ def _check_sweep(record: Record) -> Iterator[str]:
 
 
 def _check_scores(record: Record) -> Iterator[str]:
-    """Scores are shares; that the main score is that of its metrics the reader has seen."""
+    """Scores are shares or have a unit; that the main score is that of its metrics the reader has seen."""
+    if record.task.metric in OWN_UNITS:
+        return
     names = ("main_score", record.task.metric)
     shares = [record.main_score, *(values.get(name) for values in record.subset_metrics for name in names)]
     for value in shares:

@@ -267,7 +267,11 @@ def _describe_machine(machine: Mapping[str, Any]) -> list[str]:
     if not machine:
         return []
     device, torch = machine["device"], machine["packages"].get("torch")
-    limit = f"{machine['threads']} threads" if device["kind"] == "cpu" else device["power_limit"]
+    limit = (
+        f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
+        if device["kind"] == "cpu"
+        else device["power_limit"]
+    )
     return [f"on {device['name']} ({', '.join(filter(None, (limit, f'torch {torch}')))})"]
 
 

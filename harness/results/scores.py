@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from harness.results.metrics import Floats
 
 
-def score_text(value: float | None) -> str:
-    """A score as tables show it: a share of 1 times 100, a number beyond 1 as it is; a dash for none.
+def score_text(value: float | None, *, measured: bool = False) -> str:
+    """A score as tables show it: times 100, or as it was measured by a measured task; a dash for none.
 
-    >>> score_text(0.64508), score_text(4.125), score_text(12345.6), score_text(None)
-    ('64.51', '4.125', '12,346', '–')
+    >>> score_text(0.64508), score_text(0.021, measured=True), score_text(12345.6, measured=True)
+    ('64.51', '0.021', '12,346')
+    >>> score_text(None)
+    '–'
     """
     if value is None or value != value:
         return "–"
-    # All shares lie within 1: what is beyond has a unit of its own, such as tokens a second.
-    return f"{100 * value:.2f}" if abs(value) <= 1 + 1e-6 else f"{value:,.{0 if abs(value) >= 1000 else 3}f}"
+    if measured:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{100 * value:.2f}"
 
 
 def format_delta(value: float | None) -> str:

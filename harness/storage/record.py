@@ -11,7 +11,7 @@ from pydantic import Field
 
 from harness.core.documents import DocumentKind, DocumentPart, FileName, Migration
 from harness.core.lineage import Lineage
-from harness.core.types import is_number
+from harness.core.types import OWN_UNITS, is_number
 
 SCHEMA = 6
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
@@ -99,7 +99,8 @@ class Record(DocumentPart):
     identity: Mapping[str, Any]
     """Everything the score depends on, as it was hashed (harness.core.identity)."""
     main_score: float | None = None
-    """The mean of the main metric over splits and subsets, in the metric's own unit."""
+    """The mean of the main metric over splits and subsets, in the metric's own unit; of a metric that has no
+    mean that of the first."""
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """split → subset → metric → value: every raw metric that the task's code gave."""
     examples: ExamplesPart | None = None
@@ -147,7 +148,8 @@ def find_score_problem(record: Record) -> str:
     if not _is_value(main):
         return ""
     if parts:
-        mean = sum(parts) / len(parts)
+        # Speeds have no mean.
+        mean = parts[0] if record.task.metric in OWN_UNITS else sum(parts) / len(parts)
         problem = f"its main score is {main}, but the mean over splits and subsets is {mean}"
         return "" if is_same_score(main, mean) else problem
     values = [value for metrics in record.subset_metrics for value in metrics.values() if _is_value(value)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.lineage import Lineage, ModelDocument, ParentPart
-from harness.core.types import Suite, SuiteOptions
+from harness.core.types import OWN_UNITS, Suite, SuiteOptions
 from harness.driver.report.suite import (
     CHOSE,
     format_lineage_lines,
@@ -267,7 +267,8 @@ def _list_score_lines(source: _CardSource) -> list[str]:
         "| --- | --- | --- | ---: |" + " --- |" * extra,
     ]
     for record, mark in zip(source.records, marks, strict=True):
-        cells = (record.task.name, record.task.type, record.task.metric, score_text(record.main_score))
+        score = score_text(record.main_score, measured=record.task.metric in OWN_UNITS)
+        cells = (record.task.name, record.task.type, record.task.metric, score)
         rows.append(f"| {' | '.join([*cells, *([mark] if extra else [])])} |")
     left_out = len(source.sent_records) < len(source.records)
     scoring = ", ".join(dict.fromkeys(str(one.identity.get("scoring")) for one in source.records))

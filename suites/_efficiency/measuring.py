@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,8 @@ from suites._efficiency.rounds import (
     Workload,
     draw_lengths,
     measure_rounds,
+    open_nvml,
+    read_timings,
     summarize_rounds,
     time_run,
 )
@@ -85,6 +88,8 @@ def measure_speed(
         if size:
             doubled = [2**n for n in range(size.bit_length())]
             sizes[engine] = doubled if protocol.search == "doubling" else [size]
+            # Now, before networks fill the memory: the released search ends with a batch that it did not try.
+            trials[engine].measure_peak(size)
         else:
             notes.append(f"{engine}: out of memory with a batch of 1")
     if not sizes:
@@ -114,13 +119,12 @@ def measure_speed(
     for (engine, name, size), cell in figures.items():
         if name not in task.subsets:
             continue
-        network, workload = networks[engine], sets[name]
-        flops = count_flops(network, model.artifact, workload.lengths[: cell["sequences"]])
+        flops = count_flops(model.artifact.folder, sets[name].lengths[: cell["sequences"]])
         cell |= {
             "batch_size": size,
             "peak_memory_bytes": trials[engine].measure_peak(size),
             "flops": flops,
-            "mfu": flops / cell["seconds"] / ceiling,
+            "mfu": flops and flops / cell["seconds"] / ceiling,
             "load_seconds": load_seconds[engine],
         }
         best = scores.setdefault(engine, {}).get(name)
@@ -129,10 +133,13 @@ def measure_speed(
             scores[engine][name] = best = cell
         best["batches"] = curve
     notes += _collect_notes(scores, networks, sets[task.subsets[-1]])
-    every = [cell[METRIC] for cells in scores.values() for cell in cells.values()]
+    if device.name != "cpu" and open_nvml(device.name) is None:
+        notes.append("nobody looked whether the GPU was throttled or shared: pynvml is not installed")
+    first = next(iter(scores.values()))
     attention = {engine: network.attention for engine, network in networks.items()}
     return Outcome(
-        main_score=sum(every) / len(every),
+        # Speeds have no mean: the first engine and set stand for the task.
+        main_score=next(iter(first.values()))[METRIC],
         scores=scores,
         notes=tuple(notes),
         facts={"ceiling_flops": ceiling, "attention": attention},
@@ -165,23 +172,31 @@ def _measure_sets(
                     count=model.count,
                 )
     steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
-    model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs))
-    latencies: dict[Run, list[float]] = {}
+    log = model.work / "rounds.jsonl"
+    finished = sum(steps.get(run, 0) for _, run in read_timings(log))
+    model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs) - finished)
+    latencies: dict[Run, dict[str, float]] = {}
     for (engine, name, size), workload in workloads.items():
         network = networks[engine]
         for _ in range(protocol.warmup):
             time_run(network, device, workload.take_first(size), size, count=model.count)
         if protocol.waits and protocol.sequences:
-            single = time_run(network, device, workload.take_first(SINGLE), 1).steps
-            latencies[engine, name, size] = np.percentile(single, [50, 99]).tolist()
-    timings = measure_rounds(runs, protocol.rounds, model.work / "rounds.jsonl")
+            # Without padding, for which one sequence has no need.
+            singles = [replace(workload, longest=n, lengths=(n,)) for n in workload.lengths[:SINGLE]]
+            for single in singles[: protocol.warmup]:
+                time_run(network, device, single, 1)
+            seconds = [time_run(network, device, single, 1).steps[0] for single in singles]
+            latencies[engine, name, size] = {
+                f"latency_p{share}": float(np.percentile(seconds, share)) for share in (50, 99)
+            }
+    timings = measure_rounds(runs, protocol.rounds, log)
     figures = {}
     for run, workload in workloads.items():
         computed = sum(workload.lengths)
         if networks[run[0]].engine != "ours":
             computed = workload.longest * len(workload.lengths)
         figures[run] = summarize_rounds(timings[run], workload, computed)
-        figures[run] |= {"latency_seconds": latencies[run]} if run in latencies else {}
+        figures[run] |= latencies.get(run, {})
         others = set(sets) - {name for engine, name, _ in workloads if engine == run[0]}
         figures |= {
             (run[0], name, run[2]): summarize_rounds(timings[run], sets[name], computed) for name in others
@@ -198,7 +213,7 @@ def _collect_notes(
         marked = [
             f"{engine}, {name}" for engine, cells in scores.items() for name in cells if cells[name][mark]
         ]
-        notes += [f"{text} in {'; '.join(marked)}: measure it again"] if marked else []
+        notes += [f"{text} in {'; '.join(marked)}: add --force to measure again"] if marked else []
     if len(networks) > 1:
         ids, lengths = next(workload.take_first(2).iterate_batches(2))
         first, second = (

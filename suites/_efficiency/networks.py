@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,16 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
+from harness.core.errors import ModelError
 from harness.core.types import Artifact, Dtype, MeasuredModel
-from harness.encoder.backbones import has_network, read_architecture, read_family
+from harness.encoder.backbones import has_network, read_family
 from harness.encoder.dtype import TORCH_DTYPES
 from harness.encoder.engine import collect_backbones, use_onednn
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.inputs import move_features
 from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.layers import Packing
+from harness.results.compute import read_backbone_compute
 from suites._efficiency.rounds import Device
 
 
@@ -94,24 +98,15 @@ def _load(
     return LoadedNetwork(model=backbone, device=device, engine=engine)
 
 
-def count_flops(network: LoadedNetwork, artifact: Artifact, lengths: Sequence[int]) -> float:
-    """The operations of a forward pass over sequences, without padding and embeddings.
-
-    2 P n + 4 d n sum over layers of min(n, 2 w + 1) for n tokens: P parameters outside of embeddings, d the
-    width of all heads, w the window of a layer; without a network of ours all attention is full.
-    """
-    folder, config = find_backbone_folder(artifact.folder), network.model.config
-    windows: Sequence[int | None] = (None,) * getattr(config, "num_hidden_layers", 0)
-    width = getattr(config, "hidden_size", 0)
-    if has_network(folder, own_code=artifact.trust_remote_code):
-        shape = read_architecture(folder)
-        width = shape.num_attention_heads * shape.head_dim
-        windows = [shape.window(layer) for layer in range(shape.num_hidden_layers)]
-    tables = {id(m.weight) for m in network.model.modules() if isinstance(m, nn.Embedding)}
-    parameters = sum(p.numel() for p in network.model.parameters() if id(p) not in tables)
-    counts = np.asarray(lengths, dtype=float)
-    seen = sum(counts if w is None else np.minimum(counts, 2 * w + 1) for w in windows)
-    return float(2 * parameters * counts.sum() + 4 * width * (seen * counts).sum())
+def count_flops(folder: Path, lengths: Sequence[int]) -> float | None:
+    """The operations of a forward pass over sequences, without padding; None where the files do not tell."""
+    try:
+        compute = read_backbone_compute(folder)
+    except ModelError:
+        return None
+    return float(
+        sum(n * compute.count_operations(size, windows=True) for size, n in Counter(lengths).items())
+    )
 
 
 def measure_ceiling(device: Device, dtype: Dtype) -> float:

@@ -16,6 +16,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from harness.core import provenance
 from harness.core.errors import ModelError
 
 IDS = (100, 16_000)
@@ -52,8 +53,8 @@ class Device:
 
     def wait(self) -> None:
         """Wait until the device has done what it was given."""
-        if self.name.startswith("cuda"):
-            torch.cuda.synchronize(self.name)
+        if self.name != "cpu":
+            torch.accelerator.synchronize(self.name)
 
     def read_clock(self) -> float:
         """Seconds from some point on."""
@@ -115,13 +116,15 @@ class Timing:
     Attributes:
         steps: The seconds of each pass.
         moving: The seconds of all transfers; without waiting they are in the steps.
-        others: The share of all processors' time that other processes took.
+        total: The seconds of all processors.
+        others: Those of them that other processes took.
         joules: The energy of the device; None where it does not tell.
         troubles: What else disturbed it.
     """
 
     steps: tuple[float, ...]
     moving: float
+    total: float = 0.0
     others: float = 0.0
     joules: float | None = None
     troubles: tuple[str, ...] = ()
@@ -173,7 +176,7 @@ def time_run(
 def watch_load(device: Device) -> Iterator[dict[str, Any]]:
     """Fills a dictionary with what other processes did meanwhile, and the energy, where the device tells."""
     seen: dict[str, Any] = {}
-    process, nvml = psutil.Process(), _open_nvml(device.name)
+    process, nvml = psutil.Process(), open_nvml(device.name)
 
     def read_times() -> tuple[float, float]:
         """The seconds of all processors, and those that other processes took of them."""
@@ -185,9 +188,7 @@ def watch_load(device: Device) -> Iterator[dict[str, Any]]:
 
     before, energy = read_times(), nvml and nvml[0].nvmlDeviceGetTotalEnergyConsumption(nvml[1])
     yield seen
-    total, others = (after - first for after, first in zip(read_times(), before, strict=True))
-    # The clocks of processors go by hundredths: less says nothing.
-    seen["others"] = max(0.0, others / total) if total >= 0.5 else 0.0
+    seen["total"], seen["others"] = (after - b for after, b in zip(read_times(), before, strict=True))
     if nvml:
         library, handle = nvml
         seen["joules"] = (library.nvmlDeviceGetTotalEnergyConsumption(handle) - energy) / 1000
@@ -196,15 +197,14 @@ def watch_load(device: Device) -> Iterator[dict[str, Any]]:
         seen["troubles"] = (*(["throttled"] if slow else []), *(["other processes on it"] if shared else []))
 
 
-def _open_nvml(device: str) -> tuple[Any, Any] | None:
+def open_nvml(device: str) -> tuple[Any, Any] | None:
     """NVIDIA's library (pynvml) with the handle of a GPU; None without one."""
     if not device.startswith("cuda"):
         return None
     try:
         library = importlib.import_module("pynvml")
         library.nvmlInit()
-        uuid = torch.cuda.get_device_properties(device).uuid
-        handle = library.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+        handle = library.nvmlDeviceGetHandleByUUID(provenance.read_gpu_uuid(device))
         library.nvmlDeviceGetTotalEnergyConsumption(handle)
     except Exception:  # not installed, or refused by the driver in one of many ways
         return None
@@ -225,13 +225,7 @@ def measure_rounds(
         rounds: How often each is taken.
         log: The file that keeps finished runs, which are not taken again.
     """
-    timings: dict[tuple[int, Run], Timing] = {}
-    for line in log.read_text().splitlines() if log.exists() else ():
-        entry = json.loads(line)
-        facts: dict[str, Any] = entry["timing"]
-        lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
-        timings[entry["round"], tuple(entry["run"])] = Timing(**{**facts, **lists})
-    order = list(runs)
+    timings, order = read_timings(log), list(runs)
     for number in range(rounds):
         for run in order:
             if (number, run) not in timings:
@@ -239,9 +233,24 @@ def measure_rounds(
                 # One number in place of thousands: a line is written at once.
                 timings[number, run] = timing = replace(timing, steps=(sum(timing.steps),))
                 with log.open("a") as file:
-                    file.write(json.dumps({"round": number, "run": run, "timing": asdict(timing)}) + "\n")
+                    # A line that a kill has cut shall end before this one.
+                    file.write("\n" + json.dumps({"round": number, "run": run, "timing": asdict(timing)}))
         order.reverse()
     return {run: [timings[number, run] for number in range(rounds)] for run in runs}
+
+
+def read_timings(log: Path) -> dict[tuple[int, Run], Timing]:
+    """The finished runs of each round, from the file of `measure_rounds`."""
+    timings: dict[tuple[int, Run], Timing] = {}
+    for line in log.read_text().splitlines() if log.exists() else ():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:  # a kill has cut it
+            continue
+        facts: dict[str, Any] = entry["timing"]
+        lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
+        timings[entry["round"], tuple(entry["run"])] = Timing(**{**facts, **lists})
+    return timings
 
 
 def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: int) -> dict[str, Any]:
@@ -257,7 +266,9 @@ def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: in
     middle, (low, _, high) = median(rates), quantiles(rates, method="inclusive")
     padded = workload.longest * len(workload.lengths)
     joules = [timing.joules for timing in timings if timing.joules is not None]
-    others = median(timing.others for timing in timings)
+    # Over all rounds: the clocks of processors go by hundredths, and less than half a second says nothing.
+    total = sum(timing.total for timing in timings)
+    others = max(0.0, sum(timing.others for timing in timings) / total) if total >= 0.5 else 0.0
     return {
         "main_score": middle,
         "tokens_per_second": middle,

@@ -45,12 +45,17 @@ class _EfficiencySource:
         if not protocol.waits and dtype != "float32":
             return f"{protocol.name} is in float32, as the released script: leave out --dtype {dtype}."
         description = describe(artifact.folder, own_code=artifact.trust_remote_code)
-        backbones = [kind for kind, _ in locate_modules(artifact.folder) if kind == "Transformer"]
-        if len(backbones) > 1 or description.two_stage is not None:
+        kinds = [kind for kind, _ in locate_modules(artifact.folder)]
+        if kinds.count("Transformer") > 1 or description.two_stage is not None:
             return f"{name} has several backbones: a speed is of one."
+        # A class of the model's own has no kind.
+        if kinds[0] not in ("Transformer", None):
+            return f"{name} has no transformer, but a module {kinds[0]}: there is no backbone to measure."
         limit = description.position_limit
         if limit is not None and limit < self.longest and not description.is_unbound:
-            return f"{name} has {limit:,} positions, and the sequences of {task.name} have {self.longest:,}."
+            shorter = task.name.replace(str(self.longest), "512")
+            hint = f": take --tasks {shorter}" if limit >= 512 else ""
+            return f"{name} has {limit:,} positions, and sequences of {self.longest:,} were asked for{hint}."
         return ""
 
     def estimate_tokens(self, task: Task) -> int:

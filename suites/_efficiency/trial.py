@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from typing import Any
 import psutil
 import torch
 
+from harness.core import files
 from harness.core.errors import ModelError
 from harness.core.provenance import measure_peak_memory
 from suites._efficiency.rounds import Device, Network, Workload, time_run
@@ -35,6 +37,8 @@ def find_largest_batch(fits: Callable[[int], bool], most: int) -> int:
     688
     """
     size = find_doubled_batch(fits, most)
+    if 0 < size < most < 2 * size and fits(most):
+        return most
     above = min(2 * size, most + 1)
     while size and above - size > max(1, PRECISION * size):
         middle = (size + above) // 2
@@ -54,7 +58,7 @@ def find_released_batch(fits: Callable[[int], bool], most: int) -> int:
     """The batch of ModernBERT's released script; 0 if none fits.
 
     >>> find_released_batch(lambda size: size <= 700, 4096), find_released_batch(lambda size: True, 4096)
-    (694, 4092)
+    (696, 4092)
     """
     size = min(1024, most)
     if fits(size):
@@ -98,7 +102,7 @@ class Trials:
         tries: dict[str, int | None] = json.loads(self.log.read_text()) if self.log.exists() else {}
         if str(size) not in tries:
             tries[str(size)] = self._run_trial(size)
-            self.log.write_text(json.dumps(tries))
+            files.replace(self.log, json.dumps(tries).encode())
         return tries[str(size)]
 
     def fits(self, size: int) -> bool:
@@ -116,11 +120,12 @@ class Trials:
         # What was put on the path by hand is not inherited.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-m", "suites._efficiency.trial"]
-        with tempfile.TemporaryFile() as request_file, tempfile.TemporaryFile() as error_file:
+        temporary = tempfile.TemporaryFile
+        with temporary() as request_file, temporary() as output_file, temporary() as error_file:
             request_file.write(request)
             request_file.seek(0)
             process = subprocess.Popen(
-                command, stdin=request_file, stdout=subprocess.PIPE, stderr=error_file, env=environment
+                command, stdin=request_file, stdout=output_file, stderr=error_file, env=environment
             )
             watched = psutil.Process(process.pid)
             try:
@@ -132,12 +137,16 @@ class Trials:
                 pass
             finally:
                 process.kill()
-                output = process.communicate()[0]
+                process.wait()
+            # The kernel has killed it: no memory was left.
+            if process.returncode == -signal.SIGKILL:
+                return None
             if process.returncode:
                 error_file.seek(0)
                 last = (error_file.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
                 raise ModelError(f"A batch of {size} failed: {last}")
-        peak: int | None = json.loads(output.splitlines()[-1])
+            output_file.seek(0)
+            peak: int | None = json.loads(output_file.read().splitlines()[-1])
         return peak
 
 

@@ -53,7 +53,7 @@ class FakeMeasured:
         model.announce(2)
         model.count(2)
         (model.work / "rounds").write_text("kept until the record is there")
-        cell = {"main_score": float(model.load().parameters), "rounds": [1.0, 2.0]}
+        cell = {"main_score": float(model.load().parameters), "mfu": 0.021, "rounds": [1.0, 2.0]}
         return Outcome(
             main_score=cell["main_score"],
             scores={"ours": {"fixed": cell}},
@@ -117,6 +117,8 @@ def test_a_measured_task_is_of_its_machine(
     shown = typed("show", str(folder), "--suite", "speed")
     assert f"{record.main_score:,.0f}" in shown
     assert "no mean" in shown
+    # A share beside it is as measured as well.
+    assert " 0.021 " in typed("show", str(folder), "--suite", "speed", "--metric", "mfu")
     assert "Speed: the device was busy" in repr(report.notes)
     # Another machine has a record of its own, which stands under other settings.
     monkeypatch.setattr(provenance, "read_cpu_model", lambda: "Another Processor")
