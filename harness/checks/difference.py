@@ -274,11 +274,11 @@ class Difference(Compared):
         parts = candidate.list_influences(), baseline.list_influences()
         sides = candidate.sum_influences(parts[0]), baseline.sum_influences(parts[1])
         rest: list[Part] = []
-        for stratum, other, *own in zip(candidate.strata, baseline.strata, *parts, strict=True):
+        for stratum, other, *both in zip(candidate.strata, baseline.strata, *parts, strict=True):
             rest.append(_estimate_tie_part(stratum, other))
-            flat = stratum.measures != ("mean",) and _is_flat(own[0].mean(axis=0) - own[1].mean(axis=0))
+            flat = stratum.measures != ("mean",) and _is_flat(both[0].mean(axis=0) - both[1].mean(axis=0))
             if flat and not rest[-1].variance:
-                rest.append(_estimate_flat_part(stratum, at_end=all(map(_is_flat, own))))
+                rest.append(_estimate_flat_part(stratum, at_end=all(map(_is_flat, both))))
             if len(mine) == len(theirs) == 1:
                 rest.append(_estimate_repeat_part(stratum, other))
         influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}

@@ -107,8 +107,8 @@ def load_measured_figures(
     # The last one of a place stays.
     for result in sorted((one for one in results if one.id in documents), key=lambda one: one.written or ""):
         document, mine = documents[result.id], rows.get(queries.entries[result.entry].artifact, ())
-        whole = {} if "limit" in document["identity"] else document["scores"]
-        cells = [(e, name, cell) for e, sets in whole.items() for name, cell in sets.items()]
+        sets_of_engines = {} if "limit" in document["identity"] else document["scores"]
+        cells = [(e, name, cell) for e, sets in sets_of_engines.items() for name, cell in sets.items()]
         for engine, name, cell in cells:
             value = cell.get(figure)
             if is_number(value) and 0 < value < inf and not (cell.get("busy") or cell.get("unstable")):

@@ -51,8 +51,8 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     parameters = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, parameters, "json"))
     address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, parameters)}"
-    (asked,) = parameters.get("q", [""])[-1:]
-    pairs = list(_iter_sentences(page, asked if path.startswith("/models/") else ""))
+    (filter_text,) = parameters.get("q", [""])[-1:]
+    pairs = list(_iter_sentences(page, filter_text if path.startswith("/models/") else ""))
     sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in pairs]
     note = f"As of {snapshot.made[:10]}"
     if len(pairs) == 1 or (pairs and path.startswith("/models/")):

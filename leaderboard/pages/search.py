@@ -131,8 +131,8 @@ def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
         return {one.name if one.kind == "task" else one.href.rpartition("/")[2]
                 for one, match in matches if match and not match[0]}  # fmt: skip
 
-    for at in range(1, len(words)):
-        for name, task in ((words[:at], words[at:]), (words[at:], words[:at])):
+    for cut in range(1, len(words)):
+        for name, task in ((words[:cut], words[cut:]), (words[cut:], words[:cut])):
             tasks, models = list_keys(["task"], task), list_keys(["backbone", "model"], name)
             numbers = [number for number, slug in join_models(queries).items() if slug in models]
             for row in queries.find_results(entry=numbers, task=[*tasks]) if tasks and numbers else ():
