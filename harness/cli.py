@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import keyword
+import os
 import signal
 import sys
 from typing import Any, NoReturn
@@ -190,6 +191,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     # Slurm, Docker and Kubernetes stop a process by SIGTERM, which Python does not turn into an exception.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     code = invoke(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.flush()
+    # Its reader has gone. Without a stdout there is none.
+    except (BrokenPipeError, AttributeError):
+        code = SIGPIPE_CODE if sys.stdout else code
+    if code == SIGPIPE_CODE:
+        # Python flushes once more at the end, and would end with 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     # The process ends here and frees everything: without this the collector would look through it once more.
     _freeze()
     sys.exit(code)
