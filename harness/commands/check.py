@@ -129,7 +129,7 @@ def command(
     """Compare a candidate with a baseline, task by task, and say whether it is worse than is allowed.
 
     Scores that are missing are measured first. Ends with 0 if the candidate passes, 1 if it
-    regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
+    regressed or a score is still missing, 3 if neither can be said (the policy may ask for other codes).
     """
     policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
     policy, given["allow"] = policy.accept_names(given["allow"])

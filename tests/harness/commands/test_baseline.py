@@ -165,7 +165,8 @@ def test_a_fresh_machine_needs_its_file_alone(
     [
         ("good", "", 0, "same"),
         ("worse", "", 1, "regressed"),
-        ("again", "budget_minutes = 1e-9", 3, "inconclusive"),
+        ("again", "budget_minutes = 1e-9", 1, "inconclusive"),
+        ("again", 'budget_minutes = 1e-9\nmissing = "exit-3"', 3, "inconclusive"),
     ],
 )
 def test_the_step_of_the_action_in_a_fresh_clone(
