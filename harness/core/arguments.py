@@ -346,12 +346,11 @@ def check_fields(part: Part, kind: type[Part], name: str) -> Part:
     if not isinstance(part, kind):
         raise UsageError(f"{name} is {part!r}, and must be a harness.{kind.__name__}.")
     source, declared = cast(Any, part), cast(Any, kind)
-    given = {name: getattr(source, name) for name in _collect_arguments(declared)}
-    values = {
-        name: argument.validate_value(given[name])
-        for name, argument in _collect_arguments(declared).items()
-        if given[name] is not argument.default  # a default has its form
-    }
+    values = {}
+    for name, argument in _collect_arguments(declared).items():
+        value = getattr(source, name)
+        # A default has its form.
+        values[name] = value if value is argument.default else argument.validate_value(value)
     checked_part: Part = replace(source, **values)
     return checked_part
 
