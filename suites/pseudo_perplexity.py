@@ -54,33 +54,34 @@ ALL, LEFT_TO_RIGHT = "all", "left-to-right"
 
 
 def _read_folder(folder: Path) -> Iterator[str]:
-    """The texts of the files below a folder."""
+    """The texts of the files below a folder, each in one line.
+
+    Some tokenizers drop blanks and line ends; all then have the same to predict.
+    """
     with explain_file_error(folder):
         for path in sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS):
             try:
-                yield path.read_text(encoding="utf-8")
+                yield " ".join(path.read_text(encoding="utf-8").split())
             except UnicodeDecodeError:
                 raise DataError(f"{path} is not UTF-8.", hint="Convert it, or take it out.") from None
 
 
 @functools.cache
 def _read_python_documentation() -> str:
-    """The help topics of the running interpreter, and the longer strings in the modules of its library."""
+    """The help topics of the running interpreter and the longer strings of its library, in one line."""
     topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     texts = [topics[name] for name in sorted(topics)]
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         # Docstrings, without parsing 5 MB of source whenever a suite is listed.
         texts += re.findall('"""(.*?)"""', path.read_text(encoding="utf-8", errors="replace"), re.DOTALL)
-    return " ".join(texts)
+    return " ".join(" ".join(texts).split())
 
 
 def _build_texts(folder: Path | None, length: int) -> tuple[str, ...]:
     """The texts of a task, or fewer: of all parts of that size those with the smallest hashes."""
     size, parts = CHARACTERS * length, set[str]()
     for document in [_read_python_documentation()] if folder is None else _read_folder(folder):
-        # Some tokenizers drop blanks and line ends; all then have the same to predict.
-        plain = " ".join(document.split())
-        parts |= {plain[start : start + size] for start in range(0, len(plain) - size + 1, size)}
+        parts |= {document[start : start + size] for start in range(0, len(document) - size + 1, size)}
     return tuple(heapq.nsmallest(TEXTS, parts, key=digest))
 
 

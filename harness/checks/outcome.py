@@ -233,7 +233,7 @@ class Check:
         policy: Every setting of the policy (docs/check.md).
         overall: The verdict: `same` if every task is, else by the means and the tasks that must not regress.
         because: The sentences that explain the verdict.
-        exit_code: 0 pass, 1 regression, 3 inconclusive, as the policy has it.
+        exit_code: 0 pass, 1 regression or a missing score, 3 inconclusive, as the policy has it.
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
         warnings: Remarks that do not decide, e.g. on other library versions.
         seconds: The time of the check, with what it measured.

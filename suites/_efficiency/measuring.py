@@ -133,8 +133,8 @@ def measure_speed(
             scores[engine][name] = best = cell
         best["batches"] = curve
     notes += _collect_notes(scores, networks, sets[task.subsets[-1]])
-    if device.name != "cpu" and open_nvml(device.name) is None:
-        notes.append("nobody looked whether the GPU was throttled or shared: pynvml is not installed")
+    if device.name.startswith("cuda") and open_nvml(device.name) is None:
+        notes.append("nobody looked whether the GPU was throttled or shared: pynvml gives no answer")
     first = next(iter(scores.values()))
     attention = {engine: network.attention for engine, network in networks.items()}
     return Outcome(
