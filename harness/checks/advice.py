@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
-from harness.checks.policy import format_toml_value
+from harness.core.arguments import format_toml_value
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6

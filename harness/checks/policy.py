@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.core.allowances import parse_allowances
-from harness.core.arguments import Form, Names, check_value
+from harness.core.arguments import Form, Names, check_value, format_toml_value
 from harness.core.errors import UsageError, explain_unknown
 from harness.results.differences import is_field_name
 
@@ -210,26 +209,3 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
     )
     message = message.replace("Input should be", "it must be").replace("tuple", "list")
     return UsageError(f"In {where} {setting} is {first['input']!r}: {message}.")
-
-
-def format_toml_value(value: Any) -> str:
-    """A setting as TOML writes it; a table in a line, without what is None.
-
-    >>> print(format_toml_value(["*"]), format_toml_value({"SciFact": {"margin": 2.0}}))
-    ["*"] {"SciFact" = {"margin" = 2.0}}
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # A JSON string is one of TOML, but for DEL, which JSON leaves as it is and TOML forbids.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(format_toml_value, value))}]"
-    if isinstance(value, Mapping):
-        settings = (
-            f"{format_toml_value(name)} = {format_toml_value(one)}"
-            for name, one in value.items()
-            if one is not None
-        )
-        return f"{{{', '.join(settings)}}}"
-    return repr(value)

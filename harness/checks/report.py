@@ -35,7 +35,7 @@ from harness.checks.advice import (
     sort_outcomes,
 )
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
-from harness.checks.policy import format_toml_value
+from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
 from harness.core.types import OWN_UNITS
 from harness.results.scores import score_text

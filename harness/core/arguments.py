@@ -7,6 +7,7 @@ cannot say, and `Option` has its option on the command line and its words, also 
 from __future__ import annotations
 
 import functools
+import json
 import math
 import os
 import types
@@ -76,6 +77,25 @@ class Option:
     unset: str | None = ""
     alone: bool = False
     group: Group = "Rare"
+
+
+def format_toml_value(value: Any) -> str:
+    """A value as TOML writes it; a table in a line, without what is None.
+
+    >>> print(format_toml_value(["*"]), format_toml_value({"SciFact": {"margin": 2.0}}))
+    ["*"] {"SciFact" = {"margin" = 2.0}}
+    """
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(format_toml_value, value))}]"
+    if isinstance(value, Mapping):
+        settings = (
+            f"{format_toml_value(name)} = {format_toml_value(setting)}"
+            for name, setting in value.items()
+            if setting is not None
+        )
+        return f"{{{', '.join(settings)}}}"
+    # JSON's texts and numbers are those of TOML, but for DEL, which JSON leaves as it is and TOML forbids.
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -389,7 +389,7 @@ class MeasuredModel:
 class MeasuredSource(TaskSource, Protocol):
     """The source of a task that loads and runs the model itself: a small picklable object.
 
-    A score above 1 has a unit of its own and is shown as it is; columns of such tasks are in no mean
+    Its metric is a share of 1, or one of OWN_UNITS, which is shown as it is and whose columns are in no mean
     (`Column.shown_only`).
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.core.arguments import collect_options
+from harness.core.arguments import collect_options, format_toml_value
 from harness.core.errors import UsageError, explain_unknown
 from harness.plan.recipe_request import collect_settings, merge_changes, parse_changes, parse_sweep
 from harness.plan.request import Request
@@ -88,14 +87,9 @@ def _iter_lines(values: Mapping[str, Any]) -> Iterator[str]:
         if value is None:  # TOML has no word for it
             yield f"# {name} is not set"
         elif name not in tables:
-            yield f"{name} = {_format_value(value)}"
+            yield f"{name} = {format_toml_value(value)}"
     for name, table in tables.items():
         yield from ("", f"[{name}]")
         for key, value in table.items():
             plain = _PLAIN_KEY.fullmatch(key)
-            yield f"{key if plain else _format_value(key)} = {_format_value(value)}"
-
-
-def _format_value(value: Any) -> str:
-    # JSON's texts, numbers and lists are TOML's, but for one character that TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
+            yield f"{key if plain else format_toml_value(key)} = {format_toml_value(value)}"
