@@ -64,6 +64,13 @@ _SHOWN = 5
 _KEY = re.compile("[0-9a-f]{6,64}")
 
 
+def _read_amount(text: str) -> float:
+    amount = parse_amount(text)
+    if amount is None:
+        raise click.BadParameter(f"{text!r} is no number above 0. Type one such as 2.9e21 or 2.1T.")
+    return amount
+
+
 _prices = click.option(
     "--prices",
     metavar="FILE",
@@ -361,15 +368,15 @@ def _show_compute(
 @command.command("note")
 @click.argument("model")
 @click.option(
-    "--pretraining-tokens", type=parse_amount, metavar="NUMBER", help="Tokens of its pretraining, e.g. 2.1T."
+    "--pretraining-tokens", type=_read_amount, metavar="NUMBER", help="Tokens of its pretraining, e.g. 2.1T."
 )
 @click.option(
     "--length", type=click.IntRange(1), help="Tokens of a sequence (default: its limit, 1024 at most)."
 )
 @click.option(
-    "--flops", type=parse_amount, metavar="NUMBER", help="Operations of its pretraining, e.g. 2.9e21."
+    "--flops", type=_read_amount, metavar="NUMBER", help="Operations of its pretraining, e.g. 2.9e21."
 )
-@click.option("--hours", type=parse_amount, metavar="NUMBER", help="Hours that its pretraining took.")
+@click.option("--hours", type=_read_amount, metavar="NUMBER", help="Hours that its pretraining took.")
 @click.option("--devices", type=click.IntRange(1), default=1, help="How many devices it ran on.")
 @click.option("--device", default="", metavar="NAME", help='Their name, e.g. "A100 80GB".')
 @click.option(

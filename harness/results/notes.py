@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-import click
 from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
@@ -96,20 +95,15 @@ NOTES = DocumentFolder(
 )
 
 
-def parse_amount(text: str) -> float:
-    """A number above 0 as people write it.
+def parse_amount(text: str) -> float | None:
+    """A number above 0 as people write it; None for another text.
 
-    Raises:
-        BadParameter: It is another text.
-
-    >>> parse_amount("2.1T"), parse_amount("2.9e21"), parse_amount("12")
-    (2100000000000.0, 2.9e+21, 12.0)
+    >>> parse_amount("2.1T"), parse_amount("2.9e21"), parse_amount("12"), parse_amount("0")
+    (2100000000000.0, 2.9e+21, 12.0, None)
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) ?([KMBT]?)", text.strip(), re.IGNORECASE)
     number = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
-    if not 0 < number < math.inf:
-        raise click.BadParameter(f"{text!r} is no number above 0. Type one such as 2.9e21 or 2.1T.")
-    return number
+    return number if 0 < number < math.inf else None
 
 
 def format_amount(number: float) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core import paths
+from harness.results.notes import parse_amount
 from harness.results.printed import (
     AVERAGE,
     SCORES,
@@ -39,7 +40,6 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.suites import SiteSuite, list_conventions
 
-_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _FIELDS = ("slug", "name", "family", "size_class", "parameters", "without_embeddings", "size_note", "hub_ids",
            "models")  # fmt: skip
 
@@ -110,8 +110,8 @@ def parse_parameter_count(text: str) -> int | None:
     >>> parse_parameter_count("137M"), parse_parameter_count("1.2 B"), parse_parameter_count("")
     (137000000, 1200000000, None)
     """
-    match = re.fullmatch(r"([0-9.]+) ?([KMBT])", text.strip())
-    return round(float(match[1]) * _UNITS[match[2]]) if match else None
+    number = parse_amount(text)
+    return round(number) if number and text.strip()[-1].isalpha() else None
 
 
 def find_printed_parameters(row: PaperValue) -> int | None:
