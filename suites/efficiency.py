@@ -19,4 +19,5 @@ SUITE = SuiteEntry(
     summary="tokens a second, memory and MFU on synthetic sets of 512 and 8,192 tokens (docs/efficiency.md)",
     open=_open_efficiency_suite,
     argument="modernbert, for the released script's way",
+    measured=True,
 )

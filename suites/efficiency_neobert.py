@@ -15,4 +15,5 @@ SUITE = SuiteEntry(
     name="efficiency-neobert",
     summary="tokens a second at 512 to 8,192 tokens, batches doubled to 512, 100 steps (docs/efficiency.md)",
     open=_open_neobert_suite,
+    measured=True,
 )

@@ -239,4 +239,5 @@ SUITE = SuiteEntry(
     summary="How well masked tokens are predicted, 512 to 8,192 tokens long (docs/pseudo-perplexity.md)",
     open=_open_perplexity_suite,
     argument="folder of texts",
+    measured=True,
 )

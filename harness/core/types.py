@@ -667,6 +667,7 @@ class SuiteEntry:
     """A suite in the catalog, the `SUITE` of a file in suites/; a user types `name` or `name:argument`.
 
     `argument` describes the argument, `alone` is whether it may be left out, and `offers` lists its values.
+    `measured` is whether its tasks have a MeasuredSource: their numbers have no table on the site.
     """
 
     name: str
@@ -674,6 +675,7 @@ class SuiteEntry:
     open: Callable[[str, SuiteOptions], Suite]
     argument: str = ""
     alone: bool = True
+    measured: bool = False
     offers: Callable[[], Sequence[Offer]] = tuple
 
 

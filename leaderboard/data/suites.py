@@ -209,9 +209,8 @@ def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSu
     for typed, main in _list_suite_names(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
         columns = tuple(build_task_scope(task).form for column in suite.columns for task in column.tasks)
-        measured = any(task.output == "measured" for task in suite.tasks)
-        # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`. Speeds are no shares.
-        if columns and columns not in seen and not measured:
+        # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`.
+        if columns and columns not in seen:
             seen.add(columns)
             names = chain([format_slug(typed)], (f"{format_slug(typed)}-{number}" for number in count(2)))
             name = next(one for one in names if one not in suites_by_slug)
@@ -224,12 +223,15 @@ def _list_suite_names(extra: Sequence[str]) -> list[tuple[str, bool]]:
     pairs = [(entry.name, True) for entry in entries if entry.alone]
     offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
     steps = [step for one in catalog.PROTOCOLS.load_entries().values() for step in one.steps]
-    return [
+    names = [
         *pairs,
         *((typed, True) for typed in extra),
         *((typed, False) for step in steps for typed in step.request["suites"]),
         *((f"{name}:{what}", False) for name, what in offered),
     ]
+    # Speeds and perplexities are no shares of 1.
+    measured = {entry.name for entry in entries if entry.measured}
+    return [(typed, main) for typed, main in names if typed.partition(":")[0] not in measured]
 
 
 def format_slug(text: str) -> str:
