@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
@@ -35,10 +34,10 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, SiteSuite, collect_scopes, load_site_suites
 from leaderboard.data.tables import (
     TEXT_ROWS,
-    TEXTS,
     Reading,
     Tables,
     clean_stored_text,
+    create_text_schema,
     hash_tables,
     read_units,
     write_texts,
@@ -268,7 +267,7 @@ class SiteIndex:
         if former.version:
             tables.keep(former.folder / OWN, kept)
         version, failed = int(texts.stem.rpartition("-")[2]), set[str]()
-        with ParquetWriter(texts, TEXTS, compression="zstd") as writer:
+        with ParquetWriter(texts, create_text_schema(), compression="zstd") as writer:
             for chunk in read_units(fresh, self._reading):
                 write_texts(writer, tables.take(chunk.rows, version))
                 failed.update(chunk.failed)
@@ -470,6 +469,8 @@ def _format_texts_name(batch: int | str) -> str:
 
 def _take_texts(tables: Tables, former: Snapshot, version: int, writer: Any) -> None:
     """Take over the texts of a former snapshot that results name; of many files all but the largest."""
+    import pyarrow as pa
+
     sql = "SELECT batch, count(*) AS n FROM results WHERE batch < ? GROUP BY batch ORDER BY n DESC"
     batches = {row["batch"]: former.locate_texts(row["batch"]) for row in tables.fetch_rows(sql, version)}
     others = list(batches)[1:]
@@ -480,8 +481,8 @@ def _take_texts(tables: Tables, former: Snapshot, version: int, writer: Any) -> 
             [str(batches.pop(batch)), batch],
         )
         while rows := texts.fetchmany(TEXT_ROWS):
-            columns = zip(*rows, strict=True)
-            write_texts(writer, pa.Table.from_arrays([pa.array(one) for one in columns], schema=TEXTS))
+            arrays = [pa.array(values) for values in zip(*rows, strict=True)]
+            write_texts(writer, pa.Table.from_arrays(arrays, schema=writer.schema))
         tables.connection.execute("UPDATE results SET batch = ? WHERE batch = ?", [version, batch])
     for old in batches.values():
         _link_file(old, Path(writer.where).with_name(old.name))

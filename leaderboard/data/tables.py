@@ -20,15 +20,18 @@ from logging.handlers import QueueHandler
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import duckdb
-import pyarrow as pa
 
 from harness.core.provenance import count_cores
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument, Unit
 from leaderboard.data.records import SOURCE, RecordReader
 from leaderboard.data.suites import REASONS, Scope, is_possible_score, load_site_suites
+
+if TYPE_CHECKING:
+    # Servers that only read do without 35 MB of it.
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +73,6 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 `results.source` is the entry whose own result it is: of several revisions of a model, one. `entries.number`
 is the row of an import. `results.batch` is the version whose file of texts has the record.
 """
-
-TEXTS = pa.schema({"id": pa.int64(), "document": pa.string()})
-"""The columns of a file of texts: the records of some results as JSON. It is written once, and taken over by
-later versions; a text counts where a result names its batch."""
 
 TEXT_ROWS, TEXT_BYTES = 512, 4 << 20
 """The texts in a row group, at most: a query reads whole groups, and has little memory."""
@@ -136,6 +135,8 @@ class Tables:
         Returns:
             The texts of the results.
         """
+        import pyarrow as pa
+
         entries = rows["entries"].select(["id", "slug", "model", "treatment"]).to_pylist()
         doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
         for entry in entries:
@@ -151,7 +152,8 @@ class Tables:
                     data.column_names.index("batch"), "batch", pa.array([batch] * len(data))
                 )
             self._fill(f"INSERT INTO {name}", TABLES[name], data)
-        return _leave_out(rows["texts"], "entry", doubles).select(TEXTS.names).cast(TEXTS)
+        schema = create_text_schema()
+        return _leave_out(rows["texts"], "entry", doubles).select(schema.names).cast(schema)
 
     def insert(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Put rows into tables by name; columns that a row lacks are NULL."""
@@ -160,6 +162,8 @@ class Tables:
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
+        import pyarrow as pa
+
         columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
         # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
         data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
@@ -215,6 +219,16 @@ def hash_tables(folder: Path, scopes: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
+def create_text_schema() -> pa.Schema:
+    """The columns of a file of texts: the records of some results as JSON.
+
+    It is written once, and taken over by later versions; a text counts where a result names its batch.
+    """
+    import pyarrow as pa
+
+    return pa.schema({"id": pa.int64(), "document": pa.string()})
+
+
 def write_texts(writer: Any, texts: pa.Table) -> None:
     """Write the texts of some results with a ParquetWriter, in row groups that a query can read."""
     size = max(1, texts.nbytes // max(1, len(texts)))
@@ -223,12 +237,13 @@ def write_texts(writer: Any, texts: pa.Table) -> None:
 
 def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     """Rows as an Arrow table; columns that a row lacks are NULL."""
+    import pyarrow as pa
+
     columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
     return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
 
 
 def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
-    # Here, as in every place that needs more of pyarrow than tables: servers that only read do without 15 MB.
     from pyarrow.compute import field
 
     return data.filter(~field(column).isin(values)) if values and len(data) else data

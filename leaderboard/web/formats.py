@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from harness.core.terminal import clean_text
 from harness.core.types import is_number
 from leaderboard.web.marks import KINDS
@@ -91,6 +89,7 @@ def render_parquet(tables: Sequence[Table], facts: Mapping[str, str] | None = No
 
     The `facts` are metadata of its schema.
     """
+    import pyarrow as pa
     from pyarrow import parquet
 
     heads, *rows = _build_csv_lines(tables[0], _list_unique_headings(tables[0])) if tables else [[]]
