@@ -770,6 +770,6 @@ def _list_revision_notes(scores: SuiteScores, row: int, at: int, entries: Mappin
         notes.append(f"model revision {source.revision[:10]}")
     if REASONS[scores.reasons[row, at]] == "other":
         (pinned, *more) = {task.data.revision[:10] for task in scores.site_suite.suite.columns[at].tasks}
-        revision = scores.data.get((row, at), "")[:10] or "that is not stated"
-        notes.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
+        revision = scores.data.get((row, at), "")[:10] or "unknown"
+        notes.append(f"data revision {revision}, pinned {'several' if more else pinned or 'none'}")
     return notes

@@ -47,7 +47,8 @@ class Html(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         self._in_link = self._in_link and tag != "a"
-        if tag in ("td", "th"):
+        # HTML lets the ends of cells and rows be left out.
+        if tag in ("td", "th", "tr", "tbody", "table"):
             self._in_cell = False
 
     def handle_data(self, data: str) -> None:

@@ -423,6 +423,11 @@ VOID = frozenset(
 )
 
 
+CELLS = ("td", "th")
+ENDED_BY = {"td": CELLS, "th": CELLS, "tr": (*CELLS, "tr")}
+"""What the start of a cell or row ends: HTML lets their ends be left out."""
+
+
 class Parsed(HTMLParser):
     """What a page holds: its elements in order, its texts, and what is wrong with its nesting."""
 
@@ -437,6 +442,7 @@ class Parsed(HTMLParser):
         self.wrong += [f"<{tag}> is not closed" for tag in self._open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._end(ENDED_BY.get(tag, ()))
         names = [name for name, _ in attrs]
         self.wrong += [f"<{tag}> has {name} twice" for name in set(names) if names.count(name) > 1]
         self.elements.append((tag, {name: value or "" for name, value in attrs}))
@@ -448,7 +454,13 @@ class Parsed(HTMLParser):
         if tag not in VOID:
             self._open.pop()
 
+    def _end(self, tags: tuple[str, ...]) -> None:
+        while self._open and self._open[-1] in tags:
+            self._open.pop()
+
     def handle_endtag(self, tag: str) -> None:
+        if tag in ("tr", "thead", "tbody", "table"):
+            self._end(CELLS if tag == "tr" else ENDED_BY["tr"])
         if not self._open or self._open.pop() != tag:
             self.wrong.append(f"</{tag}> closes nothing at {self.getpos()}")
 

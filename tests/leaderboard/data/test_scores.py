@@ -290,7 +290,7 @@ def test_a_number_of_the_whole_has_the_data_of_the_whole() -> None:
     data = {(0, 0): "part", (0, 2): "whole", (1, 0): "part", (1, 2): "whole"}
     scores = laid(suite_of([("x", 2)]), rows, wholes=[2], data=data, pinned=False)
     assert scores.data == {(0, 0): "whole", (1, 0): "part"}
-    assert "on data revision whole, pinned is" in suite_table.build_task_cell(scores, 0, 0, {}).note
+    assert "data revision whole, pinned" in suite_table.build_task_cell(scores, 0, 0, {}).note
 
 
 SIZES = {"min_size": 3, "max_size": 3}
