@@ -20,7 +20,6 @@ import numpy as np
 from measuring import read_options, report_missed
 
 from harness.fits.fitting import Fit, FitSettings, LawName, fit_law
-from harness.fits.parametric import FINETUNING as FINETUNING
 from harness.fits.parametric import compute_optimum
 from harness.fits.runs import Floats, Runs
 

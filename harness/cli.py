@@ -175,7 +175,7 @@ def program(context: click.Context) -> None:
     """How good is this encoder downstream, compared with the others under the same treatment?
 
     Exit codes: 0 all done, 1 a task failed or a candidate regressed, 2 misuse, 3 a check is
-    inconclusive, 130 interrupted.
+    inconclusive or a fit not identified, 130 interrupted.
 
     Tab completes names: eval "$(_HARNESS_COMPLETE=bash_source harness)" (docs/command-line.md).
     """

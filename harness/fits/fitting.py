@@ -275,8 +275,8 @@ def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> No
         fit.optima[method] = optima.optima
         if optima.optima[0][1] < ONE_OPTIMUM:
             fit.notes.append(
-                f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS reach "
-                f"the best of {len(optima.optima)} optima."
+                f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS "
+                f"reach the best of {len(optima.optima)} optima."
             )
         every = parametric.refit_resamples(law, inputs, part.loss, weights[:, kept], optima.theta)
         estimates, resampled = law.restore(optima.theta[None], inputs), law.restore(every, inputs)
@@ -301,7 +301,8 @@ def _find_confusion(law: Law, runs: Runs, every: Floats, resampled: Mapping[str,
         correlations = np.abs(np.corrcoef(every.T) - np.eye(every.shape[1]))
     if not correlations.max() < ALIKE:
         first, second = np.unravel_index(np.nanargmax(correlations), correlations.shape)
-        return f"{law.names[first]} and {law.names[second]} are not told apart (correlation {correlations.max():.3f})"
+        names = f"{law.names[first]} and {law.names[second]}"
+        return f"{names} are not told apart (correlation {correlations.max():.3f})"
     return ""
 
 
@@ -362,8 +363,8 @@ def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: Fi
     predicted = law.predict(theta[None], Inputs.from_runs(held_out, inputs))[0]
     errors = np.expm1(predicted - np.log(held_out.loss))
     fit.notes.append(
-        f"{method or 'All'}: the largest budget, left out, is predicted with an error of {errors.mean():+.2%} "
-        f"({np.abs(errors).mean():.2%} without sign)."
+        f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
+        f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
     )
 
 

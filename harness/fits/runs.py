@@ -239,8 +239,8 @@ def _drop_diverged(runs: Runs, *, drop: bool) -> Runs:
     places = _list_places(runs, lost)
     if not drop:
         raise UsageError(
-            f"{lost.sum()} runs have diverged (no finite loss, or {DIVERGED} × that of a smaller run of no more "
-            f"tokens): {places}.",
+            f"{lost.sum()} runs have diverged (no finite loss, or {DIVERGED} × that of a smaller run "
+            f"of no more tokens): {places}.",
             hint="--drop-diverged leaves them out, and says so.",
         )
     note = f"{lost.sum()} diverged runs are left out: {places}."

@@ -9,18 +9,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import simulate_fits
 from click.testing import CliRunner
 from scipy.optimize import minimize, minimize_scalar
+from simulate_fits import draw_grid, draw_methods
 
 from harness.cli import program
 from harness.core.errors import UsageError
+from harness.fits import parametric
 from harness.fits.equations import compute_optimum_law
+from harness.fits.estimate import draw_weights
 from harness.fits.fitting import Fit, FitSettings, LawName, fit_law
-from harness.fits.parametric import CHINCHILLA, Inputs, compute_optimum, find_optima, refit_resamples
+from harness.fits.parametric import (
+    CHINCHILLA,
+    FINETUNING,
+    Inputs,
+    compute_optimum,
+    find_optima,
+    refit_resamples,
+)
 from harness.fits.runs import Runs, read_runs
-from simulate_fits import draw_grid, draw_methods
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
 QUICK = FitSettings(resamples=200, starts=4)
@@ -117,8 +128,6 @@ def test_both_optimizers_reach_one_optimum_and_resamples_are_at_theirs() -> None
 
 def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = draw_grid(np.random.default_rng(1))
-    from harness.fits import parametric
-
     ends = parametric.Optima(theta=np.log([0.4, 0.3, 2, 0.3, 2]), optima=((1.0, 0.5), (2.0, 0.5)))
     monkeypatch.setattr(parametric, "find_optima", lambda *_, **__: ends)
     assert "only 50% of the starts" in fit_law("chinchilla", runs, QUICK).notes[0]
@@ -126,8 +135,6 @@ def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_methods_share_resamples() -> None:
     runs = draw_methods(np.random.default_rng(1))
-    from harness.fits.estimate import draw_weights
-
     weights = draw_weights(runs, None, 5, 0)
     first, second = (np.flatnonzero([name == method for name in runs.method]) for method in runs.methods)
     assert (weights[:, first] == weights[:, second]).all()
@@ -163,8 +170,8 @@ def test_the_finetuning_law_is_recovered_where_it_is_exact() -> None:
         others={"trainable": share},
         places=("",) * 80,
     )
-    optima = find_optima(simulate_fits.FINETUNING, Inputs.from_runs(runs), loss)
-    predicted = simulate_fits.FINETUNING.predict(optima.theta[None], Inputs.from_runs(runs))[0]
+    optima = find_optima(FINETUNING, Inputs.from_runs(runs), loss)
+    predicted = FINETUNING.predict(optima.theta[None], Inputs.from_runs(runs))[0]
     assert np.abs(predicted - np.log(loss)).max() < 2e-3
 
 
@@ -248,9 +255,6 @@ def test_close_budgets_count_as_one_and_it_is_said(tmp_path: Path) -> None:
 
 
 def test_columns_have_other_names_and_another_format(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = np.array(grid(), float).T
     pq.write_table(
         pa.table(dict(zip(("params", "tokens", "error"), rows[[0, 1, 3]], strict=True))),
@@ -258,7 +262,7 @@ def test_columns_have_other_names_and_another_format(tmp_path: Path) -> None:
     )
     runs = read_runs(tmp_path / "runs.parquet", columns={"size": "params", "loss": "error"})
     assert np.allclose(runs.flops, rows[2])
-    with pytest.raises(UsageError, match="no column 'size'"):
+    with pytest.raises(UsageError, match="no column 'loss'.*\n.*--column loss="):
         read_runs(tmp_path / "runs.parquet")
 
 
@@ -277,7 +281,7 @@ def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path)
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
-    """A twentieth of the draws of benchmarks/simulate_fits.py; the wide bar is three deviations of 25 draws."""
+    """A twentieth of the draws of benchmarks/simulate_fits.py; the bar is wider by three deviations."""
     shares = simulate_fits.measure_coverage(draws=25, resamples=400)
     assert {name: share for name, share in shares.items() if share < 0.8} == {}
     assert all(share >= 0.8 for share in simulate_fits.measure_admissions(draws=20, resamples=200).values())
