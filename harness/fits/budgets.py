@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.fits.estimate import Interval, Line, find_zero, fit_line
+from harness.fits.estimate import FitInterval, Line, find_zero, fit_line
 from harness.fits.runs import Floats, Runs
 
 GROUPED, APART = 1.05, 1.15
@@ -170,7 +170,7 @@ def fit_frontier(runs: Runs, optima: Sequence[BudgetOptimum]) -> tuple[Floats, F
 
 def find_crossing(
     first: tuple[Floats, Floats], second: tuple[Floats, Floats], *, extrapolate: bool = False
-) -> Interval | str:
+) -> FitInterval | str:
     """The budget at which two frontiers cross, with its interval, or why there is none.
 
     The difference of the two at the budgets that both have is a line; where it is zero is known by Fieller's
@@ -185,7 +185,7 @@ def find_crossing(
     if not extrapolate and (zero.low < shared.min() or zero.high > shared.max()):
         return "the crossing or an end of its interval lies outside the budgets of the runs"
     # Beyond the numbers of a float a crossing is as good as infinite.
-    return Interval(*(math.exp(min(end, 700.0)) for end in zero))
+    return FitInterval(*(math.exp(min(end, 700.0)) for end in zero))
 
 
 def select_window_best(runs: Runs) -> NDArray[np.int64]:

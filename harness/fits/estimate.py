@@ -38,7 +38,7 @@ class Quantity:
     reason: str = ""
 
 
-class Interval(NamedTuple):
+class FitInterval(NamedTuple):
     """An estimate with the ends of its interval."""
 
     value: float
@@ -73,7 +73,7 @@ def draw_weights(runs: Runs, budgets: Sequence[int] | None, count: int, seed: in
     return draws[:, [places[name] for name in names]]
 
 
-def compute_interval(value: float, resampled: Floats, runs: int, parameters: int) -> Interval:
+def compute_interval(value: float, resampled: Floats, runs: int, parameters: int) -> FitInterval:
     """The percentile interval of a bootstrap, expanded to Student's distribution (Hesterberg, 2015).
 
     Args:
@@ -86,25 +86,25 @@ def compute_interval(value: float, resampled: Floats, runs: int, parameters: int
     tail = float(ndtr(-student.ppf((1 + LEVEL) / 2, freedom)))
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(resampled, [tail, 1 - tail], method="nearest")
-    return Interval(value, float(low), float(high))
+    return FitInterval(value, float(low), float(high))
 
 
 class Line(NamedTuple):
     """A straight line y = intercept + slope · x with the residuals' deviation."""
 
-    intercept: Interval
-    slope: Interval
+    intercept: FitInterval
+    slope: FitInterval
     middle: float
-    height: Interval
+    height: FitInterval
     freedom: int
 
-    def predict_at(self, x: float) -> Interval:
+    def predict_at(self, x: float) -> FitInterval:
         """The line at x, with the interval of the line."""
         value = self.height.value + self.slope.value * (x - self.middle)
         half = math.hypot(
             self.height.high - self.height.value, (self.slope.high - self.slope.value) * (x - self.middle)
         )
-        return Interval(value, value - half, value + half)
+        return FitInterval(value, value - half, value + half)
 
 
 def fit_line(x: Floats, y: Floats) -> Line:
@@ -118,15 +118,15 @@ def fit_line(x: Floats, y: Floats) -> Line:
     up, side = factor / math.sqrt(len(x)), factor / math.sqrt(spread)
     at_zero, half = height - slope * middle, math.hypot(up, side * middle)
     return Line(
-        Interval(at_zero, at_zero - half, at_zero + half),
-        Interval(slope, slope - side, slope + side),
+        FitInterval(at_zero, at_zero - half, at_zero + half),
+        FitInterval(slope, slope - side, slope + side),
         middle,
-        Interval(height, height - up, height + up),
+        FitInterval(height, height - up, height + up),
         freedom,
     )
 
 
-def find_zero(line: Line) -> Interval | None:
+def find_zero(line: Line) -> FitInterval | None:
     """Where a line is zero, with Fieller's interval; None where the interval is not bounded."""
     slope, height = line.slope, line.height
     side, up = slope.high - slope.value, height.high - height.value
@@ -136,4 +136,4 @@ def find_zero(line: Line) -> Interval | None:
     a, b, c = slope.value**2 - side**2, height.value * slope.value, height.value**2 - up**2
     root = math.sqrt(max(b * b - a * c, 0.0))
     ends = [line.middle + (-b - root) / a, line.middle + (-b + root) / a]
-    return Interval(line.middle - height.value / slope.value, *ends)
+    return FitInterval(line.middle - height.value / slope.value, *ends)

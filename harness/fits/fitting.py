@@ -13,8 +13,8 @@ import numpy as np
 from harness.core.errors import UsageError
 from harness.fits import budgets, parametric
 from harness.fits.budgets import BudgetOptimum
-from harness.fits.estimate import Interval, Line, Quantity, compute_interval, draw_weights, fit_line
-from harness.fits.parametric import CHINCHILLA, FINETUNING, Inputs, Law
+from harness.fits.estimate import FitInterval, Line, Quantity, compute_interval, draw_weights, fit_line
+from harness.fits.parametric import CHINCHILLA, FINETUNING, Law, LawInputs
 from harness.fits.runs import Floats, Runs
 
 LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier"]
@@ -97,12 +97,12 @@ class Fit:
             "notes": self.notes,
         }
 
-    def add_quantity(self, name: str, method: str, interval: Interval, reason: str = "") -> None:
+    def add_quantity(self, name: str, method: str, interval: FitInterval, reason: str = "") -> None:
         """Add what is known of a quantity: its interval, or why there is none."""
         self.quantities.append(_build_quantity(name, method, interval, reason))
 
 
-def _build_quantity(name: str, method: str, interval: Interval, reason: str = "") -> Quantity:
+def _build_quantity(name: str, method: str, interval: FitInterval, reason: str = "") -> Quantity:
     if not reason and not all(map(math.isfinite, interval)):
         reason = "it has no finite interval"
     if reason:
@@ -195,7 +195,7 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
         )
 
 
-_NOTHING = Interval(math.nan, math.nan, math.nan)
+_NOTHING = FitInterval(math.nan, math.nan, math.nan)
 
 
 def _add_line(fit: Fit, method: str, of: str, line: Line) -> None:
@@ -233,7 +233,7 @@ def _add_isoflop(
     prefactor, exponent = budgets.fit_power_laws(usable)
     count, per_unit = sum(optimum.runs for optimum in usable), runs.operations_per_unit
 
-    def measure(values: Floats, change: Callable[[float], float] = float) -> Interval:
+    def measure(values: Floats, change: Callable[[float], float] = float) -> FitInterval:
         return _change(compute_interval(float(values[0]), values[1:], count, 3 * len(usable)), change)
 
     fit.add_quantity("exponent of size", method, measure(exponent))
@@ -256,9 +256,9 @@ def _add_isoflop(
         fit.plans[method] = {name: _build_quantity(name, method, interval) for name, interval in plan.items()}
 
 
-def _change(interval: Interval, change: Callable[[float], float]) -> Interval:
+def _change(interval: FitInterval, change: Callable[[float], float]) -> FitInterval:
     with np.errstate(over="ignore"):
-        return Interval(*(change(end) if math.isfinite(end) else end for end in interval))
+        return FitInterval(*(change(end) if math.isfinite(end) else end for end in interval))
 
 
 # Laws of the loss
@@ -270,7 +270,7 @@ def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> No
         kept = np.array([name == method for name in runs.method])
         part = runs.select_runs(kept)
         _require_runs(part, method, fit.law, len(law.names) + 1)
-        inputs = Inputs.from_runs(part)
+        inputs = LawInputs.from_runs(part)
         optima = parametric.find_optima(law, inputs, part.loss, starts=settings.starts)
         fit.optima[method] = optima.optima
         if optima.optima[0][1] < ONE_OPTIMUM:
@@ -357,10 +357,10 @@ def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: Fi
     rest = runs.select_runs(~largest)
     if len(rest) <= len(law.names) or len({*rest.size.tolist()}) < 3:
         return
-    inputs = Inputs.from_runs(rest)
+    inputs = LawInputs.from_runs(rest)
     theta = parametric.find_optima(law, inputs, rest.loss, starts=min(settings.starts or 4, 4)).theta
     held_out = runs.select_runs(largest)
-    predicted = law.predict(theta[None], Inputs.from_runs(held_out, inputs))[0]
+    predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
     errors = np.expm1(predicted - np.log(held_out.loss))
     fit.notes.append(
         f"{method or 'All'}: the largest budget, left out, is predicted with an error of "

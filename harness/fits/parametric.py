@@ -21,7 +21,7 @@ SAME = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class LawInputs:
     """Logarithms of sizes and tokens about their means, and the frozen share of the weights."""
 
     size: Floats
@@ -31,7 +31,7 @@ class Inputs:
     mean_tokens: float
 
     @classmethod
-    def from_runs(cls, runs: Runs, centre: Inputs | None = None) -> Inputs:
+    def from_runs(cls, runs: Runs, centre: LawInputs | None = None) -> LawInputs:
         """The inputs of runs, about the means of other inputs or about their own."""
         size, tokens = np.log(runs.size), np.log(runs.tokens)
         mean_size, mean_tokens = (
@@ -62,14 +62,14 @@ class Law:
     """
 
     names: tuple[str, ...]
-    predict: Callable[[Floats, Inputs], Floats]
+    predict: Callable[[Floats, LawInputs], Floats]
     starts: Callable[[float], Sequence[Sequence[float]]]
-    restore: Callable[[Floats, Inputs], Mapping[str, Floats]]
+    restore: Callable[[Floats, LawInputs], Mapping[str, Floats]]
     exponents: tuple[str, ...]
     columns: tuple[str, ...] = ()
 
 
-def _predict_chinchilla(theta: Floats, inputs: Inputs) -> Floats:
+def _predict_chinchilla(theta: Floats, inputs: LawInputs) -> Floats:
     e, a, alpha, b, beta = (theta[:, n, None] for n in range(5))
     with np.errstate(over="ignore"):
         loss: Floats = np.exp(e) + np.exp(a - alpha * inputs.size) + np.exp(b - beta * inputs.tokens)
@@ -84,7 +84,7 @@ def _start_chinchilla(loss: float) -> list[tuple[float, ...]]:
     ]
 
 
-def _restore_chinchilla(theta: Floats, inputs: Inputs) -> dict[str, Floats]:
+def _restore_chinchilla(theta: Floats, inputs: LawInputs) -> dict[str, Floats]:
     e, a, alpha, b, beta = theta.T
     with np.errstate(over="ignore"):
         return {
@@ -105,7 +105,7 @@ CHINCHILLA = Law(
 )
 
 
-def _predict_finetuning(theta: Floats, inputs: Inputs) -> Floats:
+def _predict_finetuning(theta: Floats, inputs: LawInputs) -> Floats:
     c, a_d, b_d, alpha, a_s, b_s, c_s, beta = (theta[:, n, None] for n in range(8))
     # 0^b is 0: with nothing frozen only c_s is left.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -125,7 +125,7 @@ def _start_finetuning(loss: float) -> list[tuple[float, ...]]:
     ]
 
 
-def _restore_finetuning(theta: Floats, inputs: Inputs) -> dict[str, Floats]:
+def _restore_finetuning(theta: Floats, inputs: LawInputs) -> dict[str, Floats]:
     c, a_d, b_d, alpha, a_s, b_s, c_s, beta = theta.T
     with np.errstate(over="ignore", invalid="ignore"):
         by_size, by_tokens = np.exp(alpha * inputs.mean_size), np.exp(beta * inputs.mean_tokens)
@@ -151,7 +151,7 @@ FINETUNING = Law(
 )
 
 
-def _compute_jacobian(law: Law, theta: Floats, inputs: Inputs) -> Floats:
+def _compute_jacobian(law: Law, theta: Floats, inputs: LawInputs) -> Floats:
     """Derivatives of the log losses, shape (resamples, runs, parameters), by central differences."""
     step = 1e-6
     columns = []
@@ -180,7 +180,7 @@ class Optima:
     optima: tuple[tuple[float, float], ...]
 
 
-def find_optima(law: Law, inputs: Inputs, losses: Floats, *, starts: int | None = None) -> Optima:
+def find_optima(law: Law, inputs: LawInputs, losses: Floats, *, starts: int | None = None) -> Optima:
     """The optima that BFGS and L-BFGS reach from a grid of starts.
 
     Args:
@@ -223,7 +223,7 @@ def find_optima(law: Law, inputs: Inputs, losses: Floats, *, starts: int | None 
     return Optima(theta=ends[0][1], optima=optima)
 
 
-def refit_resamples(law: Law, inputs: Inputs, losses: Floats, weights: Floats, theta: Floats) -> Floats:
+def refit_resamples(law: Law, inputs: LawInputs, losses: Floats, weights: Floats, theta: Floats) -> Floats:
     """The parameters of every resample, shape (resamples, parameters), all from the optimum of all runs.
 
     Levenberg and Marquardt's steps on reweighted squares, which have the minimum of Huber's loss.

