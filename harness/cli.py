@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "Compare two models: score deltas, and the differences in how they were measured.",
     "papers": "Compare a model's scores with those that papers print for a suite.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
+    "fit": "Fit scaling laws to a table of runs, and plan a budget.",
     "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
     "recipes": "Show every setting of a recipe with its source.",
     "models": "List, show, remove, export and publish the models that recipes have trained.",
@@ -174,7 +175,7 @@ def program(context: click.Context) -> None:
     """How good is this encoder downstream, compared with the others under the same treatment?
 
     Exit codes: 0 all done, 1 a task failed or a candidate regressed, 2 misuse, 3 a check is
-    inconclusive, 130 interrupted.
+    inconclusive or a fit not identified, 130 interrupted.
 
     Tab completes names: eval "$(_HARNESS_COMPLETE=bash_source harness)" (docs/command-line.md).
     """

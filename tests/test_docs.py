@@ -170,7 +170,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 # The how-tos, done as they say in a copy of the project
 
-HOW_TOS = ("new-backbone", "new-recipe", "new-suite", "new-page", "python")
+HOW_TOS = ("new-backbone", "new-recipe", "new-suite", "new-page", "python", "fits")
 BLOCK = re.compile(r"(?:^`([\w/.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A block of code: the file that it is for, if one is named above it, its language, and its text."""
 

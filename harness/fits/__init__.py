@@ -1,0 +1,1 @@
+"""Laws through many runs: optima by budget, scaling laws and frontiers, with intervals."""

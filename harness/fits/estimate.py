@@ -1,0 +1,139 @@
+"""Quantities with intervals: weighted resamples that methods share, and lines through a few points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import t as student
+
+from harness.fits.runs import Floats, Runs
+
+LEVEL = 0.95
+"""The level of every interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """A number that a fit gives.
+
+    Attributes:
+        name: What it is.
+        method: The method of the runs that it is of; "" for none.
+        value: The estimate; None where the runs cannot tell it.
+        low: The lower end of its interval.
+        high: The upper end.
+        reason: Why there is no value.
+    """
+
+    name: str
+    method: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+class FitInterval(NamedTuple):
+    """An estimate with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def draw_weights(runs: Runs, budgets: Sequence[int] | None, count: int, seed: int) -> Floats:
+    """Weights of the runs in each resample, shape (count, runs), with mean 1.
+
+    Runs of several methods that have the same size, budget and seed have the same weight in a resample, so
+    that methods are compared on the same draws. Weights are exponential (the Bayesian bootstrap of Rubin,
+    1981): no resample lacks a run, so that each can be fitted, also where a budget has four runs.
+
+    Args:
+        runs: The runs.
+        budgets: The number of the budget of each run; None for operations as they are.
+        count: The resamples.
+        seed: The seed of the draws.
+    """
+    level = runs.flops if budgets is None else np.asarray(budgets)
+    seeds = runs.others.get("seed", np.zeros(len(runs)))
+    cells = [*zip(runs.size, level, seeds, strict=True)]
+    # Where a method has no such cell twice, the n-th run of a method shares the n-th draw of the cell.
+    met: dict[tuple[object, ...], int] = {}
+    names = []
+    for cell, method in zip(cells, runs.method, strict=True):
+        turn = met[cell, method] = met.get((cell, method), -1) + 1
+        names.append((*cell, turn))
+    places = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    draws = np.random.default_rng(seed).exponential(size=(count, len(places)))
+    return draws[:, [places[name] for name in names]]
+
+
+def compute_interval(value: float, resampled: Floats, runs: int, parameters: int) -> FitInterval:
+    """The percentile interval of a bootstrap, expanded to Student's distribution (Hesterberg, 2015).
+
+    Args:
+        value: The estimate.
+        resampled: The estimates of the resamples; infinite where a resample has none.
+        runs: The runs that were resampled.
+        parameters: The parameters that were fitted to them.
+    """
+    freedom = max(runs - parameters, 1)
+    tail = float(ndtr(-student.ppf((1 + LEVEL) / 2, freedom)))
+    with np.errstate(invalid="ignore"):
+        low, high = np.quantile(resampled, [tail, 1 - tail], method="nearest")
+    return FitInterval(value, float(low), float(high))
+
+
+class Line(NamedTuple):
+    """A straight line y = intercept + slope · x with the residuals' deviation."""
+
+    intercept: FitInterval
+    slope: FitInterval
+    middle: float
+    height: FitInterval
+    freedom: int
+
+    def predict_at(self, x: float) -> FitInterval:
+        """The line at x, with the interval of the line."""
+        value = self.height.value + self.slope.value * (x - self.middle)
+        half = math.hypot(
+            self.height.high - self.height.value, (self.slope.high - self.slope.value) * (x - self.middle)
+        )
+        return FitInterval(value, value - half, value + half)
+
+
+def fit_line(x: Floats, y: Floats) -> Line:
+    """Least squares with Student intervals, of three or more points."""
+    middle, freedom = float(x.mean()), len(x) - 2
+    spread = float(((x - middle) ** 2).sum())
+    slope = float(((x - middle) * y).sum()) / spread
+    height = float(y.mean())
+    deviation = math.sqrt(float(((y - height - slope * (x - middle)) ** 2).sum()) / freedom)
+    factor = float(student.ppf((1 + LEVEL) / 2, freedom)) * deviation
+    up, side = factor / math.sqrt(len(x)), factor / math.sqrt(spread)
+    at_zero, half = height - slope * middle, math.hypot(up, side * middle)
+    return Line(
+        FitInterval(at_zero, at_zero - half, at_zero + half),
+        FitInterval(slope, slope - side, slope + side),
+        middle,
+        FitInterval(height, height - up, height + up),
+        freedom,
+    )
+
+
+def find_zero(line: Line) -> FitInterval | None:
+    """Where a line is zero, with Fieller's interval; None where the interval is not bounded."""
+    slope, height = line.slope, line.height
+    side, up = slope.high - slope.value, height.high - height.value
+    if abs(slope.value) <= side:
+        return None
+    # (height + slope · d)² ≤ up² + side² · d²
+    a, b, c = slope.value**2 - side**2, height.value * slope.value, height.value**2 - up**2
+    root = math.sqrt(max(b * b - a * c, 0.0))
+    ends = [line.middle + (-b - root) / a, line.middle + (-b + root) / a]
+    return FitInterval(line.middle - height.value / slope.value, *ends)
