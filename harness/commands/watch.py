@@ -50,10 +50,10 @@ SCHEMA = 1
 harness watch runs/1 --suite nanobeir --once
 harness watch runs/1 --suite mteb --tasks STS12,STS13 --budget-minutes 10
 harness watch --list
-harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1 --run b=runs/b-2 --reach 70
+harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
 """,
-    everyday="--suite --tasks --name --once --until --every --budget-minutes --task --show --list --run "
-    "--against --reach --devices --results",
+    everyday="--suite --tasks --name --once --until --budget-minutes --task --show --list --run --devices "
+    "--results",
 )
 @click.argument("source", required=False)
 @options.option(
