@@ -22,7 +22,7 @@ from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
 from harness.results.notes import format_amount
 from harness.results.scores import format_delta, score_text
-from harness.watch.curves import CurveComparison, Interval, RunComparison, SeedCurve, compare_runs
+from harness.watch.curves import CurveComparison, RunComparison, SeedCurve, SeedInterval, compare_runs
 from harness.watch.runs import AXES, build_curves, read_table, read_watch_rows
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import (
@@ -365,7 +365,7 @@ def _describe_verdict(pair: RunComparison, count: int) -> str:
     return ", ".join(parts) or "not told apart"
 
 
-def _format_interval(interval: Interval, write: Callable[[float], str]) -> str:
+def _format_interval(interval: SeedInterval, write: Callable[[float], str]) -> str:
     if interval.low is None or interval.high is None:
         return write(interval.value)
     return f"{write(interval.value)} [{write(interval.low)}, {write(interval.high)}]"

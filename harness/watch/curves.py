@@ -50,7 +50,7 @@ class SeedCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class SeedInterval:
     """An estimate over seeds; without bounds where there are too few seeds."""
 
     value: float
@@ -59,7 +59,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunReach:
+class _RunReach:
     """The budget that a run takes to a score, if all seeds get there: `reached` of `seeds` do.
 
     `early` seeds have it at their first point, so that their budget is not known.
@@ -69,7 +69,7 @@ class RunReach:
     reached: int
     early: int
     seeds: int
-    budget: Interval | None
+    budget: SeedInterval | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +82,8 @@ class RunComparison:
 
     run: str
     other: str
-    speedup: Interval | None
-    differences: tuple[Interval, ...]
+    speedup: SeedInterval | None
+    differences: tuple[SeedInterval, ...]
     better: tuple[float, ...]
     lower: tuple[float, ...]
     verdict: str
@@ -94,9 +94,9 @@ class CurveComparison:
     """Several runs beside one another: `scores` are, for each run, those at each of the budgets."""
 
     budgets: tuple[float, ...]
-    scores: Mapping[str, tuple[Interval, ...]]
+    scores: Mapping[str, tuple[SeedInterval, ...]]
     score: float
-    reaches: tuple[RunReach, ...]
+    reaches: tuple[_RunReach, ...]
     pairs: tuple[RunComparison, ...]
 
 
@@ -135,17 +135,17 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
         budgets=tuple(map(float, budgets)),
         scores={run: tuple(map(_estimate_mean, table.T)) for run, table in tables.items()},
         score=score,
-        reaches=tuple(_summarize_reach(run, values) for run, values in logs.items()),
+        reaches=tuple(_build_reach(run, values) for run, values in logs.items()),
         pairs=tuple(_compare_pair(pair, tables, logs, budgets, LEVEL / len(pairs)) for pair in pairs),
     )
 
 
-def _estimate_mean(values: Floats, level: float = LEVEL) -> Interval:
+def _estimate_mean(values: Floats, level: float = LEVEL) -> SeedInterval:
     """The mean of seeds with Student's interval, (seeds,)."""
     return estimate_difference(values, np.zeros(0), level)
 
 
-def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) -> Interval:
+def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) -> SeedInterval:
     """The difference of two means of seeds, with Welch's interval (Welch, 1947).
 
     Args:
@@ -158,7 +158,7 @@ def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) ->
     sides = [side for side in (values, others) if len(side)]
     mean = float(values.mean() - (others.mean() if len(others) else 0))
     if min(map(len, sides)) < 2:
-        return Interval(value=mean)
+        return SeedInterval(value=mean)
     parts = np.array([side.var(ddof=1) / len(side) for side in sides])
     freedoms = np.array([len(side) - 1 for side in sides])
     # Satterthwaite's degrees of freedom are too few for equal numbers of few seeds. Welch's of 1938, with 2
@@ -170,7 +170,7 @@ def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) ->
     freedom = 1 / float((shares**2 / (freedoms + shift)).sum()) - shift
     freedom = min(max(freedom, freedoms.min()), freedoms.sum())
     half = float(stdtrit(freedom, 1 - level / 2) * np.sqrt(variance))
-    return Interval(value=mean, low=mean - half, high=mean + half)
+    return SeedInterval(value=mean, low=mean - half, high=mean + half)
 
 
 def compute_log_budget(curve: SeedCurve, score: float) -> float:
@@ -240,20 +240,20 @@ def _check_copies(curves: Sequence[SeedCurve]) -> None:
             )
 
 
-def _summarize_reach(run: str, logs: Floats) -> RunReach:
+def _build_reach(run: str, logs: Floats) -> _RunReach:
     whole = bool(np.isfinite(logs).all())
-    return RunReach(
+    return _RunReach(
         run=run,
         reached=int((logs < np.inf).sum()),
         early=int((logs == -np.inf).sum()),
         seeds=len(logs),
-        budget=_exponentiate(_estimate_mean(logs)) if whole else None,
+        budget=_convert_logs(_estimate_mean(logs)) if whole else None,
     )
 
 
-def _exponentiate(interval: Interval) -> Interval:
+def _convert_logs(interval: SeedInterval) -> SeedInterval:
     ends = [None if end is None else float(np.exp(end)) for end in (interval.low, interval.high)]
-    return Interval(value=float(np.exp(interval.value)), low=ends[0], high=ends[1])
+    return SeedInterval(value=float(np.exp(interval.value)), low=ends[0], high=ends[1])
 
 
 def _compare_pair(
@@ -268,13 +268,13 @@ def _compare_pair(
     columns = [*zip(tables[run].T, tables[other].T, strict=True)]
     # Better at every budget: each alone at the full level (an intersection-union test, Berger, 1982).
     # Better at some: all together at the level (Bonferroni).
-    every = [_judge_difference(estimate_difference(*column, level)) for column in columns]
-    sure = [_judge_difference(estimate_difference(*column, level / len(budgets))) for column in columns]
+    every = [_describe_difference(estimate_difference(*column, level)) for column in columns]
+    sure = [_describe_difference(estimate_difference(*column, level / len(budgets))) for column in columns]
     reached = bool(np.isfinite([*logs[run], *logs[other]]).all())
     return RunComparison(
         run=run,
         other=other,
-        speedup=_exponentiate(estimate_difference(logs[other], logs[run])) if reached else None,
+        speedup=_convert_logs(estimate_difference(logs[other], logs[run])) if reached else None,
         differences=tuple(estimate_difference(*column) for column in columns),
         better=tuple(float(x) for x, call in zip(budgets, sure, strict=True) if call == "better"),
         lower=tuple(float(x) for x, call in zip(budgets, sure, strict=True) if call == "lower"),
@@ -282,7 +282,7 @@ def _compare_pair(
     )
 
 
-def _judge_difference(difference: Interval) -> str:
+def _describe_difference(difference: SeedInterval) -> str:
     """What a difference says of the first run."""
     if difference.low is None or difference.high is None:
         return "nothing"

@@ -249,10 +249,10 @@ def read_table(path: Path) -> list[Row]:
         raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())}.") from error
     rows: list[Row] = table.to_pylist()
     # An export of W&B has Step, and its own columns begin with "_".
-    return [{_fold_name(name): value for name, value in row.items()} for row in rows]
+    return [{_clean_name(name): value for name, value in row.items()} for row in rows]
 
 
-def _fold_name(name: str) -> str:
+def _clean_name(name: str) -> str:
     folded = name.strip().lower().lstrip("_")
     return folded if folded in FACTS else name.strip()
 
