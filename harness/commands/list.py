@@ -11,6 +11,8 @@ import click
 from rich.table import Table
 
 from harness.commands import options
+from harness.core import paths
+from harness.core.errors import UsageError
 from harness.core.registry import Registry
 from harness.core.terminal import create_console, print_table
 from harness.core.types import OWN_UNITS
@@ -19,8 +21,9 @@ from harness.plan import catalog
 from harness.results.scores import score_text
 from harness.search import bm25
 from harness.tools.measured import list_index_rows
+from harness.watch.runs import add_facts, list_run_rows, read_table, write_table
 
-KINDS = ("models", "backbones", "recipes", "protocols", "suites", "benchmarks", "tasks", "records")
+KINDS = ("models", "backbones", "recipes", "protocols", "suites", "benchmarks", "tasks", "records", "runs")
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     **dict.fromkeys(("models", "backbones"), backbones.BACKBONES),
@@ -37,19 +40,52 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "--match", "part", default="", help="Only what contains this in its name, model or task, in any case."
 )
 @click.option("--rows", "limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    help="Of runs: a suite whose scores trained models have as columns. Repeat for several.",
+)
+@click.option(
+    "--facts",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Of runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B.",
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Of runs: the .csv or .parquet file to write.",
+)
 @options.results
 @options.cache
 @options.as_json
 def command(
-    what: str, part: str, limit: int | None, results: Path | None, cache: Path | None, as_json: bool
+    what: str,
+    part: str,
+    limit: int | None,
+    suites: tuple[str, ...],
+    facts: Path | None,
+    out: Path | None,
+    results: Path | None,
+    cache: Path | None,
+    as_json: bool,
 ) -> int:
-    """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, or records.
+    """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, records, or runs.
 
-    `harness list` alone lists suites.
+    `harness list` alone lists suites. Runs are the checkpoints of watches, trained models and models with a
+    note, each with what is stated of it and its scores.
     """
+    if what != "runs" and (suites or facts or out):
+        raise UsageError("--suite, --facts and --out are of runs.", hint="Type harness list runs.")
     match what:
         case "records":
             rows = list_index_rows(results, cache)
+        case "runs":
+            places = paths.resolve_results_folder(results), paths.resolve_cache_folder(cache)
+            rows = list_run_rows(*places, suites)
+            rows = add_facts(rows, read_table(facts)) if facts else rows
         case "models":
             rows = _list_model_rows()
         case "backbones":
@@ -68,11 +104,14 @@ def command(
     for error in REGISTRIES[what].collect_failures() if what in REGISTRIES else ():
         click.echo(f"Warning: {error}", err=True)
     # Rows of different lists have different fields: any of these may be the one that is meant.
-    named = ("name", "model", "task")
+    named = ("name", "model", "task", "run")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     total = len(rows)
     rows = rows[:limit]
-    if as_json:
+    if out:
+        write_table(out, rows)
+        click.echo(f"{out}: {len(rows)} rows.")
+    elif as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
     elif not (rows or part) and what == "records" and list_index_rows(results, cache, purpose="trial"):
         click.echo("No records yet but trials (--limit), which no table shows. Run without --limit.")
@@ -153,6 +192,8 @@ def _format_list_cell(name: str, row: Mapping[str, Any]) -> str:
         return str(value)[:12]
     if name == "main_score":
         return score_text(value, measured=row["metric"] in OWN_UNITS)
+    if isinstance(value, float):
+        return f"{value:,.6g}"
     if isinstance(value, tuple | list):
         return ", ".join(value)
     return "" if value is None else str(value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from harness.core.terminal import create_console, print_table
 from harness.driver import progress
 from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
+from harness.results.notes import format_amount
 from harness.results.scores import format_delta, score_text
+from harness.watch.curves import CurveComparison, RunComparison, SeedCurve, SeedInterval, compare_runs
+from harness.watch.runs import AXES, build_curves, read_table, read_watch_rows
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import (
     WATCHES,
@@ -46,8 +50,9 @@ SCHEMA = 1
 harness watch runs/1 --suite nanobeir --once
 harness watch runs/1 --suite mteb --tasks STS12,STS13 --budget-minutes 10
 harness watch --list
+harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
 """,
-    everyday="--suite --tasks --name --once --until --every --budget-minutes --task --show --list --devices "
+    everyday="--suite --tasks --name --once --until --budget-minutes --task --show --list --run --devices "
     "--results",
 )
 @click.argument("source", required=False)
@@ -80,14 +85,60 @@ harness watch --list
 @options.option(
     "Output", "--show", is_flag=True, help="Show the watch called SOURCE as it is, and evaluate nothing."
 )
+@options.option(
+    "Output",
+    "--run",
+    "runs",
+    multiple=True,
+    metavar="NAME=WATCH",
+    help="Compare runs, and evaluate nothing: a watch, by its name or folder, is a seed of NAME. Repeat "
+    "it for each seed of each run.",
+)
+@options.option(
+    "Output",
+    "--runs",
+    "table",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Compare the runs of a CSV or Parquet file, as `harness list runs --out FILE` writes it.",
+)
+@options.option(
+    "Output",
+    "--against",
+    "axis",
+    type=click.Choice(AXES),
+    default="step",
+    show_default=True,
+    help="What the scores of compared runs are drawn against.",
+)
+@options.option(
+    "Output",
+    "--reach",
+    type=float,
+    metavar="SCORE",
+    help="The score × 100 that compared runs are to reach (default: one near the end of all).",
+)
 @options.evaluation
 @options.as_json
-def command(source: str | None, listing: bool, show: bool, as_json: bool, **given: Any) -> int:
+def command(
+    source: str | None,
+    listing: bool,
+    show: bool,
+    runs: tuple[str, ...],
+    table: Path | None,
+    axis: str,
+    reach: float | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Evaluate each new checkpoint of the run in SOURCE, a folder or a hub repository, and draw the curve.
 
     Checkpoints are folders, or branches and tags, with a step in their name. One that is still being
     written is waited for. Typed again, the same command goes on where it was.
     """
+    if runs or table:
+        rows = _read_rows(runs, table, paths.resolve_results_folder(given["results"]))
+        return _compare_runs(*build_curves(rows, axis, given["task"]), axis, reach, as_json)
     if listing or show:
         return _show_watches(source, listing, as_json, given)
     if not source or not given["suite"]:
@@ -231,6 +282,93 @@ def _resolve_watch_name(results: Path, text: str) -> str:
     with contextlib.suppress(UsageError):
         return choose_watch_name(open_source(text))
     return text
+
+
+def _read_rows(runs: Sequence[str], table: Path | None, results: Path) -> list[dict[str, Any]]:
+    """The rows of watches, each with the name of its run, or those of a file."""
+    if runs and table:
+        raise UsageError("--run and --runs both name runs.", hint="Leave one of them out.")
+    if table:
+        return read_table(table)
+    pairs = [run.partition("=")[::2] for run in runs]
+    if bad := [run for run, (name, watch) in zip(runs, pairs, strict=True) if not name or not watch]:
+        raise UsageError(f"{bad[0]!r} is not of the form NAME=WATCH.", hint="Type e.g. --run a=runs/a-1.")
+    names = [_resolve_watch_name(results, watch) for _, watch in pairs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"The watch {twice[0]} is given twice.", hint="Each seed is a watch of its own.")
+    return read_watch_rows([(run, name) for (run, _), name in zip(pairs, names, strict=True)], results)
+
+
+def _compare_runs(
+    column: str, curves: Sequence[SeedCurve], axis: str, reach: float | None, as_json: bool
+) -> int:
+    """Show several runs beside one another, and again without those that diverged."""
+    sound = [curve for curve in curves if not curve.diverged]
+    comparison = compare_runs(curves, reach)
+    # At the same score, so that both answer one question.
+    without = compare_runs(sound, comparison.score) if 0 < len(sound) < len(curves) else None
+    if as_json:
+        points = [
+            {**asdict(one), "budgets": one.budgets.tolist(), "scores": one.scores.tolist()} for one in curves
+        ]
+        parts = {"comparison": asdict(comparison), "without_diverged": without and asdict(without)}
+        document = {"schema": SCHEMA, "column": column, "against": axis, "curves": points, **parts}
+        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+        return 0
+    console = create_console()
+    _print_comparison(f"{column} against {axis}", comparison, axis, console)
+    for curve in curves:
+        if curve.diverged:
+            console.print(f"{curve.name} diverged: {curve.diverged}.", style="red", highlight=False)
+    if without:
+        _print_comparison("Without what diverged", without, axis, console)
+    return 0
+
+
+def _print_comparison(title: str, comparison: CurveComparison, axis: str, console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{title}, scores × 100 with 95 % intervals over seeds")
+    for name in (axis, *comparison.scores):
+        table.add_column(name, justify="right")
+    for number, budget in enumerate(comparison.budgets):
+        scores = [intervals[number] for intervals in comparison.scores.values()]
+        table.add_row(format_amount(budget), *(_format_interval(score, "{:.2f}".format) for score in scores))
+    print_table(table, console)
+    for line in _iter_comparison_lines(comparison, axis):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _iter_comparison_lines(comparison: CurveComparison, axis: str) -> Iterator[str]:
+    """What each run takes to the score, and what is known of each two runs."""
+    for one in comparison.reaches:
+        count = "" if one.reached == one.seeds else f"{one.reached} of {one.seeds} seeds"
+        early = f"{one.early} of {one.seeds} seeds at their first point" if one.early else count
+        budget = f"{axis} {_format_interval(one.budget, format_amount)}" if one.budget else early
+        yield f"{one.run} reaches {comparison.score:.2f}: {budget}"
+    for pair in comparison.pairs:
+        speed = (
+            f"reaches it {_format_interval(pair.speedup, '{:.2f}'.format)} × as fast"
+            if pair.speedup
+            else "no speed-up, as not all seeds reach it between two points"
+        )
+        yield f"{pair.run} against {pair.other}: {_describe_verdict(pair, len(comparison.budgets))}; {speed}"
+
+
+def _describe_verdict(pair: RunComparison, count: int) -> str:
+    if pair.verdict == "nothing":
+        return "nothing can be said of a single seed"
+    if pair.verdict != "not told apart":
+        return f"{pair.verdict} at every budget"
+    calls = {"better": len(pair.better), "lower": len(pair.lower)}
+    parts = [f"{call} at {number} of {count} budgets" for call, number in calls.items() if number]
+    return ", ".join(parts) or "not told apart"
+
+
+def _format_interval(interval: SeedInterval, write: Callable[[float], str]) -> str:
+    if interval.low is None or interval.high is None:
+        return write(interval.value)
+    return f"{write(interval.value)} [{write(interval.low)}, {write(interval.high)}]"
 
 
 def _describe_evaluation(done: EvaluatedCheckpoint) -> str:

@@ -1,0 +1,440 @@
+"""Runs as rows: what is known of models and checkpoints beside their scores, from a results folder or a file.
+
+A row is a model with the run, the seed and the step that it is of, its facts as far as something states them,
+and its scores. A column of scores is of one suite or task under one condition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from harness.core import files
+from harness.core.errors import HarnessError, UsageError, explain_unknown, shorten_names
+from harness.core.identity import digest
+from harness.plan import catalog
+from harness.results.compute import read_backbone_compute
+from harness.results.cost.price import DevicePrice, TrainingBill, read_prices
+from harness.results.differences import flatten
+from harness.results.index import RecordIndex
+from harness.results.notes import NOTES, ComputeNote, parse_amount
+from harness.results.results import MeasuredSuite, build_suite_views, serialize_condition
+from harness.results.scores import Aggregates
+from harness.training.model_store import TRAINING, ModelStore, StoredModel
+from harness.training.training import LOG, read_log
+from harness.watch.curves import SeedCurve
+from harness.watch.state import WATCHES, Watch, WatchEntry, read_watch
+
+Row: TypeAlias = dict[str, Any]
+Score: TypeAlias = tuple[str, str, str, float]
+"""The name of a column, the condition in words, its digest, and the score."""
+
+AXES = ("step", "tokens", "hours", "operations", "cost")
+"""What a score can be drawn against."""
+
+FACTS = ("model", "run", "seed", *AXES, "masking", "size", "method", "loss", "diverged")
+"""The columns that are no scores. Cost is in dollars, and size are parameters without embeddings."""
+
+MEAN = "mean of "
+"""What the column of a suite's mean begins with."""
+
+LOGGED = 10
+"""The last logged losses whose mean is the loss of a model."""
+
+
+def list_run_rows(results: Path, cache: Path, suites: Sequence[str] = ()) -> list[Row]:
+    """A row for each checkpoint on the curve of a watch, each trained model, and each other noted one.
+
+    Args:
+        results: The results folder.
+        cache: The cache folder.
+        suites: The suites whose scores trained and noted models have; checkpoints have those of their watch.
+
+    Raises:
+        UsageError: A suite does not exist.
+    """
+    notes, prices, opened = _read_notes(results), read_prices(), catalog.open_suites(suites)
+    watches = [read_watch(results, name) for name in WATCHES.list_names(results)]
+    pairs = [pair for watch in watches for pair in _iter_watch_rows(watch, watch.name, "", notes, prices)]
+    on_curves = {entry.artifact for watch in watches for entry in watch.curve}
+    models = {one.key: one for one in ModelStore(results).list_stored_models(cache) if one.document}
+    measured = {one.artifact for one in RecordIndex(results, cache).list_models()}
+    for key in dict.fromkeys([*models, *notes]):
+        if key not in on_curves:
+            facts = _list_note_facts(notes[key], prices) if key in notes else {}
+            facts |= _list_model_facts(models[key], prices) if key in models else {}
+            records = MeasuredSuite.load_records(key, results, cache).records if key in measured else ()
+            views = [(suite, view) for suite in opened for view in build_suite_views(records, suite)]
+            pairs.append(
+                (facts, [score for suite, view in views for score in _iter_view_scores(suite, view)])
+            )
+    return _name_columns(pairs)
+
+
+def read_watch_rows(watches: Sequence[tuple[str, str]], results: Path) -> list[Row]:
+    """The checkpoints of watches of one suite under one condition, a seed each.
+
+    Args:
+        watches: The name of the run, and that of the watch.
+        results: The results folder.
+
+    Raises:
+        UsageError: There is no such watch, none has a score, or they are of different suites or recipes.
+    """
+    notes, prices = _read_notes(results), read_prices()
+    opened = [read_watch(results, name) for _, name in watches]
+    for watch in opened:
+        if not watch.curve:
+            raise UsageError(
+                f"The watch {watch.name} has no complete checkpoint yet.",
+                hint=f"harness watch {watch.name} --show tells why.",
+            )
+        _require_alike(opened[0], watch)
+    pairs = [
+        pair
+        for (run, name), watch in zip(watches, opened, strict=True)
+        for pair in _iter_watch_rows(watch, run, name, notes, prices)
+    ]
+    return _name_columns(pairs)
+
+
+def _require_alike(first: Watch, watch: Watch) -> None:
+    """Refuse two watches whose scores are of different suites, settings or data."""
+    before, after = ({"suite": one.suite, **flatten(one.request)} for one in (first, watch))
+    differs = [
+        f"{name} is {before.get(name)!r} and {after.get(name)!r}"
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+    if first.curve[-1].treatment != watch.curve[-1].treatment:
+        differs = differs or ["their data, scoring code or encoding are not the same"]
+    if differs:
+        raise UsageError(
+            f"The watches {first.name} and {watch.name} cannot be compared: {'; '.join(differs)}.",
+            hint="Watch both with the same suite, recipe and settings, under another --name.",
+        )
+
+
+def _iter_watch_rows(
+    watch: Watch, run: str, seed: str, notes: Mapping[str, ComputeNote], prices: Sequence[DevicePrice]
+) -> Iterator[tuple[Row, Sequence[Score]]]:
+    for entry in watch.curve:
+        note = notes.get(entry.backbone or entry.artifact)
+        row = {
+            **(_list_note_facts(note, prices) if note else {}),
+            **_read_trainer_state(entry),
+            "model": entry.model or entry.name,
+            "run": run,
+            "seed": seed,
+            "step": entry.step,
+            "method": ", ".join(watch.request.get("recipe") or ()) or None,
+        }
+        columns = {f"{MEAN}{watch.suite}": entry.mean} | {
+            f"{task} of {watch.suite}": score for task, score in entry.scores.items()
+        }
+        condition = f"watch {watch.name}", entry.treatment
+        yield row, [(name, *condition, score) for name, score in columns.items() if score is not None]
+
+
+def _read_notes(results: Path) -> dict[str, ComputeNote]:
+    """What is stated of models, by their ArtifactKeys."""
+    notes = [NOTES.find_document(results, name) for name in NOTES.list_names(results)]
+    return {note.artifact: note for note in notes}
+
+
+def _list_note_facts(note: ComputeNote, prices: Sequence[DevicePrice]) -> Row:
+    return {
+        "model": note.model,
+        "tokens": note.tokens,
+        "hours": note.hours,
+        "operations": note.operations,
+        "cost": note.compute_dollars(prices),
+        "masking": note.masking,
+        "size": note.counted.without_embeddings,
+    }
+
+
+def _read_trainer_state(entry: WatchEntry) -> Row:
+    """What trainer_state.json of transformers says beside a checkpoint."""
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+        state = json.loads((Path(entry.folder or "") / "trainer_state.json").read_text(encoding="utf-8"))
+        # A Trainer that counts neither leaves 0.
+        facts = {"tokens": state.get("num_input_tokens_seen"), "operations": state.get("total_flos")}
+        losses = [line["loss"] for line in state.get("log_history", ()) if "loss" in line]
+        return {name: value for name, value in facts.items() if value} | _average_losses(losses)
+    return {}
+
+
+def _average_losses(losses: Sequence[float]) -> Row:
+    return {"loss": fmean(losses[-LOGGED:])} if losses else {}
+
+
+def _list_model_facts(model: StoredModel, prices: Sequence[DevicePrice]) -> Row:
+    """What model.json and the log of a training say."""
+    document = model.document
+    assert document is not None
+    facts: Row = {
+        "model": document.name,
+        "run": document.lineage.group[:12],
+        "seed": document.lineage.seed,
+        "step": document.training.get("steps"),
+        "method": document.lineage.text,
+    }
+    with contextlib.suppress(HarnessError, OSError):
+        compute = read_backbone_compute(model.folder)
+        facts["size"] = compute.without_embeddings
+        if bill := TrainingBill.from_document(document, compute, prices):
+            facts |= {"tokens": bill.tokens, "hours": bill.seconds / 3600}
+            facts |= {"operations": bill.operations, "cost": bill.dollars}
+    log = read_log(model.folder / TRAINING / LOG)
+    return facts | _average_losses(
+        [line["loss"] for line in log if isinstance(line.get("loss"), int | float)]
+    )
+
+
+def _iter_view_scores(suite: Any, view: Any) -> Iterator[Score]:
+    condition = view.text, digest(serialize_condition(view.treatment))
+    means = Aggregates.aggregate_scores(suite, dict(view.scores))
+    if (mean := means.over_tasks.whole) is not None:
+        yield f"{MEAN}{suite.name}", *condition, mean
+    for name, score in means.columns.items():
+        if score is not None:
+            yield f"{name} of {suite.name}", *condition, score
+
+
+def _name_columns(pairs: Sequence[tuple[Row, Sequence[Score]]]) -> list[Row]:
+    """The rows with their scores, in a column for each condition where a suite has several."""
+    conditions: dict[str, dict[str, str]] = {}
+    for _, scores in pairs:
+        for column, text, key, _ in scores:
+            conditions.setdefault(column, {}).setdefault(key, text)
+    rows = []
+    for facts, scores in pairs:
+        row = {name: facts.get(name) for name in FACTS}
+        for column, _, key, score in scores:
+            texts = conditions[column]
+            twice = f" {key[:6]}" if [*texts.values()].count(texts[key]) > 1 else ""
+            row[f"{column} ({texts[key]}{twice})" if len(texts) > 1 else column] = score
+        rows.append(row)
+    names = sorted({name for row in rows for name in row if name not in FACTS})
+    names.sort(key=lambda name: not name.startswith(MEAN))
+    return [{name: row.get(name) for name in (*FACTS, *names)} for row in rows]
+
+
+# Files
+
+
+def read_table(path: Path) -> list[Row]:
+    """The rows of a CSV or Parquet file.
+
+    Raises:
+        UsageError: It cannot be read, or has another ending.
+    """
+    from pyarrow import ArrowException, csv, parquet
+
+    _require_ending(path)
+    try:
+        # A score that is no number has diverged, and is not missing.
+        convert = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+        is_csv = path.suffix == ".csv"
+        table = csv.read_csv(path, convert_options=convert) if is_csv else parquet.ParquetFile(path).read()
+    except (ArrowException, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())}.") from error
+    rows: list[Row] = table.to_pylist()
+    # An export of W&B has Step, and its own columns begin with "_".
+    return [{_clean_name(name): value for name, value in row.items()} for row in rows]
+
+
+def _clean_name(name: str) -> str:
+    folded = name.strip().lower().lstrip("_")
+    return folded if folded in FACTS else name.strip()
+
+
+def write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows to a CSV or Parquet file.
+
+    Raises:
+        UsageError: It has another ending.
+    """
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    _require_ending(path)
+    # A seed may be a number or the name of a watch.
+    texts = [{**row, "seed": None if row["seed"] is None else str(row["seed"])} for row in rows]
+    table, sink = pyarrow.Table.from_pylist(texts), pyarrow.BufferOutputStream()
+    (csv.write_csv if path.suffix == ".csv" else parquet.write_table)(table, sink)
+    files.replace(path, sink.getvalue().to_pybytes())
+
+
+def _require_ending(path: Path) -> None:
+    if path.suffix not in (".csv", ".parquet"):
+        raise UsageError(
+            f"{path} is neither .csv nor .parquet.", hint="Give a file with one of these endings."
+        )
+
+
+def add_facts(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
+    """Rows with what a file states of them, in place of what was known.
+
+    A line of the file is of the rows with its model, run, seed and step, as far as it has them. Losses are
+    averaged over the last lines up to the step of a row.
+
+    Raises:
+        UsageError: The file has none of these columns or no fact, or no line is of any row.
+    """
+    columns = {name for line in stated for name in line}
+    keys = [name for name in ("model", "run", "seed") if name in columns]
+    facts = [name for name in FACTS if name in columns and name not in (*keys, "step")]
+    if not facts or not (keys or "step" in columns):
+        raise UsageError(
+            f"The file of facts has the columns {shorten_names(sorted(columns))}.",
+            hint=f"It needs one of model, run, seed and step, and some of {', '.join(FACTS[4:])}.",
+        )
+    lines: dict[tuple[str, ...], list[Row]] = {}
+    for line in stated:
+        lines.setdefault(tuple(str(line[name]) for name in keys), []).append(line)
+    joined = [
+        {**row, **_select_facts(row, lines.get(tuple(str(row[name]) for name in keys), ()), facts)}
+        for row in rows
+    ]
+    if rows and joined == [*rows]:
+        raise UsageError(
+            f"No line of the file of facts is of a row: {', '.join(keys) or 'step'} differs.",
+            hint="`harness list runs` shows the names.",
+        )
+    return joined
+
+
+def _select_facts(row: Row, lines: Sequence[Row], facts: Sequence[str]) -> Row:
+    same = [line for line in lines if "step" not in line or line["step"] == row["step"]]
+    stated = {name: line[name] for line in same for name in facts if line[name] is not None}
+    before = [line for line in lines if "step" in line and row["step"] is not None]
+    losses = [line["loss"] for line in before if line["step"] <= row["step"] and line.get("loss") is not None]
+    return stated | _average_losses(losses)
+
+
+# Curves
+
+
+def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str, list[SeedCurve]]:
+    """The column of the scores, and the curve of each seed of each run, with scores × 100.
+
+    Args:
+        rows: The rows, those of a seed in the order of its training.
+        axis: One of AXES.
+        column: The column of scores, or the task; by default the only mean, or the only column.
+
+    Raises:
+        UsageError: Something in the rows does not fit together; the message says what.
+    """
+    column = _choose_column(rows, column)
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.get("run") in (None, ""):
+            raise UsageError("A row has no run.", hint="State in the column run which run each row is of.")
+        seed = row.get("seed")
+        groups.setdefault((str(row["run"]), "1" if seed in (None, "") else str(seed)), []).append(row)
+    _require_one_method(groups)
+    curves = [_build_curve(run, seed, lines, axis, column) for (run, seed), lines in groups.items()]
+    shares = {bool(np.abs(curve.scores).max() <= 1): curve.name for curve in curves}
+    if len(shares) > 1:
+        raise UsageError(
+            f"{column} of {shares[True]} lies between 0 and 1, and that of {shares[False]} does not.",
+            hint="Give all scores as fractions, or all × 100.",
+        )
+    scale = 100 if True in shares else 1
+    scaled = [
+        SeedCurve(run=c.run, seed=c.seed, budgets=c.budgets, scores=scale * c.scores, diverged=c.diverged)
+        for c in curves
+    ]
+    return column, scaled
+
+
+def _choose_column(rows: Sequence[Row], wanted: str) -> str:
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in FACTS]
+    means = [name for name in names if name.startswith(MEAN)] or names
+    if wanted:
+        means = [name for name in names if wanted == name or name.startswith(f"{wanted} of ")]
+        if not means:
+            raise explain_unknown("column of scores", wanted, names, then="Give one of them with --task.")
+    if len(means) != 1:
+        raise UsageError(
+            f"There are {len(means)} columns of scores: {shorten_names(means) if means else 'none'}.",
+            hint="Runs of other suites or conditions are on no common curve: name one column with --task."
+            if means
+            else f"The columns {', '.join(FACTS)} are no scores; add one.",
+        )
+    return means[0]
+
+
+def _require_one_method(groups: Mapping[tuple[str, str], Sequence[Row]]) -> None:
+    methods: dict[str, set[str]] = {}
+    for (run, _), rows in groups.items():
+        methods.setdefault(run, set()).update(str(row["method"]) for row in rows if row.get("method"))
+    for run, names in methods.items():
+        if len(names) > 1:
+            raise UsageError(
+                f"The rows of the run {run} have several methods: {shorten_names(sorted(names))}.",
+                hint="Seeds of a run share its recipe; give each method a run of its own.",
+            )
+
+
+def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: str) -> SeedCurve:
+    every = [_read_number(row.get(column), f"{column} of {run}/{seed}") for row in rows]
+    points = [(row, value) for row, value in zip(rows, every, strict=True) if value is not None]
+    scored = [row for row, value in points if math.isfinite(value)]
+    if len(scored) < 2:
+        others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
+        raise UsageError(
+            f"{run}/{seed} has {len(scored)} scores in {column}; a curve has two or more.",
+            hint=f"It has {shorten_names(others)}: another suite or condition is on no common curve."
+            if others
+            else "Leave it out.",
+        )
+    where = f"{axis} of {run}/{seed}"
+    budgets = [_read_number(row.get(axis), where) for row in scored]
+    missing = [row for row, budget in zip(scored, budgets, strict=True) if budget is None]
+    if missing or len(set(budgets)) == 1:
+        how = (
+            f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
+        )
+        flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
+        stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
+        raise UsageError(
+            f"The {where} is {how}, so that no score can be drawn against it.",
+            hint=f"State it: {stated}, or the column {axis} of a file for --runs.",
+        )
+    return SeedCurve(
+        run=run,
+        seed=seed,
+        budgets=np.array(budgets, float),
+        scores=np.array([value for _, value in points if math.isfinite(value)]),
+        diverged=_explain_divergence(rows, len(scored) == len(points)),
+    )
+
+
+def _explain_divergence(rows: Sequence[Row], finite: bool) -> str:
+    """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
+    stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
+    losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
+    if stated and stated[0].lower() not in ("false", "no", "0"):
+        return "as stated"
+    if not finite or not all(map(math.isfinite, losses)):
+        return "a score or loss is no number"
+    return "its last loss is above its first" if losses and losses[-1] > losses[0] else ""
+
+
+def _read_number(value: Any, where: str) -> float | None:
+    if value is None or isinstance(value, int | float):
+        return value
+    if (amount := parse_amount(str(value))) is None:
+        raise UsageError(f"{value!r} is no number: {where}.", hint="Type one such as 2.9e21 or 2.1T.")
+    return amount
