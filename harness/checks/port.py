@@ -165,8 +165,8 @@ def _compare_encoded(
             pairs = zip([*mine, None], [*theirs, None], strict=False)
             place, first, second = next((n, a, b) for n, (a, b) in enumerate(pairs) if a != b)
             start = f"Tokens differ first: of {text[:40]!r} token {place + 1} is"
-            found = f"{start} {first}, {second} in the baseline."
-            return PortComparison(stage="tokens", compared=True, text=found)
+            text = f"{start} {first}, {second} in the baseline."
+            return PortComparison(stage="tokens", compared=True, text=text)
     if candidate.vectors.shape != baseline.vectors.shape:
         sizes = f"{candidate.vectors.shape[1]} numbers, {baseline.vectors.shape[1]} in the baseline"
         return PortComparison(
@@ -181,9 +181,9 @@ def _compare_encoded(
 
 def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
     """1 - cosine of each row; in float64, as in float32 it would be as large as the limit."""
-    one, two = (rows.astype(np.float64) for rows in (first, second))
-    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
-    distances: NDArray[np.float64] = 1 - (one * two).sum(axis=1) / np.where(norms > 0, norms, 1)
+    mine, theirs = (rows.astype(np.float64) for rows in (first, second))
+    norms = np.linalg.norm(mine, axis=1) * np.linalg.norm(theirs, axis=1)
+    distances: NDArray[np.float64] = 1 - (mine * theirs).sum(axis=1) / np.where(norms > 0, norms, 1)
     return distances
 
 
