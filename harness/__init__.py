@@ -20,7 +20,7 @@ from harness.core.provenance import __version__
 from harness.core.types import SuiteOptions
 
 if TYPE_CHECKING:
-    from harness.checks.outcome import Check
+    from harness.checks.outcome import Check, Question
     from harness.checks.policy import Policy
     from harness.driver.evaluation import TrainedModel
     from harness.driver.execute import Listeners
@@ -157,6 +157,7 @@ def check(
     *,
     seeds: int | None = None,
     policy: Policy | Path | str | None = None,
+    question: Question | None = None,
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Check:
@@ -168,6 +169,7 @@ def check(
         suite: A suite's name, or `name:argument`; or several. A baseline has its own.
         seeds: The number of seeds for evaluation with random draws, or for training; a baseline has its own.
         policy: The requirements on the candidate, or a TOML file of them.
+        question: "port", "retrain" or "replace"; None to guess it.
         listeners: Called with events and results while scores are measured.
         **request: Any other field that `harness.run` takes; the default is the baseline's value.
 
@@ -186,7 +188,14 @@ def check(
     from harness.checks import check
 
     return check.check_candidate(
-        candidate, baseline, suite, seeds=seeds, policy=policy, listeners=listeners, **request
+        candidate,
+        baseline,
+        suite,
+        seeds=seeds,
+        policy=policy,
+        question=question,
+        listeners=listeners,
+        **request,
     )
 
 

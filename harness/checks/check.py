@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,15 +13,21 @@ from typing import Any
 
 from harness.checks.advice import find_margin_table
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
+from harness.checks.decide import Conclusion, estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
+    AskedQuestion,
     Check,
     CheckedModel,
+    MeanOutcome,
     Power,
+    Question,
     Sensitivity,
     TaskOutcome,
 )
 from harness.checks.policy import AUTO, DEFAULT, Policy
+from harness.checks.port import PortComparison, compare_outputs, judge_port
+from harness.checks.questions import guess_question, resolve_baseline_model
+from harness.checks.retraining import judge_retraining
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
@@ -28,6 +35,7 @@ from harness.core.errors import HarnessError, UsageError, explain_unknown, find_
 from harness.core.identity import digest
 from harness.core.types import Suite, Task
 from harness.plan.evaluations import OWN
+from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
@@ -45,6 +53,7 @@ def run_check(
     *,
     seeds: int = 1,
     policy: Policy = DEFAULT,
+    question: Question | None = None,
     carry_out: CarryOut,
     announce: Announce = lambda _sentence: None,
 ) -> Check:
@@ -56,6 +65,7 @@ def run_check(
         request: Suites and settings; its models are ignored.
         seeds: The number of seeds of random draws and of a recipe's trainings.
         policy: Margins, levels, and the tasks that must not regress.
+        question: The question of the check; None to guess it.
         carry_out: Runs a request where records are missing.
         announce: Gets a sentence for each margin that the baseline's examples can hardly show.
 
@@ -67,6 +77,17 @@ def run_check(
     budget = policy.budget_minutes * 60 or None
     requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened
+    other = resolve_baseline_model(reference, requests, offline=question != "port")
+    models = (resolved.trained or resolved.asked)[0], other
+    asked = (
+        guess_question(requests, *models)
+        if question is None
+        else AskedQuestion(name=question, source="typed")
+    )
+    if asked.name == "port":
+        # A port may run in another precision; its outputs tell.
+        allowed = (*policy.allow_differences, "dtype", "vectors")
+        policy = policy.model_copy(update={"allow_differences": allowed})
     warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
     if policy.mean_margin != AUTO and all(len(suite.tasks) == 1 for suite in resolved.suites):
         warnings.append(
@@ -74,6 +95,7 @@ def run_check(
         )
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
+    outputs = compare_outputs(models[0], other, resolved) if asked.name == "port" else None
     power, weak = _estimate_power(resolved, sides, policy)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
@@ -83,7 +105,8 @@ def run_check(
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
-    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak])
+    decide = functools.partial(_judge_question, asked=asked, outputs=outputs, models=models)
+    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], decide)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -204,6 +227,7 @@ def _build_check(
     policy: Policy,
     power: Power,
     warnings: Sequence[str],
+    question: Callable[..., _Answer],
 ) -> Check:
     decisions = evaluate_comparison(sides, resolved.suites, policy, power)
     tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
@@ -211,14 +235,15 @@ def _build_check(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    end = merge_verdicts(tasks, means, policy)
+    answer = question(tasks, means, sides=sides, policy=policy)
+    tasks, means, end = answer.tasks, answer.means, answer.end
     names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
     parties = (
         _describe_side(sides.candidate, names, "", None),
         _describe_side(sides.baseline, names, reference.name, reference.baseline),
     )
     return Check(
-        id=_digest(tasks, policy, resolved, parties),
+        id=_digest(tasks, policy, resolved, parties, answer.question),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=parties[0],
         baseline=parties[1],
@@ -231,6 +256,56 @@ def _build_check(
         tasks=tasks,
         means=means,
         warnings=(*warnings, *_iter_check_warnings(tasks, sides, resolved)),
+        question=answer.question,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """The outcomes and the verdict as a question asks for them."""
+
+    question: AskedQuestion
+    tasks: tuple[TaskOutcome, ...]
+    means: tuple[MeanOutcome, ...]
+    end: Conclusion
+
+
+def _judge_question(
+    tasks: tuple[TaskOutcome, ...],
+    means: tuple[MeanOutcome, ...],
+    *,
+    sides: Comparison,
+    policy: Policy,
+    asked: AskedQuestion,
+    outputs: PortComparison | None,
+    models: tuple[ConfiguredModel, ConfiguredModel | None],
+) -> _Answer:
+    """The answer to a question.
+
+    Args:
+        tasks: The outcomes by their intervals.
+        means: Likewise, of each suite.
+        sides: The records of both sides.
+        policy: The exit codes.
+        asked: The question.
+        outputs: The comparison of a port's tokens and vectors.
+        models: The candidate and, if it is to be had, the baseline.
+    """
+    if outputs is not None:
+        tasks, means, end = judge_port(tasks, means, outputs, policy)
+        return _Answer(question=asked, tasks=tasks, means=means, end=end)
+    note = ""
+    if asked.name == "retrain":
+        lineage = models[0].lineage
+        parents = [parent.name for parent in lineage.parents] if lineage is not None else []
+        judged = judge_retraining(tasks, means, sides, [models[0].artifact.name, *parents])
+        tasks, means, note = judged.tasks, judged.means, judged.note
+    end = merge_verdicts(tasks, means, policy)
+    return _Answer(
+        question=asked,
+        tasks=tasks,
+        means=means,
+        end=replace(end, because=tuple(filter(None, (*end.because, note)))),
     )
 
 
@@ -279,8 +354,9 @@ def _digest(
     policy: Policy,
     resolved: ResolvedRequest,
     parties: tuple[CheckedModel, CheckedModel],
+    asked: AskedQuestion,
 ) -> str:
-    """The id of a check: the same for the same records under the same policy."""
+    """The id of a check: the same for the same records, policy and question."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
     return digest(
         {
@@ -289,6 +365,8 @@ def _digest(
             "suites": list(resolved.request.suites),
             "candidate": list(parties[0].artifacts),
             "baseline": [parties[1].baseline, *parties[1].artifacts],
+            # Left out of the question of all earlier checks, which keep their ids.
+            **({} if asked.name == "replace" else {"question": asked.name}),
         }
     )[:12]
 
@@ -374,6 +452,7 @@ def check_candidate(
     *,
     seeds: int | None = None,
     policy: Policy | Path | str | None = None,
+    question: Question | None = None,
     listeners: Any = None,
     **request: Any,
 ) -> Check:
@@ -401,7 +480,13 @@ def check_candidate(
 
     with run.limit_network():
         return run_check(
-            candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request
+            candidate,
+            reference,
+            run,
+            seeds=seeds or 1,
+            policy=limits,
+            question=check_value("question", question, Question | None),
+            carry_out=execute_request,
         )
 
 

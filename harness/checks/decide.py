@@ -398,7 +398,7 @@ def _round_count(count: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Conclusion:
+class Conclusion:
     """The overall verdict, the sentences that explain it, and the policy's exit code."""
 
     verdict: Overall
@@ -406,7 +406,7 @@ class _Conclusion:
     exit_code: int
 
 
-def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
+def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> Conclusion:
     """Combine the verdicts of tasks and means.
 
     The candidate has `regressed` if a task that must not regress did, a suite's mean did, or, if the policy
@@ -419,7 +419,7 @@ def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], p
     if policy.parts == "fail":
         lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
     if lost:
-        return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
+        return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     gone = [*_describe_missing_scores(tasks)]
     gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
     undecided = [*_describe_untestable_tasks(tasks, policy), *_describe_inconclusive_means(means)]
@@ -428,7 +428,7 @@ def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], p
         codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
         # The gravest of the exit codes: fail, then inconclusive, then pass.
         code = next(one for one in (1, 3, 0) if one in codes)
-        return _Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
+        return Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
     better = {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}
     same = all(task.verdict == "same" for task in tasks)
     verdict: Overall = "passed"
@@ -437,7 +437,7 @@ def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], p
     elif same:
         verdict = "same"
     because = tuple(_mean_sentence(mean) for mean in means)
-    return _Conclusion(verdict=verdict, because=because, exit_code=0)
+    return Conclusion(verdict=verdict, because=because, exit_code=0)
 
 
 def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:

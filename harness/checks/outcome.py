@@ -13,8 +13,9 @@ from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
 from harness.results.scores import format_delta
 
-SCHEMA = 4
-"""The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`."""
+SCHEMA = 5
+"""The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`, 5
+`question`."""
 
 Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
 """The verdict of a mean and of a whole check."""
@@ -26,6 +27,9 @@ VERDICTS: tuple[Verdict, ...] = (
     "regressed", "missing", "inconclusive", "not testable", "improved", "passed", "same",
 )  # fmt: skip
 """The verdicts in the order of reports."""
+
+Question = Literal["port", "retrain", "replace"]
+"""`port`: are the outputs the same? `retrain`: is this recipe worse? `replace`: is this model worse?"""
 
 MarginSource = Literal["policy", "runs", "checks", "stated"]
 """The source of a margin: a number of the policy, the baseline's repeated runs, or the share of answers that
@@ -72,6 +76,29 @@ def _migrate_equivalence(check: dict[str, Any]) -> dict[str, Any]:
     overall = "passed" if check.get("overall") == "equivalent" else check.get("overall")
     lines = {name: [migrate_line(one) for one in check.get(name, ())] for name in ("tasks", "means")}
     return {**check, **lines, "overall": overall}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQuestion:
+    """The question of a check.
+
+    Attributes:
+        name: The question.
+        source: Whether a user typed it.
+        why: The reason of a guess; empty for one that was typed.
+    """
+
+    name: Question = "replace"
+    source: Literal["guessed", "typed"] = "guessed"
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """The question in a sentence, with how to correct a guess."""
+        if self.source == "typed" or not self.why:
+            return f"Question: {self.name}."
+        other = "port, retrain" if self.name == "replace" else "replace"
+        return f"Question: {self.name}, guessed, as {self.why} (--question {other} asks another)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +264,7 @@ class Check:
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
         warnings: Remarks that do not decide, e.g. on other library versions.
         seconds: The time of the check, with what it measured.
+        question: The question that it asks.
     """
 
     id: str
@@ -253,6 +281,7 @@ class Check:
     means: tuple[MeanOutcome, ...]
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
+    question: AskedQuestion = AskedQuestion()
 
     def of(self, verdict: Verdict) -> tuple[TaskOutcome, ...]:
         """The tasks with a verdict."""
@@ -295,7 +324,7 @@ CHECKS = DocumentFolder(
         name="check",
         type=Check,
         schema=SCHEMA,
-        migrations={1: _migrate_equivalence, 2: lambda check: check, 3: lambda check: check},
+        migrations={1: _migrate_equivalence, **dict.fromkeys((2, 3, 4), lambda check: check)},
         hint="Remove it, and run the same check again.",
         digest_since=3,
     ),

@@ -235,6 +235,8 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     todo = [*describe_next_steps(check, results=results).split("\n"), *_describe_suspects(check, every=every)]
     style = FORMS[check.overall].style
     _say(console, f"{check.overall.upper()}: {_format_sides(check)}", f"bold {style}")
+    if check.question.name != "replace" or check.question.source == "typed":
+        _say(console, check.question.text)
     for label, texts, weight in (("Why:", reasons, ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 
 from harness.checks import policy as policies
 from harness.checks.baselines import Reference
-from harness.checks.outcome import CHECKS, Check, check_files
+from harness.checks.outcome import CHECKS, Check, Question, check_files
 from harness.checks.policy import Policy
 from harness.checks.report import print_check, render_junit, render_markdown
 from harness.commands import options
@@ -32,8 +32,8 @@ harness check --candidate runs/2/last --baseline main
 harness check --candidate runs/2/last --baseline runs/1/last --suite nanobeir --markdown check.md
 harness check --explain
 """,
-    everyday="--candidate --baseline --suite --tasks --seeds --policy --devices --results --all --markdown "
-    "--junit --json",
+    everyday="--candidate --baseline --suite --tasks --seeds --policy --question --devices --results --all "
+    "--markdown --junit --json",
 )
 @options.option(
     "What",
@@ -70,6 +70,14 @@ harness check --explain
     type=click.Path(path_type=Path),
     default=None,
     help="TOML file with margins, levels and what must not regress (docs/check.md).",
+)
+@options.option(
+    "What",
+    "--question",
+    type=click.Choice(get_args(Question)),
+    default=None,
+    help="What is asked: are a port's outputs the same, is a retraining's recipe worse, or is another model "
+    "worse (default: guessed, else replace).",
 )
 @options.option(
     "Output", "--explain", is_flag=True, help="Print the policy and what it means, and compare nothing."
@@ -117,6 +125,7 @@ def command(
     project: str | None,
     seeds: int | None,
     policy_file: Path | None,
+    question: Question | None,
     explain: bool,
     every: bool,
     junit: Path | None,
@@ -139,7 +148,7 @@ def command(
     reports = {json_file: _format_check_json, junit: _render_junit, markdown: _render_markdown}
     _clear([path for path in reports if path is not None])
     suites = options.insert_project(suites, project)
-    result = _check(context, candidates, baseline, suites, seeds, policy, given)
+    result = _check(context, candidates, baseline, suites, seeds, policy, question, given)
     for path, text in reports.items():
         if path is not None:
             files.replace(path, text(result).encode())
@@ -159,6 +168,7 @@ def _check(
     suites: tuple[str, ...],
     seeds: int | None,
     policy: Policy,
+    question: Question | None,
     values: dict[str, Any],
 ) -> Check:
     from harness.checks import check
@@ -193,6 +203,7 @@ def _check(
             request,
             seeds=seeds or 1,
             policy=policy,
+            question=question,
             carry_out=run_with_progress,
             announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
         )

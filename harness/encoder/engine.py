@@ -536,6 +536,12 @@ class Encoder(Engine["Tensor"]):
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
+    def list_token_ids(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> list[list[int]]:
+        """The token ids of each text with `prompt` before it; none of a model without tokens."""
+        way = route(self.model, role)
+        features = (tokenize_batch(self.model, [prompt + text], **way) for text in texts)
+        return [one["input_ids"].flatten().tolist() if "input_ids" in one else [] for one in features]
+
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
         """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
         done: Batches = []
