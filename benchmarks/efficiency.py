@@ -21,7 +21,7 @@ from measuring import format_table, load_encoder, locate_minilm, read_options, r
 
 from harness.core.types import Artifact, MeasuredModel
 from harness.encoder.folder.content import compute_content_key
-from suites._efficiency.networks import build_loader, plan_engine
+from suites._efficiency.measuring import build_loader, plan_engine
 from suites._efficiency.rounds import Device, Workload, draw_lengths, measure_rounds, time_run
 
 SHAPES = ("bert", "modernbert", "neobert")

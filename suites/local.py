@@ -30,7 +30,7 @@ from harness.core.types import (
 )
 from harness.data import tables
 from harness.data.counting import describe_overlap, parse_report
-from harness.data.parts import find_file_gaps
+from harness.data.folder import find_file_gaps
 from harness.data.tables import HEADER, FileRow, explain_file_error, read_qrels, read_rows, resolve_user_path
 from suites import _local_description
 from suites._content import (

@@ -20,7 +20,7 @@ from finetune.embedding.batches import (
     hash_table_texts,
 )
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
-from harness.core.allowances import list_allowed_tensors
+from harness.core.arguments import list_allowed_tensors
 from harness.core.errors import HarnessError
 from harness.core.types import Artifact
 from harness.data.training.loading import load_training

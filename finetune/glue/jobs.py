@@ -22,7 +22,7 @@ from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapt_trial, load_tokenizer
 from finetune.glue.storage import ClassifierPlace
 from harness.core import files, provenance
-from harness.core.allowances import list_allowed_tensors
+from harness.core.arguments import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file

@@ -43,7 +43,7 @@ from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.weights import read_safetensors
+from harness.encoder.tensors import read_safetensors
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, PrintedRow, RecipeEntry, RecipePlan, TaskRecipe

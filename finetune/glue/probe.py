@@ -14,7 +14,7 @@ from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapt_trial
-from harness.core.allowances import list_allowed_tensors
+from harness.core.arguments import list_allowed_tensors
 from harness.core.errors import DataError
 from harness.data.locate import Unavailable
 from harness.encoder.folder.modules import find_backbone_folder

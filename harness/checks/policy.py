@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.core.allowances import parse_allowances
-from harness.core.arguments import Form, Names, check_value, format_toml_value
+from harness.core.arguments import Form, Names, check_value, format_toml_value, parse_allowances
 from harness.core.errors import UsageError, explain_unknown
 from harness.results.differences import is_field_name
 

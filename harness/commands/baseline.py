@@ -20,8 +20,7 @@ from harness.core.terminal import create_console, print_table
 from harness.core.types import SuiteOptions
 from harness.driver.progress import run_with_progress
 from harness.plan.catalog import find_suites
-from harness.plan.evaluations import RECIPE
-from harness.plan.prompts import read_prompts
+from harness.plan.evaluations import RECIPE, read_prompts
 from harness.plan.request import Request
 
 _PARTS = {**collect_options(SuiteOptions), **collect_options(Settings)}

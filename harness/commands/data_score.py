@@ -12,18 +12,18 @@ import click
 
 from harness.commands import options
 from harness.core import files, paths
-from harness.core.allowances import parse_allowances
+from harness.core.arguments import parse_allowances
 from harness.core.encoding import Settings
 from harness.core.terminal import create_console
+from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
-from harness.data.parts import PARTIAL
 from harness.data.scored_data import ScoredData
 from harness.driver import progress
+from harness.executors.local import choose_device
 from harness.jobs.context import WorkerLimits
-from harness.plan.devices import choose_device
+from harness.plan.evaluations import read_prompts
 from harness.plan.models import ModelOptions
-from harness.plan.prompts import read_prompts
 from harness.tools.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
 
 SCHEMA = 1

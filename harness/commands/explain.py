@@ -15,18 +15,17 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.allowances import parse_allowances
-from harness.core.arguments import check_fields
+from harness.core.arguments import check_fields, parse_allowances
 from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
 from harness.core.types import SIDES, Role
 from harness.data.offline import forbid_network
+from harness.executors.local import choose_device
 from harness.jobs.context import JobContext, WorkerLimits
-from harness.plan.devices import choose_device
+from harness.plan.evaluations import read_prompts, require_sides
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
-from harness.plan.prompts import read_prompts, require_sides
 from harness.storage.vectors import TokenVectors
 
 SCHEMA = 1

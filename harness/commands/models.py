@@ -36,21 +36,23 @@ from harness.encoder.folder.content import (
 )
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
-from harness.encoder.weights import StoredTensor, read_safetensors
+from harness.encoder.tensors import StoredTensor, read_safetensors
 from harness.plan.models import ModelOptions, resolve_model
 from harness.results.compute import SHORT, BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import read_prices
 from harness.results.notes import NOTES, ComputeNote, CountedPart, parse_amount
 from harness.search.bm25 import is_bm25
-from harness.tools.compute_card import ComputeCard, collect_bills, find_note
 from harness.tools.exports import list_published_files, push_files, require_repository_name
 from harness.tools.model_card import (
     README,
+    ComputeCard,
     build_eval_files,
     build_model_card,
+    collect_bills,
     collect_card_source,
     describe_lineage,
+    find_note,
     format_fact_pairs,
 )
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore, StoredModel, UnfinishedModel

@@ -22,13 +22,14 @@ from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError, shorten_names
 from harness.core.identity import digest
 from harness.core.types import CountedSource, Data, DataReport, DataTable, TableSource, Task
-from harness.data.folder import README, list_visible_files
-from harness.data.parts import (
+from harness.data.folder import (
+    README,
     Declared,
     count_parts,
     describe_row_gap,
     find_declared_splits,
     find_part_gaps,
+    list_visible_files,
     read_declared_rows,
 )
 from harness.data.schema import (

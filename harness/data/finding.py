@@ -10,9 +10,8 @@ from typing import Literal
 from harness.core.errors import DataError, find_similar_names
 from harness.core.types import DataReport, DataTable, FileSource, Size, TableSource, Task
 from harness.data.counting import count_task_data
-from harness.data.folder import list_data_sets, resolve_identity
+from harness.data.folder import WHOLE, list_data_sets, resolve_identity
 from harness.data.locate import DataSettings, Located, find_root_folder
-from harness.data.parts import WHOLE
 from harness.data.schema import Schema
 
 _NOTHING = DataReport()

@@ -22,11 +22,11 @@ from harness.data.folder import (
     README,
     Manifest,
     Need,
+    find_missing_parts,
     list_visible_files,
     read_configurations,
     resolve_identity,
 )
-from harness.data.parts import find_missing_parts
 
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
 _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")

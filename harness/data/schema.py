@@ -23,11 +23,12 @@ from harness.core.types import DataTable
 from harness.data.folder import (
     README,
     Configuration,
+    find_declared_splits,
     list_visible_files,
     read_card,
     read_configurations,
+    read_declared_rows,
 )
-from harness.data.parts import find_declared_splits, read_declared_rows
 from harness.data.tables import LONGEST_LINE, describe_alternatives, format_error_line
 
 _NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")

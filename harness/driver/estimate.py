@@ -14,11 +14,11 @@ from harness.core.encoding import Encoding
 from harness.core.types import MeasuredSource
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import infer_vector_size
-from harness.encoder.weights import read_tensor_headers
+from harness.encoder.tensors import read_tensor_headers
+from harness.executors.local import check_devices
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.jobs.recipe import Estimate
 from harness.jobs.training_jobs import Train
-from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 from harness.plan.request import PreparedRun
 from harness.results.cost.duration import LIKELY, TimeRange

@@ -36,6 +36,7 @@ from harness.executors.local import (
     CpuWorkers,
     LocalExecutor,
     Subprocess,
+    check_devices,
     end_repetition,
     has_guard,
 )
@@ -45,7 +46,6 @@ from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Choose, Train
-from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Choices, PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest

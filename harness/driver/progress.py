@@ -34,8 +34,7 @@ from harness.jobs.jobs import Job, JobKind
 from harness.plan.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.plan.request import PreparedRun, Request
 from harness.results import results
-from harness.results.cost.duration import TimeRange, format_duration
-from harness.results.cost.remaining import Work, time_left
+from harness.results.cost.duration import TimeRange, Work, format_duration, time_left
 from harness.results.scores import score_text
 from harness.storage.record import Record
 

@@ -37,8 +37,7 @@ from harness.executors.run_log import (
     RunningJob,
     iter_log_lines,
 )
-from harness.results.cost.duration import TimeRange
-from harness.results.cost.remaining import Work, time_left
+from harness.results.cost.duration import TimeRange, Work, time_left
 
 SILENT = 60.0
 """The age of a heartbeat, in seconds, after which a driver on another machine counts as dead."""

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import BoW, Normalize, Pooling, Transformer, WordEmbeddings
 from torch import nn
 
-from harness.core.allowances import list_allowed_tensors
+from harness.core.arguments import list_allowed_tensors
 from harness.core.encoding import Encoding, LateInteraction, parse_rope_scaling
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
@@ -33,18 +33,16 @@ from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION, counts_places
 from harness.encoder.folder.trust import check_family, check_trust
 from harness.encoder.library import (
-    build_pooling,
-    get_max_length,
-    get_pooled_dimension,
-    name_modes,
-    tokenize_batch,
-)
-from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     UninitialisedTensor,
+    build_pooling,
     collect_load_report,
+    get_max_length,
+    get_pooled_dimension,
     hide_library_output,
+    name_modes,
+    tokenize_batch,
 )
 from harness.encoder.modules import Truncate
 from harness.encoder.network.model import EncoderModel

@@ -22,12 +22,25 @@ from harness.encoder.backbones import has_network, read_family
 from harness.encoder.dtype import find_dtype
 from harness.encoder.engine import collect_backbones
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.configs import TOKENS, adapt_config, read_router_config
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import ATTENTIVE, find_library_class, is_model2vec, read_modules
+from harness.encoder.folder.modules import (
+    ATTENTIVE,
+    TOKENS,
+    adapt_config,
+    find_library_class,
+    is_model2vec,
+    read_modules,
+    read_router_config,
+)
 from harness.encoder.folder.pooling import ORDER, name_pooling, split_pooling
-from harness.encoder.library import RENAMED, build_pooling, get_dimension, rename_loading_arguments
-from harness.encoder.library_load import let_end_pad, scale_library_rotary
+from harness.encoder.library import (
+    RENAMED,
+    build_pooling,
+    get_dimension,
+    let_end_pad,
+    rename_loading_arguments,
+    scale_library_rotary,
+)
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
 from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import require_import

@@ -1,10 +1,19 @@
-"""The tensors of a model folder, sorted by a family's names and compared with an architecture.
+"""The weight files of a model folder, and their tensors, sorted by names and compared with an architecture.
 
-Works on tensors and on the entries of a file's header alike, and imports no torch.
+Files that are damaged, quantised or of a wrapped model are refused. Works on tensors and on the entries of a
+file's header alike, and imports no torch.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import itertools
+import json
+import pickle
+import shlex
+import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -13,6 +22,329 @@ from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError, shorten_names
 from harness.encoder.family import ENCODER, Architecture, Names
+from harness.encoder.folder.files import read_object
+
+FLOAT, OTHER, PACKED = "weights", "what counts, indexes or rotates", "packed weights"
+
+TYPES: Mapping[str, tuple[str | None, str]] = {
+    "U64": (None, OTHER),
+    "I64": ("Long", OTHER),
+    "F64": ("Double", FLOAT),
+    "C64": (None, OTHER),
+    "F32": ("Float", FLOAT),
+    "U32": (None, OTHER),
+    "I32": ("Int", OTHER),
+    "BF16": ("BFloat16", FLOAT),
+    "F16": ("Half", FLOAT),
+    "U16": (None, OTHER),
+    "I16": ("Short", OTHER),
+    "F8_E8M0": (None, PACKED),
+    "F8_E4M3": (None, PACKED),
+    "F8_E5M2": (None, PACKED),
+    "I8": ("Char", PACKED),
+    "U8": ("Byte", PACKED),
+    "BOOL": ("Bool", OTHER),
+}
+"""The types of tensors in the order in which safetensors writes them, those of one type by name: the storage
+that torch names in a pickle, and what such tensors are."""
+
+
+def list_module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
+    """The weight files of one module's own folder, in the order in which loading prefers them."""
+    for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
+        single_file, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"
+        if single_file.is_file():
+            return [single_file]
+        if sharded and index.is_file():
+            return _list_shards(index)
+    return []
+
+
+def _list_shards(index: Path) -> list[Path]:
+    mapping = read_object(index).get("weight_map")
+    if not isinstance(mapping, dict) or not mapping:
+        raise DamagedModelError(f"{index} names no weight file.")
+    names = sorted({str(name) for name in mapping.values()})
+    outside = [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]
+    if outside:
+        raise ModelError(f"{index} names a file outside of the model: {outside[0]}.")
+    parts = [index.parent / name for name in names]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise DamagedModelError(
+            f"{index.parent} lacks {len(missing)} of its {len(parts)} weight files, {missing[0]} first."
+        )
+    return parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTensor:
+    """A tensor as its file describes it; in a safetensors file its bytes lie from `begin` to `end`."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int = 0
+    end: int = 0
+
+
+def read_tensor_headers(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
+    """The tensors of weight files by name, from headers alone; None where a file must be loaded to know.
+
+    Raises:
+        ModelError: A safetensors file is truncated or corrupt.
+    """
+    tensors: dict[str, StoredTensor] = {}
+    for path in paths:
+        some = read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle_entries(path)
+        if some is None:
+            return None
+        tensors |= some
+    return tensors or None
+
+
+LONGEST_HEADER = 16_000_000
+"""The most bytes of a header, those of 100,000 tensors; the format allows six times as many."""
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str] | None]:
+    """The tensors in the header of a safetensors file, and its metadata, if any.
+
+    Raises:
+        ModelError: It is truncated or corrupt: no readable header, or another size than the header's.
+    """
+    # Not by the library's safe_open: it imports numpy, and a plan must do without.
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        # The format: 8 bytes with the length of the header, the header as JSON, the bytes of the tensors.
+        length = int.from_bytes(file.read(8), "little")
+        if length > LONGEST_HEADER:
+            raise _explain_damage(path, f"its header says {length} bytes, more than {LONGEST_HEADER:,}")
+        if size < 8 or length > size - 8:
+            raise _explain_damage(path, f"its header says {length} bytes, the file has {size}")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        metadata = header.pop("__metadata__", None)
+        tensors = {name: _parse_entry(path, 8 + length, value) for name, value in header.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        raise _explain_damage(path, "its header cannot be read") from None
+    if not tensors:
+        raise _explain_damage(path, "it holds no tensor")
+    spans = [(0, 8 + length), *sorted((tensor.begin, tensor.end) for tensor in tensors.values())]
+    if any(begin != end for (_, end), (begin, _) in itertools.pairwise(spans)):
+        raise _explain_damage(path, "its tensors do not lie one after the other")
+    promised = spans[-1][1]
+    if promised != size:
+        raise _explain_damage(path, f"it has {size} bytes, its header promises {promised}")
+    return tensors, metadata
+
+
+def _parse_entry(path: Path, start: int, value: Any) -> StoredTensor:
+    begin, end = (start + int(place) for place in value["data_offsets"])
+    shape = tuple(int(size) for size in value["shape"])
+    return StoredTensor(path=path, dtype=str(value["dtype"]), shape=shape, begin=begin, end=end)
+
+
+def _explain_damage(path: Path, problem: str) -> ModelError:
+    return ModelError(
+        f"{path} is not a whole safetensors file: {problem}.",
+        hint="A copy or a download may have stopped early. Fetch it again.",
+    )
+
+
+def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
+    """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _require_uncompressed(path, archive)
+            (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+            content = _Unpickler(io.BytesIO(archive.read(name))).load()
+    except ModelError:
+        raise
+    except Exception:
+        # An older form, or a pickle that loading looks at more closely.
+        return None
+    if not isinstance(content, dict):
+        return None
+    require_flat(path, content)
+    if not all(isinstance(one, _Outline) for one in content.values()):
+        return None
+    return {
+        str(name): StoredTensor(path=path, dtype=one.dtype, shape=one.shape) for name, one in content.items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outline:
+    """A tensor in a pickle, without its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+# The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
+class _Unpickler(pickle._Unpickler):
+    """An unpickler that makes outlines of tensors and refuses everything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return lambda storage, _offset, size, *_: _Outline(dtype=storage, shape=tuple(size))
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda tensor, *_: tensor
+        dtype = next((dtype for dtype, (storage, _) in TYPES.items() if name == f"{storage}Storage"), None)
+        if module == "torch" and dtype is not None:
+            return dtype
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+    def persistent_load(self, pid: Any) -> Any:
+        # torch.save names a storage by ("storage", class, key, device, number of elements).
+        return pid[1]
+
+
+def _require_uncompressed(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse a file that unpacks to more than it has: torch.save compresses nothing."""
+    unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > path.stat().st_size:
+        raise ModelError(
+            f"{path} unpacks to {unpacked:,} bytes, more than it has.",
+            hint="torch.save writes no such file. Get the model as safetensors.",
+        )
+
+
+def format_command(code: str, *values: Any) -> str:
+    r"""The command that runs Python code, in which each {} is a value: nothing in it ends its quotes.
+
+    Values come from files that may want a user to paste something else.
+
+    >>> print(format_command("print({})", "a'; ls"))
+    python -c 'print("a\u0027; ls")'
+    """
+    texts = [json.dumps(value, ensure_ascii=False).replace("'", r"\u0027") for value in values]
+    return f"python -c {shlex.quote(code.format(*texts))}"
+
+
+FLATTEN = 'import torch; p = {}; torch.save(torch.load(p, map_location="cpu", weights_only=True)[{}], p)'
+
+
+def require_flat(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuse the content of a pickle whose tensors lie in an object within it.
+
+    Raises:
+        ModelError: They do, as in a training checkpoint.
+    """
+    nested = [
+        name
+        for name, value in content.items()
+        if isinstance(value, Mapping) and any(hasattr(part, "shape") for part in value.values())
+    ]
+    if nested:
+        raise ModelError(
+            f"{path} is a training checkpoint: its tensors are not at the top, but in {nested[0]!r}.",
+            hint=f"Save the part with the tensors alone: `{format_command(FLATTEN, str(path), nested[0])}`.",
+        )
+
+
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""The beginning of a file that git put in place of a large one."""
+
+
+def check_present(path: Path) -> None:
+    """Refuse a file that is empty, or that is a pointer of git-lfs in place of the file.
+
+    Raises:
+        ModelError: It is.
+    """
+    with path.open("rb") as file:
+        start = file.read(len(POINTER))
+    if start == POINTER:
+        raise ModelError(
+            f"{path} is a git-lfs pointer, not the file itself.",
+            hint=f"Type `git lfs pull` in {path.parent}.",
+        )
+    if not start:
+        raise DamagedModelError(f"{path} is empty.")
+
+
+def check_weights(path: Path) -> None:
+    """Refuse a weight file that has only a pointer in its place, or that is incomplete.
+
+    Raises:
+        ModelError: It is a git-lfs pointer, empty, truncated or corrupt.
+    """
+    check_present(path)
+    if path.suffix == ".safetensors":
+        read_safetensors(path)
+
+
+PACKED_NAMES = (".qweight", ".qzeros", ".g_idx", ".weight_packed", ".SCB", ".absmax")
+"""Endings of tensors of a quantised layer."""
+
+WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
+"""Parts that a training library puts into the names of tensors."""
+
+STRIP = (
+    "from safetensors.torch import load_file as r, save_file as w; p = {}; "
+    'w({{k.replace({}, "", 1): v for k, v in r(p).items()}}, p, {{"format": "pt"}})'
+)
+
+
+def require_plain(place: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """Refuse the tensors in `place` if they are quantised, or have the names of a wrapped model."""
+    for name, tensor in tensors.items():
+        _, kind = TYPES.get(tensor.dtype, (None, PACKED))
+        if kind == PACKED or name.endswith(PACKED_NAMES) or (kind == OTHER and name.endswith(".weight")):
+            raise ModelError(
+                f"{place} has integer or quantised weights: {name} is {tensor.dtype}.",
+                hint="Give the model that it was made of, with weights in float32, bfloat16 or float16.",
+            )
+    wrapped = [name for name in tensors if not {*WRAPPERS}.isdisjoint(name.split("."))]
+    if not wrapped:
+        return
+    columns = zip(*(name.split(".") for name in tensors), strict=False)
+    shared = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns)]
+    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=None)
+    inner = next(part for part in wrapped[0].split(".") if part in WRAPPERS)
+    part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
+    raise ModelError(
+        f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
+        hint=f"Strip it, e.g. `{format_command(STRIP, str(tensors[wrapped[0]].path), part)}`.",
+    )
+
+
+BLOCK = 1 << 24
+"""Bytes that are read at once."""
+
+
+def hash_shards(parts: Sequence[Path]) -> str:
+    """The SHA-256 of the one file that safetensors would write of the tensors in several parts."""
+    tensors, order = read_tensor_headers(parts) or {}, [*TYPES]
+    ranks = {
+        name: order.index(one.dtype) if one.dtype in TYPES else len(TYPES) for name, one in tensors.items()
+    }
+    names = sorted(tensors, key=lambda name: (ranks[name], name.encode()))
+    metadata = read_safetensors(parts[0])[1]
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    end = 0
+    for name in names:
+        tensor = tensors[name]
+        begin, end = end, end + tensor.end - tensor.begin
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    # safetensors fills its header up with blanks to a multiple of 8 bytes.
+    text += b" " * (-len(text) % 8)
+    hasher = hashlib.sha256(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        with tensors[name].path.open("rb") as file:
+            file.seek(tensors[name].begin)
+            left = tensors[name].end - tensors[name].begin
+            while left and (block := file.read(min(left, BLOCK))):
+                hasher.update(block)
+                left -= len(block)
+    return hasher.hexdigest()
+
 
 DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
 

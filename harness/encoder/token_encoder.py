@@ -27,12 +27,11 @@ from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import AHEAD, SHORT_TEXT, WINDOW, Engine, Progress, VectorSink, find_unique_texts
 from harness.encoder.folder.colbert import COLBERT
-from harness.encoder.folder.configs import TOKENS
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import find_library_class, read_modules
+from harness.encoder.folder.modules import TOKENS, find_library_class, read_modules
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.inputs import Arrival, Span, encode_texts, takes_packing, tokenize_texts
-from harness.encoder.library_load import is_unknown, require_prefixes
+from harness.encoder.library import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer

@@ -27,24 +27,25 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from harness.core.allowances import list_allowed_tensors
+from harness.core.arguments import list_allowed_tensors
 from harness.core.encoding import Encoding, parse_rope_scaling
 from harness.core.errors import DamagedModelError, HarnessError, ModelError
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.folder.configs import TEXT, read_module_config
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    TEXT,
     TRANSFORMER,
     TWO_STAGE,
     find_library_class,
     list_modules,
+    read_module_config,
     read_modules,
     weight_files,
 )
 from harness.encoder.folder.pooling import read_pooling, split_pooling
-from harness.encoder.library_load import (
+from harness.encoder.library import (
     PROBE,
     LoadReport,
     collect_load_report,
@@ -55,7 +56,7 @@ from harness.encoder.library_load import (
     scale_library_rotary,
 )
 from harness.encoder.network.model import load_network
-from harness.encoder.weights import list_module_weights, read_tensor_headers
+from harness.encoder.tensors import list_module_weights, read_tensor_headers
 
 LARGEST = 2 << 30
 """Bytes of weights up to which a doubt is settled by a load."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from harness.core import paths
-from harness.core.allowances import Allowances
 from harness.core.arguments import (
+    Allowances,
     Examples,
     Folder,
     Form,
@@ -38,13 +38,12 @@ from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.data.offline import forbid_network
 from harness.executors.executor import LOCAL, Failure, parse_executor
+from harness.executors.local import check_devices, default_devices, require_room, require_spelled
 from harness.executors.run_log import DeviceUse
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
-from harness.plan.devices import check_devices, default_devices, require_room, require_spelled
-from harness.plan.evaluations import RECIPE, EvaluationChoice
+from harness.plan.evaluations import RECIPE, EvaluationChoice, check_prompts, read_prompts
 from harness.plan.plan import ConfiguredModel, Plan
-from harness.plan.prompts import check_prompts, read_prompts
 from harness.plan.recipe_request import (
     RecipeRequest,
     Recipes,

@@ -13,20 +13,19 @@ from harness.core.errors import UsageError
 from harness.core.identity import is_per_machine
 from harness.core.provenance import describe_machine
 from harness.core.types import Artifact, Suite, Task
+from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
-from harness.data.parts import PARTIAL
 from harness.executors.executor import parse_executor
+from harness.executors.local import check_devices, default_devices, require_room, require_spelled
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
-from harness.plan.devices import check_devices, default_devices, require_room, require_spelled
-from harness.plan.evaluations import EvaluationChoice
+from harness.plan.evaluations import EvaluationChoice, check_prompts
 from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
-from harness.plan.prompts import check_prompts
 from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
 from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
-from harness.results.names import NamedModel, distinguish_names
 from harness.search import bm25
+from harness.storage.record import NamedModel, distinguish_names
 from harness.storage.remote import Remote
 
 

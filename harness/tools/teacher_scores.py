@@ -29,9 +29,9 @@ from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
 from harness.jobs.maxsim import MaxSimRanker
 from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
+from harness.plan.evaluations import require_sides
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
-from harness.plan.prompts import require_sides
 from harness.search import bm25
 from harness.storage.vectors import EmbeddingCache
 

@@ -32,13 +32,15 @@ from suites._efficiency import measuring, rounds
 from suites._efficiency.rounds import (
     Device,
     Timing,
+    Trials,
     Workload,
     draw_lengths,
+    find_largest_batch,
+    find_released_batch,
     measure_rounds,
     summarize_rounds,
     time_run,
 )
-from suites._efficiency.trial import Trials, find_largest_batch, find_released_batch
 
 TABLE_10 = {
     (512, "fixed"): (4_194_304, 512, 512),

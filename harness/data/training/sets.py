@@ -21,7 +21,14 @@ from harness.core.identity import serialize_canonical
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
 from harness.data.counting import count_tables
-from harness.data.folder import Need, list_data_sets, resolve_identity
+from harness.data.folder import (
+    WHOLE,
+    Need,
+    find_file_gaps,
+    find_missing_parts,
+    list_data_sets,
+    resolve_identity,
+)
 from harness.data.locate import (
     DataMissing,
     DataSettings,
@@ -33,7 +40,6 @@ from harness.data.locate import (
     locate_data,
     locate_local,
 )
-from harness.data.parts import WHOLE, find_file_gaps, find_missing_parts
 from harness.data.schema import NO_VALUE, SplitFiles, TableHead
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
 from harness.data.tables import describe_alternatives, explain_file_error, resolve_user_path

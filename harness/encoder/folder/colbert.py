@@ -9,9 +9,15 @@ from typing import Any
 
 from harness.core.encoding import LateInteraction
 from harness.core.errors import DamagedModelError, ModelError
-from harness.encoder.folder.configs import TOKENS, explain_not_run, find_sentence_config
 from harness.encoder.folder.files import SETTINGS, read_object
-from harness.encoder.folder.modules import MASK, Module, find_library_class
+from harness.encoder.folder.modules import (
+    MASK,
+    TOKENS,
+    Module,
+    explain_not_run,
+    find_library_class,
+    find_sentence_config,
+)
 from harness.encoder.folder.pooling import infer_vector_size
 
 COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"

@@ -23,34 +23,32 @@ from harness.encoder.backbones import (
     read_family,
 )
 from harness.encoder.folder.colbert import COLBERT, MULTI_VECTOR, read_late_interaction, require_late_files
-from harness.encoder.folder.configs import (
-    LATE,
-    TEXT,
-    explain_not_run,
-    find_sentence_config,
-    read_module_config,
-)
 from harness.encoder.folder.content import check_external_references
 from harness.encoder.folder.files import SETTINGS, is_schema_file, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
+    LATE,
     MASK,
+    TEXT,
     TEXT_STAGE,
     TOKENIZED,
     TRANSFORMER,
     TWO_STAGE,
     Module,
+    explain_not_run,
     find_backbone_folder,
     find_library_class,
+    find_sentence_config,
     list_input_modules,
     list_module_folders,
     locate_modules,
+    read_module_config,
     read_modules,
     weight_files,
 )
 from harness.encoder.folder.pooling import OWN_POOLING, infer_vector_size, name_pooling, read_pooling
+from harness.encoder.tensors import check_weights
 from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
-from harness.encoder.weights import check_weights
 
 TWO_BACKBONES = "it is more than a single backbone, or has none"
 """The reason why the positions of a model of several parts are not scaled."""

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import ModelError, find_similar_names
-from harness.encoder.folder.configs import explain_not_run, read_module_config
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     MODEL2VEC,
     Module,
+    explain_not_run,
     find_backbone_folder,
     find_library_class,
     is_model2vec,
     locate_modules,
+    read_module_config,
 )
 
 POOLING_FLAGS = {

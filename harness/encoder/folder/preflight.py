@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.core.allowances import list_allowed_tensors
+from harness.core.arguments import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding
 from harness.core.errors import (
@@ -47,9 +47,15 @@ from harness.encoder.folder.modules import (
 )
 from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.folder.trust import check_family, check_trust, read_library_types
-from harness.encoder.tensors import Shapes, require_shapes
+from harness.encoder.tensors import (
+    Shapes,
+    check_present,
+    list_module_weights,
+    read_tensor_headers,
+    require_plain,
+    require_shapes,
+)
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
-from harness.encoder.weights import check_present, list_module_weights, read_tensor_headers, require_plain
 
 TRIAL_FORM = 4
 """The number of the present trial; another number makes every verdict anew."""

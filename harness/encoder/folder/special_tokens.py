@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.core.errors import ModelError
 from harness.encoder.folder.files import read_object
-from harness.encoder.weights import format_command
+from harness.encoder.tensors import format_command
 
 SPECIAL_TOKENS = "special-tokens"
 """The name by which a contradiction is accepted."""

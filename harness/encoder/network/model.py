@@ -35,8 +35,13 @@ from harness.encoder.network.layers import (
     compute_rotations,
 )
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
-from harness.encoder.tensors import FoundTensors, has_same_content, has_same_shape
-from harness.encoder.weights import list_module_weights, require_flat
+from harness.encoder.tensors import (
+    FoundTensors,
+    has_same_content,
+    has_same_shape,
+    list_module_weights,
+    require_flat,
+)
 
 
 class _Sealed:

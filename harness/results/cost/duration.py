@@ -1,8 +1,306 @@
-"""Expected durations, each with the range in which it is likely to lie, and durations in words."""
+"""Expected durations with their likely ranges, and the time that work still takes, with an 80 % interval.
+
+Of each piece of work the rest is expected from the durations of the narrowest group that has any: its own
+task, its own kind, or all. With the sum S of the rests, the number of workers P that were busy so far, and
+the longest chain C of rests of which each needs the one before,
+
+    left = max(S / P + T, C)
+
+T is the time in which the last pieces end while other workers have nothing to do any more. With durations of
+mean m and variance s², a piece that is under way has ρ = (m² + s²) / 2m before it on average; of k such
+pieces the last one ends (k - 1) / (k + 1) · ρ after their mean if durations are equal, and (H(k) - 1) · ρ if
+they are exponential, with H(k) = 1 + 1/2 + … + 1/k. T lies between the two by v = min(1, s² / m²), which is 0
+and 1 there.
+
+Where a plan has expected seconds, durations are counted in units of these, so that a long piece tells of a
+short one; before any has ended, each is taken to last as expected.
+
+Short pieces end first, so a mean of those that have ended is too short. A piece that has run for a seconds
+and does not say how far it is has v · m + (1 - v) · max(0, m - a) before it, again exact for both, and its
+duration so expected counts in the mean, in a few rounds.
+
+The variance of S is that of the single pieces, and of each group's mean: w · s² + w² · s² / n for w pieces
+that wait and n durations that are known. Durations are taken to vary by half of their mean until several are
+known: s² counts one more duration that differs so. The bounds are the 10 % and 90 % quantiles of normal
+distributions, the larger ones of S / P + T and of C.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import graphlib
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+
+LEVEL = 0.8
+"""The probability that the interval covers the time left."""
+
+_ROUNDS = 5
+"""The number of rounds in which the durations of running work are estimated."""
+
+_VARIES = 0.5
+"""The deviation of a duration from the mean, as a share of it, where little is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A piece of work, with its times in seconds on one clock.
+
+    Attributes:
+        key: Its name among the inputs of others.
+        groups: What it is alike with, the narrowest group first; the last one is that of all work.
+        inputs: The keys of work that must have ended before it begins.
+        width: The number of workers that it takes.
+        begun: When it began; None if it waits.
+        ended: When it ended; None if it runs or waits.
+        whole: Its whole duration by how far it is; None where that is not known.
+        typical: Whether its duration says how long others take, which that of a failure does not.
+        expected: The seconds that the plan expected; None where it could not tell.
+    """
+
+    key: str
+    groups: tuple[Hashable, ...]
+    inputs: tuple[str, ...] = ()
+    width: int = 1
+    begun: float | None = None
+    ended: float | None = None
+    whole: float | None = None
+    typical: bool = True
+    expected: float | None = None
+
+    @property
+    def size(self) -> float:
+        """What its duration is compared with others by: the expected seconds, else 1."""
+        return self.expected or 1.0
+
+    @property
+    def scaled_groups(self) -> tuple[Hashable, ...]:
+        """The groups, split by whether the plan expected seconds, so that units are not mixed."""
+        return tuple((group, bool(self.expected)) for group in self.groups)
+
+    def measure_busy_time(self, now: float, since: float = -math.inf) -> float:
+        """The seconds from its beginning up to its end, without those before `since`."""
+        if self.begun is None:
+            return 0.0
+        return max(0.0, (now if self.ended is None else self.ended) - max(self.begun, since))
+
+    def measure_duration(self, now: float) -> float | None:
+        """The seconds from its beginning to its end; None where that is not known."""
+        if self.ended is None:
+            return self.whole
+        return self.measure_busy_time(now) or None  # another process has made it
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Durations:
+    """Durations of one group: how many have ended, their mean, their variance, and what that is of mean²."""
+
+    count: int
+    mean: float
+    variance: float
+    groups: tuple[Hashable, ...] = ()
+
+    @property
+    def varied(self) -> float:
+        """The variance as a share of the squared mean: 0 for equal durations, 1 for exponential ones."""
+        return min(1.0, self.variance / self.mean**2)
+
+    def expect_residual(self, age: float) -> float:
+        """The expected seconds after `age` seconds."""
+        return self.varied * self.mean + (1 - self.varied) * max(0.0, self.mean - age)
+
+    def scale_durations(self, size: float) -> _Durations:
+        """The durations of pieces that are so many times as large."""
+        return replace(self, mean=self.mean * size, variance=self.variance * size**2)
+
+    @staticmethod
+    def fit_durations(
+        ended: Sequence[float], ages: Sequence[float] = (), former: _Durations | None = None
+    ) -> _Durations:
+        """The durations of ended work, and of work under way as it was expected from `former` ones."""
+        samples = [*ended, *(age + former.expect_residual(age) for age in ages if former is not None)]
+        mean = math.fsum(samples) / len(samples)
+        squares = math.fsum((one - mean) ** 2 for one in samples) + (_VARIES * mean) ** 2
+        squares += math.fsum(former.varied * former.mean**2 for _ in ages if former is not None)
+        return _Durations(count=max(1, len(ended)), mean=mean, variance=squares / len(samples))
+
+
+class _PastDurations:
+    """The durations so far, by group, in units of what a plan expected of each piece."""
+
+    def __init__(self, work: Sequence[Work], now: float) -> None:
+        self._ended: dict[Hashable, list[float]] = defaultdict(list)
+        self._ages: dict[Hashable, list[float]] = defaultdict(list)
+        self._found: dict[tuple[Hashable, ...], _Durations] = {}
+        for piece in work:
+            seconds = piece.measure_duration(now) if piece.typical else None
+            for group in piece.scaled_groups:
+                if seconds:
+                    self._ended[group].append(seconds / piece.size)
+                elif piece.ended is None and piece.begun is not None:
+                    self._ages[group].append(piece.measure_busy_time(now) / piece.size)
+
+    def expect_durations(self, work: Work) -> _Durations | None:
+        """The durations in the narrowest group with known ones, else by what the plan expected."""
+        groups = work.scaled_groups
+        widest = groups[-1] if groups else None
+        if not self._ended.get(widest) and work.expected is None:
+            return None
+        return self._find_group_durations(groups).scale_durations(work.size)
+
+    def _find_group_durations(self, groups: tuple[Hashable, ...]) -> _Durations:
+        if groups not in self._found:
+            self._found[groups] = replace(self._look(groups), groups=groups)
+        return self._found[groups]
+
+    def _look(self, groups: tuple[Hashable, ...]) -> _Durations:
+        if not groups:  # nothing has ended: each takes what was expected
+            return _Durations(count=1, mean=1.0, variance=_VARIES**2)
+        ended, ages = self._ended.get(groups[0], []), self._ages.get(groups[0], [])
+        if not ended and not ages:
+            return self._find_group_durations(groups[1:])
+        if not ended:
+            wider = self._find_group_durations(groups[1:])
+            return _Durations.fit_durations([wider.mean], ages, wider)
+        durations = _Durations.fit_durations(ended)
+        for _ in range(_ROUNDS if ages else 0):
+            durations = _Durations.fit_durations(ended, ages, durations)
+        return durations
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rest:
+    """What is left of a piece of work: the expected seconds, and their variance."""
+
+    work: Work
+    like: _Durations
+    seconds: float
+    variance: float
+
+    @staticmethod
+    def estimate_rest(work: Work, like: _Durations, now: float) -> _Rest:
+        spent, variance = work.measure_busy_time(now), like.variance
+        if work.whole is not None:
+            seconds = max(0.0, work.whole - spent)
+            variance *= (seconds / work.whole) ** 2 if work.whole else 0.0
+        else:
+            seconds = like.mean if work.begun is None else like.expect_residual(spent)
+        return _Rest(work=work, like=like, seconds=seconds, variance=variance)
+
+
+def time_left(work: Sequence[Work], now: float, *, window: float = math.inf) -> TimeRange | None:
+    """The time until all work has ended; None while the duration of some is not known.
+
+    Args:
+        work: All work: ended, under way, and waiting.
+        now: The present time.
+        window: The last seconds whose busy workers count; all since the first beginning if infinite.
+    """
+    past = _PastDurations(work, now)
+    likes = [(one, past.expect_durations(one)) for one in work if one.ended is None]
+    rests = [_Rest.estimate_rest(one, like, now) for one, like in likes if like is not None]
+    if len(rests) < len(likes):
+        return None
+    if not rests:
+        return TimeRange(seconds=0.0, low=0.0, high=0.0)
+    return _Remainder(rests=rests, pace=_count_busy_workers(work, now, window=window)).estimate_time_left()
+
+
+def _count_busy_workers(work: Sequence[Work], now: float, *, window: float = math.inf) -> float:
+    """The mean number of busy workers over the last seconds; 1 where nothing has run."""
+    first = min(
+        (one.begun for one in work if one.begun is not None and one.measure_busy_time(now)), default=now
+    )
+    since = max(first, now - window)
+    busy = math.fsum(one.width * one.measure_busy_time(now, since) for one in work)
+    return busy / (now - since) if busy else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Remainder:
+    """What is left of all work, and the number of workers that share it."""
+
+    rests: Sequence[_Rest]
+    pace: float
+
+    def estimate_time_left(self) -> TimeRange:
+        full = self._seconds / self.pace
+        chain, chain_variance = self._chain
+        if not self._waiting:
+            low, high = self._compute_last_bounds()
+            return TimeRange(seconds=max(low, min(high, chain)), low=low, high=high)
+        tail, tail_variance = self._tail
+        # NormalDist.inv_cdf refuses a deviation of 0, hence 1e-9 seconds.
+        by_pace = NormalDist(full + tail, math.sqrt(self._variance / self.pace**2 + tail_variance) or 1e-9)
+        by_chain = NormalDist(chain, math.sqrt(chain_variance) or 1e-9)
+        low, high = (
+            max(0.0, by_pace.inv_cdf(share), by_chain.inv_cdf(share)) for share in _compute_bound_shares(1)
+        )
+        return TimeRange(seconds=max(full + tail, chain), low=low, high=high)
+
+    @cached_property
+    def _waiting(self) -> Sequence[_Rest]:
+        return [rest for rest in self.rests if rest.work.begun is None]
+
+    @property
+    def _seconds(self) -> float:
+        return math.fsum(rest.work.width * rest.seconds for rest in self.rests)
+
+    @property
+    def _variance(self) -> float:
+        """The variance of the seconds of all workers: of the single rests, and of the means behind them."""
+        single = math.fsum(rest.work.width**2 * rest.variance for rest in self.rests)
+        # Pieces of one group share its mean, whose error they have in common: it adds up, then is squared.
+        shared: dict[tuple[int, tuple[Hashable, ...]], float] = defaultdict(float)
+        for rest in self._waiting:
+            like = rest.like
+            shared[like.count, like.groups] += rest.work.width * math.sqrt(like.variance)
+        return single + math.fsum(error**2 / count for (count, _), error in shared.items())
+
+    @property
+    def _tail(self) -> tuple[float, float]:
+        """The mean and the variance of the time in which the last pieces of work end."""
+        count = min(len(self.rests), max(1, round(self.pace)))
+        mean = math.fsum(rest.like.mean for rest in self.rests) / len(self.rests)
+        square = math.fsum(rest.like.mean**2 + rest.like.variance for rest in self.rests) / len(self.rests)
+        before, varied = square / (2 * mean), min(1.0, square / mean**2 - 1)
+        exponential = math.fsum(1 / n - 1 / count for n in range(1, count + 1))
+        exponential_variance = math.fsum((1 / n - 1 / count) ** 2 for n in range(1, count + 1))
+        equal = (count - 1) / (count + 1)
+        equal_variance = 4 * count / ((count + 1) ** 2 * (count + 2)) if count > 1 else 0.0
+        return (
+            before * (varied * exponential + (1 - varied) * equal),
+            before**2 * (varied * exponential_variance + (1 - varied) * equal_variance),
+        )
+
+    @cached_property
+    def _chain(self) -> tuple[float, float]:
+        """The seconds of the longest chain of work, each needing the one before, and their variance."""
+        rests = {rest.work.key: rest for rest in self.rests}
+        before = {key: [i for i in rest.work.inputs if i in rests] for key, rest in rests.items()}
+        ends: dict[str, tuple[float, float]] = {}
+        for key in graphlib.TopologicalSorter(before).static_order():
+            seconds, variance = max((ends[one] for one in before[key]), default=(0.0, 0.0))
+            ends[key] = (seconds + rests[key].seconds, variance + rests[key].variance)
+        return max(ends.values())
+
+    def _compute_last_bounds(self) -> tuple[float, float]:
+        """The bounds where nothing waits: the last one of several independent rests ends between them."""
+        low, high = (NormalDist().inv_cdf(share) for share in _compute_bound_shares(len(self.rests)))
+        return (
+            max(max(0.0, rest.seconds + low * math.sqrt(rest.variance)) for rest in self.rests),
+            max(max(0.0, rest.seconds + high * math.sqrt(rest.variance)) for rest in self.rests),
+        )
+
+
+def _compute_bound_shares(count: int) -> tuple[float, float]:
+    """The shares for each of several independent values, so that their largest has the interval's bounds."""
+    # The largest of n independent values is below a bound with the n-th power of one value's probability.
+    return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)
+
 
 LIKELY = 1.7
 """The factor of an expectation by other work: the ends of its range are 2.9 times apart."""

@@ -14,7 +14,7 @@ import pytest
 
 import late_models
 import tiny
-from harness.core.allowances import ALLOWANCES
+from harness.core.arguments import ALLOWANCES
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.core.types import Artifact

@@ -9,7 +9,7 @@ import pytest
 
 import harness
 from harness.checks.policy import Policy
-from harness.core.allowances import ALLOWANCES
+from harness.core.arguments import ALLOWANCES
 from harness.core.errors import UsageError
 from harness.plan.request import Request
 
