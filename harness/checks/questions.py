@@ -13,7 +13,7 @@ from harness.checks.outcome import AskedQuestion
 from harness.checks.sides import CheckRequest
 from harness.core.errors import HarnessError
 from harness.encoder.folder.modules import weight_files
-from harness.encoder.weights import StoredTensor, read_tensor_headers
+from harness.encoder.tensors import StoredTensor, read_tensor_headers
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
