@@ -10,17 +10,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.checks.advice import find_margin_table
+from harness.checks.advice import explain_unseen_margin
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
     Check,
     CheckedModel,
     Power,
-    Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import AUTO, DEFAULT, Policy
+from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
@@ -57,7 +56,7 @@ def run_check(
         seeds: The number of seeds of random draws and of a recipe's trainings.
         policy: Margins, levels, and the tasks that must not regress.
         carry_out: Runs a request where records are missing.
-        announce: Gets a sentence for each margin that the baseline's examples can hardly show.
+        announce: Gets a sentence for each suite that cannot see its margin.
 
     Raises:
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
@@ -68,7 +67,8 @@ def run_check(
     requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened
     warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
-    if policy.mean_margin != AUTO and all(len(suite.tasks) == 1 for suite in resolved.suites):
+    alone = all(len(suite.tasks) == 1 for suite in resolved.suites)
+    if alone and policy.states("mean_margin") and not policy.states("margin"):
         warnings.append(
             "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
         )
@@ -90,41 +90,10 @@ def run_check(
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
-    """The power of a check, with a sentence on each mean whose margin is smaller than it can show."""
+    """The power of a check, with a sentence on each suite that cannot see its margin."""
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
-    return power, [
-        text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name], policy))
-    ]
-
-
-ENOUGH = 0.8
-"""A margin of the policy is reported as too small if an equal model passes with a lower probability."""
-
-
-def _explain_small_margin(suite: Suite, sensitivity: Sensitivity, policy: Policy) -> str:
-    """A sentence on a margin of the policy that an equal model would often fail; empty for any other."""
-    if (
-        sensitivity.source != "policy"
-        or sensitivity.passing is None
-        or sensitivity.automatic is None
-        or sensitivity.passing >= ENOUGH
-    ):
-        return ""
-    more = "more examples"
-    if sensitivity.margin:
-        # A standard error falls with the root of the number of examples.
-        times = (sensitivity.automatic / sensitivity.margin) ** 2
-        more = f"about {times:.1f} times as many examples, for 97.5 % of equal models to pass"
-    table = find_margin_table(policy.to_json(), [task.name for task in suite.tasks])
-    place = f" in {table}" if table else ""
-    return (
-        f"A margin of {100 * sensitivity.margin:.2f} points is less than the mean of {suite.name} can show: "
-        f"an equal model would pass in {sensitivity.passing:.0%} of checks. What helps: "
-        f"{'margin' if len(suite.tasks) == 1 else 'mean_margin'} = "
-        f'{100 * sensitivity.automatic:.2f} or "auto"{place}; {more}; or repeated runs '
-        "of the baseline."
-    )
+    return power, [*filter(None, (explain_unseen_margin(name, mean) for name, mean in power.means.items()))]
 
 
 def _build_check_requests(
@@ -230,7 +199,7 @@ def _build_check(
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        warnings=(*warnings, *_iter_check_warnings(tasks, sides, resolved)),
+        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved)))),
     )
 
 

@@ -29,7 +29,7 @@ from harness.checks.outcome import (
     Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import AUTO, EXIT_CODES, Margin, Policy
+from harness.checks.policy import AUTO, EXIT_CODES, MEAN_POINTS, RED, TASK_POINTS, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
 from harness.checks.significance import (
     compute_bound_p,
@@ -41,12 +41,12 @@ from harness.core.errors import shorten_names
 from harness.core.types import Suite, Task
 from harness.results.scores import format_delta
 
-RED = 0.025
-"""The level of a regression of a suite's mean, of several suites together."""
-
 POWER, GREEN = 0.8, 0.975
 """The power of a detectable loss and of the counts that settle a line. With 3.6 standard errors as its margin
 an equal model passes with a probability of 0.975."""
+
+COUNTED = 30
+"""Fewest units by which the number of units that would settle a line is told."""
 
 PRACTICAL = 20
 """The largest factor of further examples that is named; beyond it the text says "more than"."""
@@ -89,13 +89,14 @@ def estimate_baseline_power(
     # The mean of a suite of one task is that task's score: both lines have one level, and say the same.
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     compute_sensitivity = functools.partial(
-        _compute_sensitivity, alpha=policy.alpha, repeated=len(side.artifacts) > 1
+        _compute_sensitivity, policy=policy, repeated=len(side.artifacts) > 1
     )
     tasks = {
         task: compute_sensitivity(
             equal.get(task),
             margin=policy.margin_of(task),
-            least=policy.least_margin,
+            least=TASK_POINTS,
+            stated=policy.states("margin", task),
             red=red[task in alone],
         )
         for task in names
@@ -105,7 +106,8 @@ def estimate_baseline_power(
         mean = compute_sensitivity(
             MeanDifference.aggregate_suite(suite, equal),
             margin=policy.mean_margin,
-            least=policy.least_mean_margin,
+            least=MEAN_POINTS,
+            stated=policy.states("mean_margin"),
             red=red[1],
         )
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
@@ -113,31 +115,44 @@ def estimate_baseline_power(
 
 
 def _compute_sensitivity(
-    equal: Compared | None, *, margin: Margin, least: float, alpha: float, red: float, repeated: bool
+    equal: Compared | None,
+    *,
+    policy: Policy,
+    margin: Margin,
+    least: float,
+    stated: bool,
+    red: float,
+    repeated: bool,
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
+    source: MarginSource = "policy" if stated else "default"
     if equal is None or equal.total.variance <= 0:
-        return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
-    part = equal.total
-    source: MarginSource = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
+        return Sensitivity(margin=(least if margin == AUTO else margin) * POINT, source=source)
+    part, alpha = equal.total, policy.alpha
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05.
     automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
         part.variance
     )
-    # A margin above the score would let anything pass.
-    share = max(least * POINT, min(automatic, equal.baseline)) if margin == AUTO else margin * POINT
-    return Sensitivity(
-        margin=share,
-        source=source if margin == AUTO else "policy",
-        automatic=automatic,
+    if margin == AUTO:
+        # A margin above the score would let anything pass.
+        share = min(max(least * POINT, min(automatic, equal.baseline)), policy.most_margin * POINT)
+        source = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
+    else:
+        share = margin * POINT
+    detectable = (
         # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
         # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more
         # to do so in 80 % of checks.
-        detectable=max(
-            part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha)
-        )
-        + part.even.compute_bound_offset(POWER),
+        max(part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha))
+        + part.even.compute_bound_offset(POWER)
+    )
+    return Sensitivity(
+        margin=share,
+        source=source,
+        automatic=automatic,
+        detectable=detectable if detectable <= equal.baseline else None,
+        counted=equal.examples.freedom >= COUNTED - 1,
         passing=part.even.share_below(share + part.even.compute_bound_offset(alpha)),
     )
 
@@ -371,7 +386,8 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
     by_seeds, by_units = compared.seeds.variance if compared.seeds else 0.0, compared.examples.variance
     # The harmonic mean: with so many runs of each side the variance from runs is the same.
     seeds = 2 / (1 / len(compared.mine) + 1 / len(compared.theirs))
-    units = by_units / (target_variance - by_seeds) if target_variance > by_seeds else 0.0
+    counted = compared.examples.freedom >= COUNTED - 1
+    units = by_units / (target_variance - by_seeds) if counted and target_variance > by_seeds else 0.0
     runs = seeds * by_seeds / (target_variance - by_units) if target_variance > by_units else 0.0
     options = []
     count = compared.units if isinstance(compared, Difference) else 0
@@ -510,8 +526,8 @@ def _format_loss(mean: MeanOutcome) -> str:
 
 
 def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of mteb", noting missing columns; of a single task, its suite."""
+    """The name of a mean, e.g. "The mean of 2 of 3 columns of mteb"; of a single task, its suite."""
     if mean.wanted == 1:
         return mean.suite
-    part = "" if mean.there == mean.wanted else f" (only {mean.there} of its {mean.wanted} columns)"
-    return f"The mean of {mean.suite}{part}"
+    part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} columns of "
+    return f"The mean of {part}{mean.suite}"

@@ -13,8 +13,9 @@ from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
 from harness.results.scores import format_delta
 
-SCHEMA = 4
-"""The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`."""
+SCHEMA = 5
+"""The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`, 5 the
+source "default" of margins, and `chain`."""
 
 Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
 """The verdict of a mean and of a whole check."""
@@ -27,9 +28,9 @@ VERDICTS: tuple[Verdict, ...] = (
 )  # fmt: skip
 """The verdicts in the order of reports."""
 
-MarginSource = Literal["policy", "runs", "checks", "stated"]
-"""The source of a margin: a number of the policy, the baseline's repeated runs, or the share of answers that
-the policy says an equal model changes; in older files also earlier checks against the same records."""
+MarginSource = Literal["default", "policy", "runs", "checks", "stated"]
+"""The source of a margin: the default number, a number of the policy, or for "auto" the baseline's repeated
+runs or the share of answers that an equal model changes; in older files also earlier checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,10 @@ class Sensitivity:
         source: The source of the margin.
         automatic: The smallest margin within which an equal model is in 97.5 % of checks, 3.6 standard errors
             of the difference of equal models; None where nothing tells it.
-        detectable: The loss that is seen as such in 80 % of checks, 2.5 of these errors; None likewise.
+        detectable: The loss that is seen as such in 80 % of checks, about 2.8 of these errors; None likewise,
+            and where it would be above the score.
         passing: The chance that an equal model passes; None likewise.
+        counted: Whether there are enough units to tell how many would be enough.
     """
 
     margin: float
@@ -50,6 +53,7 @@ class Sensitivity:
     automatic: float | None = None
     detectable: float | None = None
     passing: float | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +299,12 @@ CHECKS = DocumentFolder(
         name="check",
         type=Check,
         schema=SCHEMA,
-        migrations={1: _migrate_equivalence, 2: lambda check: check, 3: lambda check: check},
+        migrations={
+            1: _migrate_equivalence,
+            2: lambda check: check,
+            3: lambda check: check,
+            4: lambda check: check,
+        },
         hint="Remove it, and run the same check again.",
         digest_since=3,
     ),

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from harness.checks.advice import SOURCES, explain_unseen_margin
 from harness.checks.baselines import BASELINES, Baseline, export_baseline
-from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import collect_options
@@ -172,22 +172,15 @@ def _print_power(baseline: Baseline) -> None:
     """Print what a check against a baseline can see, of its means and of each task."""
     if baseline.power is None:
         return
-    sources = {
-        "runs": "by the repeated runs",
-        "checks": "by earlier checks",
-        "stated": f"if an equal model changes {DEFAULT.changed:.0%} of the answers",
-        "policy": "",
-    }
     for suite, mean in baseline.power.means.items():
-        if mean.detectable is not None:
-            click.echo(
-                f"{suite} can see a loss of {100 * mean.detectable:.2f} points of its mean "
-                f"({sources[mean.source]}); automatic margin {100 * mean.margin:.2f}"
-            )
+        seen = f", sees a loss of {100 * mean.detectable:.2f}" if mean.detectable is not None else ""
+        click.echo(f"{suite}: margin {100 * mean.margin:.2f} ({SOURCES[mean.source]}){seen}")
+        if unseen := explain_unseen_margin(suite, mean):
+            click.echo(f"warning: {unseen}", err=True)
     from rich.table import Table
 
     table = Table(title="in points, what a check can see under the default policy")
-    for column in ("task", "loss seen in 80 %", "automatic margin"):
+    for column in ("task", "loss seen in 80 %", "margin"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for task, line in baseline.power.tasks.items():
         seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"

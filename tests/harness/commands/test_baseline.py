@@ -31,8 +31,11 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
     told = json.loads(out)
     assert told["schema"] == 5
     assert told["power"]["tasks"].keys() == {"find", "alike", "sort", "group"}
-    assert {one["source"] for one in told["power"]["means"].values()} == {"runs"}
-    assert all(one["detectable"] > 0 < one["margin"] for one in told["power"]["tasks"].values())
+    assert {one["source"] for one in told["power"]["means"].values()} == {"default"}
+    assert {one["margin"] for one in told["power"]["tasks"].values()} == {0.02}
+    _, shown, err = asked("baseline", "show", "repeated")
+    assert "margin 1.00 (the default)" in shown
+    assert "cannot see its margin of 1.00 points well" in " ".join(err.split())
     assert [run["model"] for run in told["runs"]] == ["good", "again", "more"]
     assert told["suites"] == [measured.local]
     store = Store(measured.results)
