@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.checks.advice import explain_unseen_margin
-from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
+from harness.checks.anchors import compare_with_anchor, find_anchor
+from harness.checks.baselines import Baseline, Reference, require_new_name, write_baseline
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
+    Chain,
     Check,
     CheckedModel,
     Power,
@@ -83,7 +85,12 @@ def run_check(
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
-    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak])
+    chain, anchor = None, None if reference.baseline is None else reference.baseline.anchor
+    if anchor is not None:
+        home = reference.results or resolved.results
+        chain, gone = compare_with_anchor(anchor, requests[0], sides.candidate, home, policy, power)
+        warnings += gone
+    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], chain)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -173,6 +180,7 @@ def _build_check(
     policy: Policy,
     power: Power,
     warnings: Sequence[str],
+    chain: Chain | None,
 ) -> Check:
     decisions = evaluate_comparison(sides, resolved.suites, policy, power)
     tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
@@ -180,14 +188,14 @@ def _build_check(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    end = merge_verdicts(tasks, means, policy)
+    end = merge_verdicts(tasks, means, policy, chain)
     names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
     parties = (
         _describe_side(sides.candidate, names, "", None),
         _describe_side(sides.baseline, names, reference.name, reference.baseline),
     )
     return Check(
-        id=_digest(tasks, policy, resolved, parties),
+        id=_digest(tasks, policy, resolved, parties, chain),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=parties[0],
         baseline=parties[1],
@@ -199,6 +207,7 @@ def _build_check(
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
+        chain=chain,
         warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved)))),
     )
 
@@ -248,6 +257,7 @@ def _digest(
     policy: Policy,
     resolved: ResolvedRequest,
     parties: tuple[CheckedModel, CheckedModel],
+    chain: Chain | None,
 ) -> str:
     """The id of a check: the same for the same records under the same policy."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
@@ -258,6 +268,7 @@ def _digest(
             "suites": list(resolved.request.suites),
             "candidate": list(parties[0].artifacts),
             "baseline": [parties[1].baseline, *parties[1].artifacts],
+            **({"chain": [chain.anchor, chain.when, chain.baselines]} if chain is not None else {}),
         }
     )[:12]
 
@@ -390,6 +401,7 @@ def set_baseline(
     seeds: int,
     options: Mapping[str, Any],
     again: bool,
+    anchor: str | None = None,
     carry_out: CarryOut,
 ) -> Baseline:
     """Run the missing scores of a request's models and pin the keys of all scores under a name.
@@ -402,6 +414,7 @@ def set_baseline(
         seeds: The number of seeds of random draws and of a recipe's trainings.
         options: The options of the evaluation, by name.
         again: Whether to replace a baseline of this name.
+        anchor: The baseline that begins its chain; None for that of the replaced one.
         carry_out: Runs a request where records are missing.
 
     Raises:
@@ -411,16 +424,17 @@ def set_baseline(
     results = paths.resolve_results_folder(request.results)
     # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
-    runs, lost = list[BaselineModel](), dict[str, str]()
+    lost = dict[str, str]()
     every = [
         CheckRequest.plan_requests(replace(request, models=()), model, seeds) for model in request.models
     ]
     _require_repeats(every)
+    runs = [run for check_request in every for run in check_request.runs]
+    first = find_anchor(results, name, runs, anchor)
     for check_request in every:
         if not CheckSide.read_side(check_request.runs, check_request.opened, results).complete:
             failed = [carry_out(request) for request in check_request.requests]
             lost |= {task: reason for reasons in failed for task, reason in reasons.items()}
-        runs += check_request.runs
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(
@@ -440,6 +454,7 @@ def set_baseline(
         options=options,
         runs=tuple(runs),
         power=estimate_baseline_power(side, every[0].opened.suites, DEFAULT, trainings=trainings),
+        anchor=first,
     )
     write_baseline(results, baseline, replace=again)
     return baseline

@@ -21,6 +21,7 @@ from harness.checks.difference import (
     MeanDifference,
 )
 from harness.checks.outcome import (
+    Chain,
     MarginSource,
     MeanOutcome,
     Overall,
@@ -225,6 +226,38 @@ def evaluate_comparison(
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
 
+def evaluate_chain(
+    sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power, baselines: int
+) -> tuple[MeanOutcome, ...]:
+    """Test each suite's mean against the anchor of a chain; suites without a tested column are left out.
+
+    The k-th baseline after the anchor spends a share 1 / (k (k + 1)) of the level, so that all checks of a
+    chain together have the level 2 RED.
+
+    Args:
+        sides: The records of the candidate, and of the anchor as the baseline.
+        suites: The suites of the check.
+        policy: Levels and the budget.
+        power: The margins of the check.
+        baselines: The number of baselines since the anchor.
+    """
+    tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
+    differences = sides.select_averages(suites).compute_differences(tasks)
+    tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
+    level, means = _Level(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
+    for suite in suites:
+        limit, budget = power.means[suite.name], policy.chain_margin
+        if budget != "mean_margin":
+            limit = Sensitivity(margin=budget * POINT, source="policy")
+        mean = MeanDifference.aggregate_suite(suite, tested | sides.compute_part_differences(suite))
+        outcome = _evaluate_mean(suite, mean, replace(limit, detectable=None), level, policy)
+        # Red is what has used up the budget, and not half of it: each step was judged by itself before.
+        if outcome.verdict == "regressed" and (outcome.delta or 0.0) >= -outcome.margin:
+            outcome = replace(outcome, verdict="inconclusive")
+        means += [replace(outcome, to_settle="")] if outcome.delta is not None else []
+    return tuple(means)
+
+
 def _assign_task_levels(
     tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
 ) -> dict[str, _Level]:
@@ -422,18 +455,24 @@ class _Conclusion:
     exit_code: int
 
 
-def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
+def merge_verdicts(
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    policy: Policy,
+    chain: Chain | None = None,
+) -> _Conclusion:
     """Combine the verdicts of tasks and means.
 
-    The candidate has `regressed` if a task that must not regress did, a suite's mean did, or, if the policy
-    says so, a part of such a task collapsed. Otherwise a check with missing scores, tasks that cannot be
-    tested or undecided means is `inconclusive`; with a missing score or an untested mean it never passes.
-    Otherwise it is `improved` if every mean is, or the same, `same` if every task is, else it has `passed`: a
+    The candidate has `regressed` if a task that must not regress did, a suite's mean did, also since the
+    anchor of a chain, or, if the policy says so, a part of such a task collapsed. Otherwise a check with
+    missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a missing score or
+    an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if every task is, else it has `passed`: a
     task that is inconclusive does not hold it back.
     """
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if policy.parts == "fail":
         lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
+    lost += _describe_chain_regressions(chain) if chain is not None else []
     if lost:
         return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     gone = [*_describe_missing_scores(tasks)]
@@ -486,6 +525,16 @@ def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[Tas
         f"perhaps by {_format_loss(one)}; red, as the loss is above {50 * one.margin:.2f}."
         for one in means
         if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
+    ]
+
+
+def _describe_chain_regressions(chain: Chain) -> list[str]:
+    return [
+        f"{_format_mean_name(one)} surely fell by {-100 * (one.delta or 0.0):.2f} points "
+        f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
+        f"{one.margin_text} in all are allowed."
+        for one in chain.means
+        if one.verdict == "regressed"
     ]
 
 

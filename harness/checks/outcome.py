@@ -225,6 +225,23 @@ class MeanOutcome(_Line):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The candidate against the anchor of the baseline's chain.
+
+    Attributes:
+        anchor: The anchor's name.
+        when: ISO time in UTC at which it was set.
+        baselines: The number of baselines since then.
+        means: The suites' means; `margin` is the budget of the chain.
+    """
+
+    anchor: str
+    when: str
+    baselines: int
+    means: tuple[MeanOutcome, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Check:
     """A whole check.
 
@@ -239,6 +256,7 @@ class Check:
         because: The sentences that explain the verdict.
         exit_code: 0 pass, 1 regression or a missing score, 3 inconclusive, as the policy has it.
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
+        chain: The candidate against the baseline's anchor; None without one.
         warnings: Remarks that do not decide, e.g. on other library versions.
         seconds: The time of the check, with what it measured.
     """
@@ -255,6 +273,7 @@ class Check:
     exit_code: int
     tasks: tuple[TaskOutcome, ...]
     means: tuple[MeanOutcome, ...]
+    chain: Chain | None = None
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
 

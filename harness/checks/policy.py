@@ -69,6 +69,10 @@ class Policy(BaseModel):
         default=MEAN_POINTS,
         description='points; the same of a suite\'s mean, or "auto"; a suite of one task takes margin',
     )
+    chain_margin: Points | Literal["mean_margin"] = Field(
+        default="mean_margin",
+        description="points; the loss of a mean that is allowed in all since the anchor of the baseline",
+    )
     most_margin: Points = Field(default=3.0, description="points; no automatic margin is wider")
     changed: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         default=0.15,

@@ -33,7 +33,7 @@ from harness.checks.advice import (
     list_lost_parts,
     sort_outcomes,
 )
-from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.outcome import VERDICTS, Chain, Check, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import RED
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
@@ -149,9 +149,18 @@ def _mean_texts(check: Check) -> Iterator[str]:
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
+    yield from [] if check.chain is None else _describe_chain(check.chain)
     if len(check.means) > 1:
         each = 100 * (1 - RED / len(check.means))
         yield f"A loss of one of {len(check.means)} means is sure at {each:.4g} %, of a single one at 97.5 %."
+
+
+def _describe_chain(chain: Chain) -> Iterator[str]:
+    for mean in chain.means:
+        yield (
+            f"{mean.suite} since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before): "
+            f"{mean.delta_text}. It is red when the loss is sure and above {mean.margin_text} in all."
+        )
 
 
 def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:

@@ -60,6 +60,14 @@ harness baseline set main --model runs/2/last --suite nanobeir --replace
 @options.project
 @options.make_option(Request, "seeds", help="Number of seeds of trainings, probes and samples.")
 @options.option("Output", "--replace", "again", is_flag=True, help="Replace the baseline of this name.")
+@options.option(
+    "What",
+    "--anchor",
+    metavar="NAME",
+    default=None,
+    help="Baseline that checks compare with besides, to see slow losses (default: the first that --replace "
+    "replaced; NAME of the new one: none).",
+)
 @options.evaluation
 @options.as_json
 def _set_baseline(
@@ -69,6 +77,7 @@ def _set_baseline(
     project: str | None,
     seeds: int,
     again: bool,
+    anchor: str | None,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -88,7 +97,13 @@ def _set_baseline(
     request = replace(request, suites=suites)
     with request.limit_network():
         baseline = check.set_baseline(
-            name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress
+            name,
+            request,
+            seeds=seeds,
+            options=kept,
+            again=again,
+            anchor=anchor,
+            carry_out=run_with_progress,
         )
     return _print_baseline(baseline, as_json)
 
@@ -208,5 +223,8 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
         click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
         for task, keys in run.keys.items():
             click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
+    if baseline.anchor is not None:
+        anchor = baseline.anchor
+        click.echo(f"  anchor: {anchor.name} of {anchor.when[:16]}, {anchor.baselines} before")
     _print_power(baseline)
     return 0

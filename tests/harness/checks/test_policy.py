@@ -18,6 +18,7 @@ from harness.core.errors import UsageError
 FULL = {
     "margin": 2,
     "mean_margin": "auto",
+    "chain_margin": 2.0,
     "most_margin": 5.0,
     "changed": 0.3,
     "alpha": 0.01,
