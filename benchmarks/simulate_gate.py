@@ -5,7 +5,7 @@ fresh units, and its truth is a formula, or the mean over all trials, each of wh
 
     python benchmarks/simulate_gate.py --trials 1000
 
-1. Equal models under the default policy: the shares of green and of red, and the margin in true errors.
+1. Equal models under automatic margins: the shares of green and of red, and the margin in true errors.
 2. Models that are worse by exactly the margin: the share that passes.
 3. The share of intervals that hold the truth, and of truths beyond each end.
 4. The share of red where one task collapses, and where every task loses a point.
@@ -36,7 +36,7 @@ from scipy.special import ndtr, ndtri
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import MeanOutcome, TaskOutcome
-from harness.checks.policy import DEFAULT, Policy
+from harness.checks.policy import AUTO, MEAN_POINTS, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.types import Column, Data, Suite, Task
 from harness.results.metrics import Floats, compute_v_measure, compute_v_measure_losses
@@ -44,6 +44,9 @@ from harness.results.record_units import REFIT, ScoredRecord
 from harness.results.units import TRAINED, Stratum, Units
 
 Rng = np.random.Generator
+
+WIDE = Policy(margin=AUTO, mean_margin=AUTO, most_margin=100.0)
+"""Margins that equal models pass in 97.5 % of checks, however few the examples."""
 
 CHANGED = 0.15
 """The share of answers in which two equal models differ."""
@@ -452,7 +455,7 @@ class Line:
     name: str
     kinds: tuple[Kind, ...]
     strengths: tuple[float, ...]
-    policy: Policy = DEFAULT
+    policy: Policy = WIDE
     source: Source = "stated"
 
     @property
@@ -669,8 +672,8 @@ def margin_ratio(margins: Floats, errors: float, floor: float) -> float:
 
 def equal_models(found: Trials) -> Figures:
     """Bar 1: the shares of green and red, and the margins."""
-    count, policy = len(found.exit_code), found.line.policy
-    floors = policy.least_margin / 100, policy.least_mean_margin / 100
+    count = len(found.exit_code)
+    floors = TASK_POINTS / 100, MEAN_POINTS / 100
     spread = math.sqrt(float((found.mean.delta**2).mean()))
     mean = margin_ratio(found.mean.margin, spread, floors[1])
     ratios = {}
@@ -748,7 +751,7 @@ def _alike(kind: Kind, name: str) -> Line:
     loss = 0.0 if name == "equal" else float(words[3]) / 100
     if words[-1] == "errors":
         loss = 3.6 * true_error(kind, 0.0)
-    policy = Policy(margin=100 * loss, mean_margin=100 * loss) if loss else DEFAULT
+    policy = Policy(margin=100 * loss, mean_margin=100 * loss) if loss else WIDE
     strengths = (kind.strength(loss),) * ALIKE
     return Line(name=f"{kind.name}, {name}", kinds=(kind,) * ALIKE, strengths=strengths, policy=policy)
 

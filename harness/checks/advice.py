@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
-from harness.core.arguments import format_toml_value
+from harness.checks.outcome import VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6
 """Most names or sentences in a list, unless every one is wanted."""
 
+ENOUGH = 0.8
+"""A suite is said not to see its margin if an equal model passes with a lower probability."""
+
+SOURCES: Mapping[MarginSource, str] = {
+    "default": "the default",
+    "policy": "yours",
+    "runs": "chosen by the tool from the baseline's repeated trainings",
+    "checks": "chosen by the tool from earlier checks",
+    "stated": "chosen by the tool from the number of examples",
+}
+"""The source of a margin, in words."""
+
 
 def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
-    """What to do after a check: sentences, and commands to type on lines of their own.
+    """What to do after a check: a sentence, then others and commands to type, each on a line of its own.
 
     Args:
         check: The check.
@@ -36,7 +45,7 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
     if lost:
         command = _build_compare_command(check, lost[0], results)
         where = next((f"{part.part} of " for part in lost[0].lost if part.collapsed), "")
-        return f"Nothing regressed for sure, but look at {where}{lost[0].task}:\n{command}"
+        return f"Before you accept it, look at {where}{lost[0].task}.\n{command}"
     if fallen:
         return f"Accept the candidate: the policy lets {join_names([one.task for one in fallen])} regress."
     return "Accept the candidate."
@@ -52,7 +61,8 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     ][:3]
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
-    yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else summary)
+    yield "Reject the candidate."
+    yield f"Look at {red[0].task} first:" if red else summary
     yield _build_compare_command(check, red[0] if red else None, results)
 
 
@@ -72,8 +82,7 @@ def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path
 
 def _explain_missing_evidence(check: Check) -> Iterator[str]:
     """What would decide an inconclusive check, by its causes."""
-    if check.exit_code:
-        yield "Do not accept the candidate yet."
+    yield "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
     lacking = [one.baseline is None for one in check.of("missing")]
     if any(lacking):
         name = shlex.quote(check.baseline.baseline or "NAME")
@@ -84,27 +93,35 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     for mean in check.means:
-        if mean.verdict == "inconclusive" and mean.low is not None:
-            # Rounded up to tenths, and a little more: a mean passes only with its lower bound above -margin.
-            points = math.ceil(-1000 * mean.low + 1e-6) / 10
-            settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
-            owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
-            alone = [task.task for task in check.tasks if mean.suite in task.suites]
-            place = find_margin_table(check.policy, alone) or "it"
-            setting = f"{choose_margin_setting(check, mean)}={points:.1f} in {place} (--policy)"
-            yield f"To decide {mean.suite}: {settle}{owner}, {setting}."
+        if mean.to_settle:
+            yield f"To decide {mean.suite}: {mean.to_settle}."
 
 
-def choose_margin_setting(check: Check, mean: MeanOutcome) -> str:
-    """The setting of a mean's margin: that of tasks where the suite has only one."""
-    return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
+def explain_unseen_margin(suite: str, sensitivity: Sensitivity) -> str:
+    """What a suite can see, if an equal model would often fail its margin; empty for any other.
 
-
-def find_margin_table(policy: Mapping[str, Any], tasks: Sequence[str]) -> str:
-    """The table with the margin of a suite's only task, which goes before the general one; else empty."""
-    tables = policy.get("tasks", {}) if len(tasks) == 1 else {}
-    own = tables.get(tasks[0], {}).get("margin") if tables else None
-    return "" if own is None else f"[tasks.{format_toml_value(tasks[0])}]"
+    Args:
+        suite: The name of the suite.
+        sensitivity: The power of its mean.
+    """
+    automatic, passing = sensitivity.automatic, sensitivity.passing
+    if automatic is None or passing is None or passing >= ENOUGH:
+        return ""
+    seen = f"the smallest loss seen in 80 % of checks is {100 * (sensitivity.detectable or 0.0):.2f}"
+    if sensitivity.detectable is None:
+        seen = "no loss is seen in 80 % of checks"
+    more = "more examples"
+    if sensitivity.margin and sensitivity.counted:
+        # A standard error falls with the root of the number of examples.
+        more = f"about {(automatic / sensitivity.margin) ** 2:.1f} times as many examples"
+    offer = ""
+    if sensitivity.source in ("default", "policy"):
+        offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."
+    return (
+        f"{suite} cannot see its margin of {100 * sensitivity.margin:.2f} points well: an equal model passes "
+        f"in {passing:.0%} of checks, and {seen}. What would see it: a suite with {more}, or a baseline of "
+        f"three or more trainings.{offer}"
+    )
 
 
 def list_lost_parts(check: Check) -> list[str]:

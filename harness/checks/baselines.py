@@ -23,8 +23,9 @@ from harness.plan.request import Request
 from harness.search import bm25
 from harness.storage.store import Store
 
-SCHEMA = 5
-"""The version of a baseline's file; a newer one is refused. Version 4 added the digest, 5 has no errors."""
+SCHEMA = 6
+"""The version of a baseline's file; a newer one is refused. Version 4 added the digest, 5 has no errors,
+6 added the anchor."""
 
 
 def _migrate_glue_options(baseline: dict[str, Any]) -> dict[str, Any]:
@@ -67,6 +68,23 @@ class BaselineModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """The baseline that begins a chain of them.
+
+    Attributes:
+        name: Its name.
+        when: ISO time in UTC at which it was set.
+        runs: Its models.
+        baselines: The number of baselines of the chain since then.
+    """
+
+    name: str
+    when: str
+    runs: tuple[BaselineModel, ...]
+    baselines: Annotated[int, Field(strict=True, gt=0)] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Baseline:
     """A baseline as it was set.
 
@@ -78,6 +96,7 @@ class Baseline:
         options: The options of the evaluation by name, as the command line has them.
         runs: The models, at least one.
         power: What a check against it can see under the default policy; None of baselines set before.
+        anchor: The baseline that a candidate is compared with besides; None of the first of a chain.
     """
 
     name: str
@@ -87,6 +106,7 @@ class Baseline:
     options: Mapping[str, Any]
     runs: Annotated[tuple[BaselineModel, ...], Field(min_length=1)]
     power: Power | None = None
+    anchor: Anchor | None = None
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -122,6 +142,7 @@ BASELINES = DocumentFolder(
             2: _migrate_option_names,
             3: lambda baseline: baseline,
             4: lambda baseline: {name: value for name, value in baseline.items() if name != "errors"},
+            5: lambda baseline: baseline,
         },
         hint="Set it again: harness baseline set NAME --replace.",
         digest_since=4,
@@ -276,7 +297,7 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
         raise files.write_error(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
-    records = sum(len(keys) for run in baseline.runs for keys in run.keys.values())
+    records = sum(place.endswith(".json") for place in parts)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return _BaselineFile(path=path, records=records, size=path.stat().st_size, sha256=sha256)
 
@@ -288,14 +309,14 @@ def _build_zip_entry(place: str) -> zipfile.ZipInfo:
 
 
 def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
-    """The files of a baseline: the record of every key, and its per-example file."""
+    """The files of a baseline and its anchor: the record of every key, and its per-example file."""
     gone = []
-    for run in baseline.runs:
+    for run in (*baseline.runs, *(baseline.anchor.runs if baseline.anchor else ())):
         for task, keys in run.keys.items():
             for key in keys:
                 record = store.get(run.folder, task, key)
                 if record is None:
-                    gone.append(task)
+                    gone += [task] if run in baseline.runs else []
                     continue
                 yield store.locate_record(run.folder, task, key)
                 examples = store.find_part_file(record, run.folder)

@@ -11,20 +11,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.checks.advice import find_margin_table
+from harness.checks.advice import explain_unseen_margin
+from harness.checks.anchors import compare_with_anchor, find_anchor
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
 from harness.checks.decide import Conclusion, estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
     AskedQuestion,
+    Chain,
     Check,
     CheckedModel,
     MeanOutcome,
     Power,
     Question,
-    Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import AUTO, DEFAULT, Policy
+from harness.checks.policy import DEFAULT, Policy
 from harness.checks.port import PortComparison, compare_outputs, judge_port
 from harness.checks.questions import guess_question, resolve_baseline_model
 from harness.checks.retraining import judge_retraining
@@ -67,7 +68,7 @@ def run_check(
         policy: Margins, levels, and the tasks that must not regress.
         question: The question of the check; None to guess it.
         carry_out: Runs a request where records are missing.
-        announce: Gets a sentence for each margin that the baseline's examples can hardly show.
+        announce: Gets a sentence for each suite that cannot see its margin.
 
     Raises:
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
@@ -89,7 +90,8 @@ def run_check(
         allowed = (*policy.allow_differences, "dtype", "vectors")
         policy = policy.model_copy(update={"allow_differences": allowed})
     warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
-    if policy.mean_margin != AUTO and all(len(suite.tasks) == 1 for suite in resolved.suites):
+    alone = all(len(suite.tasks) == 1 for suite in resolved.suites)
+    if alone and policy.states("mean_margin") and not policy.states("margin"):
         warnings.append(
             "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
         )
@@ -105,7 +107,12 @@ def run_check(
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
-    decide = functools.partial(_judge_question, asked=asked, outputs=outputs, models=models)
+    chain, anchor = None, None if reference.baseline is None else reference.baseline.anchor
+    if anchor is not None:
+        home = reference.results or resolved.results
+        chain, gone = compare_with_anchor(anchor, requests[0], sides.candidate, home, policy, power)
+        warnings += gone
+    decide = functools.partial(_judge_question, asked=asked, outputs=outputs, models=models, chain=chain)
     result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], decide)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
@@ -113,41 +120,10 @@ def run_check(
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
-    """The power of a check, with a sentence on each mean whose margin is smaller than it can show."""
+    """The power of a check, with a sentence on each suite that cannot see its margin."""
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
-    return power, [
-        text for one in resolved.suites if (text := _explain_small_margin(one, power.means[one.name], policy))
-    ]
-
-
-ENOUGH = 0.8
-"""A margin of the policy is reported as too small if an equal model passes with a lower probability."""
-
-
-def _explain_small_margin(suite: Suite, sensitivity: Sensitivity, policy: Policy) -> str:
-    """A sentence on a margin of the policy that an equal model would often fail; empty for any other."""
-    if (
-        sensitivity.source != "policy"
-        or sensitivity.passing is None
-        or sensitivity.automatic is None
-        or sensitivity.passing >= ENOUGH
-    ):
-        return ""
-    more = "more examples"
-    if sensitivity.margin:
-        # A standard error falls with the root of the number of examples.
-        times = (sensitivity.automatic / sensitivity.margin) ** 2
-        more = f"about {times:.1f} times as many examples, for 97.5 % of equal models to pass"
-    table = find_margin_table(policy.to_json(), [task.name for task in suite.tasks])
-    place = f" in {table}" if table else ""
-    return (
-        f"A margin of {100 * sensitivity.margin:.2f} points is less than the mean of {suite.name} can show: "
-        f"an equal model would pass in {sensitivity.passing:.0%} of checks. What helps: "
-        f"{'margin' if len(suite.tasks) == 1 else 'mean_margin'} = "
-        f'{100 * sensitivity.automatic:.2f} or "auto"{place}; {more}; or repeated runs '
-        "of the baseline."
-    )
+    return power, [*filter(None, (explain_unseen_margin(name, mean) for name, mean in power.means.items()))]
 
 
 def _build_check_requests(
@@ -243,7 +219,7 @@ def _build_check(
         _describe_side(sides.baseline, names, reference.name, reference.baseline),
     )
     return Check(
-        id=_digest(tasks, policy, resolved, parties, answer.question),
+        id=_digest(tasks, policy, resolved, parties, answer),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=parties[0],
         baseline=parties[1],
@@ -255,7 +231,8 @@ def _build_check(
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        warnings=(*warnings, *_iter_check_warnings(tasks, sides, resolved)),
+        chain=answer.chain,
+        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved)))),
         question=answer.question,
     )
 
@@ -268,6 +245,7 @@ class _Answer:
     tasks: tuple[TaskOutcome, ...]
     means: tuple[MeanOutcome, ...]
     end: Conclusion
+    chain: Chain | None = None
 
 
 def _judge_question(
@@ -279,6 +257,7 @@ def _judge_question(
     asked: AskedQuestion,
     outputs: PortComparison | None,
     models: tuple[ConfiguredModel, ConfiguredModel | None],
+    chain: Chain | None,
 ) -> _Answer:
     """The answer to a question.
 
@@ -290,6 +269,7 @@ def _judge_question(
         asked: The question.
         outputs: The comparison of a port's tokens and vectors.
         models: The candidate and, if it is to be had, the baseline.
+        chain: The candidate against the anchor; not of a port, whose outputs are compared.
     """
     if outputs is not None:
         tasks, means, end = judge_port(tasks, means, outputs, policy)
@@ -300,12 +280,13 @@ def _judge_question(
         parents = [parent.name for parent in lineage.parents] if lineage is not None else []
         judged = judge_retraining(tasks, means, sides, [models[0].artifact.name, *parents])
         tasks, means, note = judged.tasks, judged.means, judged.note
-    end = merge_verdicts(tasks, means, policy)
+    end = merge_verdicts(tasks, means, policy, chain)
     return _Answer(
         question=asked,
         tasks=tasks,
         means=means,
         end=replace(end, because=tuple(filter(None, (*end.because, note)))),
+        chain=chain,
     )
 
 
@@ -354,9 +335,10 @@ def _digest(
     policy: Policy,
     resolved: ResolvedRequest,
     parties: tuple[CheckedModel, CheckedModel],
-    asked: AskedQuestion,
+    answer: _Answer,
 ) -> str:
     """The id of a check: the same for the same records, policy and question."""
+    chain = answer.chain
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
     return digest(
         {
@@ -366,7 +348,8 @@ def _digest(
             "candidate": list(parties[0].artifacts),
             "baseline": [parties[1].baseline, *parties[1].artifacts],
             # Left out of the question of all earlier checks, which keep their ids.
-            **({} if asked.name == "replace" else {"question": asked.name}),
+            **({} if answer.question.name == "replace" else {"question": answer.question.name}),
+            **({"chain": [chain.anchor, chain.when, chain.baselines]} if chain is not None else {}),
         }
     )[:12]
 
@@ -506,6 +489,7 @@ def set_baseline(
     seeds: int,
     options: Mapping[str, Any],
     again: bool,
+    anchor: str | None = None,
     carry_out: CarryOut,
 ) -> Baseline:
     """Run the missing scores of a request's models and pin the keys of all scores under a name.
@@ -518,6 +502,7 @@ def set_baseline(
         seeds: The number of seeds of random draws and of a recipe's trainings.
         options: The options of the evaluation, by name.
         again: Whether to replace a baseline of this name.
+        anchor: The baseline that begins its chain; None for that of the replaced one.
         carry_out: Runs a request where records are missing.
 
     Raises:
@@ -527,16 +512,17 @@ def set_baseline(
     results = paths.resolve_results_folder(request.results)
     # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
-    runs, lost = list[BaselineModel](), dict[str, str]()
+    lost = dict[str, str]()
     every = [
         CheckRequest.plan_requests(replace(request, models=()), model, seeds) for model in request.models
     ]
     _require_repeats(every)
+    runs = [run for check_request in every for run in check_request.runs]
+    first = find_anchor(results, name, runs, anchor)
     for check_request in every:
         if not CheckSide.read_side(check_request.runs, check_request.opened, results).complete:
             failed = [carry_out(request) for request in check_request.requests]
             lost |= {task: reason for reasons in failed for task, reason in reasons.items()}
-        runs += check_request.runs
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(
@@ -556,6 +542,7 @@ def set_baseline(
         options=options,
         runs=tuple(runs),
         power=estimate_baseline_power(side, every[0].opened.suites, DEFAULT, trainings=trainings),
+        anchor=first,
     )
     write_baseline(results, baseline, replace=again)
     return baseline

@@ -21,6 +21,7 @@ from harness.checks.difference import (
     MeanDifference,
 )
 from harness.checks.outcome import (
+    Chain,
     MarginSource,
     MeanOutcome,
     Overall,
@@ -29,7 +30,7 @@ from harness.checks.outcome import (
     Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import AUTO, EXIT_CODES, Margin, Policy
+from harness.checks.policy import AUTO, EXIT_CODES, MEAN_POINTS, RED, TASK_POINTS, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
 from harness.checks.significance import (
     compute_bound_p,
@@ -41,12 +42,12 @@ from harness.core.errors import shorten_names
 from harness.core.types import Suite, Task
 from harness.results.scores import format_delta
 
-RED = 0.025
-"""The level of a regression of a suite's mean, of several suites together."""
-
 POWER, GREEN = 0.8, 0.975
 """The power of a detectable loss and of the counts that settle a line. With 3.6 standard errors as its margin
 an equal model passes with a probability of 0.975."""
+
+COUNTED = 30
+"""Fewest units by which the number of units that would settle a line is told."""
 
 PRACTICAL = 20
 """The largest factor of further examples that is named; beyond it the text says "more than"."""
@@ -89,13 +90,14 @@ def estimate_baseline_power(
     # The mean of a suite of one task is that task's score: both lines have one level, and say the same.
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     compute_sensitivity = functools.partial(
-        _compute_sensitivity, alpha=policy.alpha, repeated=len(side.artifacts) > 1
+        _compute_sensitivity, policy=policy, repeated=len(side.artifacts) > 1
     )
     tasks = {
         task: compute_sensitivity(
             equal.get(task),
             margin=policy.margin_of(task),
-            least=policy.least_margin,
+            least=TASK_POINTS,
+            stated=policy.states("margin", task),
             red=red[task in alone],
         )
         for task in names
@@ -105,7 +107,8 @@ def estimate_baseline_power(
         mean = compute_sensitivity(
             MeanDifference.aggregate_suite(suite, equal),
             margin=policy.mean_margin,
-            least=policy.least_mean_margin,
+            least=MEAN_POINTS,
+            stated=policy.states("mean_margin"),
             red=red[1],
         )
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
@@ -113,31 +116,44 @@ def estimate_baseline_power(
 
 
 def _compute_sensitivity(
-    equal: Compared | None, *, margin: Margin, least: float, alpha: float, red: float, repeated: bool
+    equal: Compared | None,
+    *,
+    policy: Policy,
+    margin: Margin,
+    least: float,
+    stated: bool,
+    red: float,
+    repeated: bool,
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
+    source: MarginSource = "policy" if stated else "default"
     if equal is None or equal.total.variance <= 0:
-        return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
-    part = equal.total
-    source: MarginSource = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
+        return Sensitivity(margin=(least if margin == AUTO else margin) * POINT, source=source)
+    part, alpha = equal.total, policy.alpha
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05.
     automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
         part.variance
     )
-    # A margin above the score would let anything pass.
-    share = max(least * POINT, min(automatic, equal.baseline)) if margin == AUTO else margin * POINT
-    return Sensitivity(
-        margin=share,
-        source=source if margin == AUTO else "policy",
-        automatic=automatic,
+    if margin == AUTO:
+        # A margin above the score would let anything pass.
+        share = min(max(least * POINT, min(automatic, equal.baseline)), policy.most_margin * POINT)
+        source = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
+    else:
+        share = margin * POINT
+    detectable = (
         # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
         # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more
         # to do so in 80 % of checks.
-        detectable=max(
-            part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha)
-        )
-        + part.even.compute_bound_offset(POWER),
+        max(part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha))
+        + part.even.compute_bound_offset(POWER)
+    )
+    return Sensitivity(
+        margin=share,
+        source=source,
+        automatic=automatic,
+        detectable=detectable if detectable <= equal.baseline else None,
+        counted=equal.examples.freedom >= COUNTED - 1,
         passing=part.even.share_below(share + part.even.compute_bound_offset(alpha)),
     )
 
@@ -208,6 +224,38 @@ def evaluate_comparison(
             of_mean = replace(of_mean, verdict=verdict, p=alone[0].p, to_settle=alone[0].to_settle)
         means.append(of_mean)
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
+
+
+def evaluate_chain(
+    sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power, baselines: int
+) -> tuple[MeanOutcome, ...]:
+    """Test each suite's mean against the anchor of a chain; suites without a tested column are left out.
+
+    The k-th baseline after the anchor spends a share 1 / (k (k + 1)) of the level, so that all checks of a
+    chain together have the level 2 RED.
+
+    Args:
+        sides: The records of the candidate, and of the anchor as the baseline.
+        suites: The suites of the check.
+        policy: Levels and the budget.
+        power: The margins of the check.
+        baselines: The number of baselines since the anchor.
+    """
+    tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
+    differences = sides.select_averages(suites).compute_differences(tasks)
+    tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
+    level, means = _Level(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
+    for suite in suites:
+        limit, budget = power.means[suite.name], policy.chain_margin
+        if budget != "mean_margin":
+            limit = Sensitivity(margin=budget * POINT, source="policy")
+        mean = MeanDifference.aggregate_suite(suite, tested | sides.compute_part_differences(suite))
+        outcome = _evaluate_mean(suite, mean, replace(limit, detectable=None), level, policy)
+        # Red is what has used up the budget, and not half of it: each step was judged by itself before.
+        if outcome.verdict == "regressed" and (outcome.delta or 0.0) >= -outcome.margin:
+            outcome = replace(outcome, verdict="inconclusive")
+        means += [replace(outcome, to_settle="")] if outcome.delta is not None else []
+    return tuple(means)
 
 
 def _assign_task_levels(
@@ -371,7 +419,8 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
     by_seeds, by_units = compared.seeds.variance if compared.seeds else 0.0, compared.examples.variance
     # The harmonic mean: with so many runs of each side the variance from runs is the same.
     seeds = 2 / (1 / len(compared.mine) + 1 / len(compared.theirs))
-    units = by_units / (target_variance - by_seeds) if target_variance > by_seeds else 0.0
+    counted = compared.examples.freedom >= COUNTED - 1
+    units = by_units / (target_variance - by_seeds) if counted and target_variance > by_seeds else 0.0
     runs = seeds * by_seeds / (target_variance - by_units) if target_variance > by_units else 0.0
     options = []
     count = compared.units if isinstance(compared, Difference) else 0
@@ -406,18 +455,24 @@ class Conclusion:
     exit_code: int
 
 
-def merge_verdicts(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> Conclusion:
+def merge_verdicts(
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    policy: Policy,
+    chain: Chain | None = None,
+) -> Conclusion:
     """Combine the verdicts of tasks and means.
 
-    The candidate has `regressed` if a task that must not regress did, a suite's mean did, or, if the policy
-    says so, a part of such a task collapsed. Otherwise a check with missing scores, tasks that cannot be
-    tested or undecided means is `inconclusive`; with a missing score or an untested mean it never passes.
-    Otherwise it is `improved` if every mean is, or the same, `same` if every task is, else it has `passed`: a
-    task that is inconclusive does not hold it back.
+    The candidate has `regressed` if a task that must not regress did, a suite's mean did, also since the
+    anchor of a chain, or, if the policy says so, a part of such a task collapsed. Otherwise a check with
+    missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a missing score or
+    an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if
+    every task is, else it has `passed`: a task that is inconclusive does not hold it back.
     """
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if policy.parts == "fail":
         lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
+    lost += _describe_chain_regressions(chain) if chain is not None else []
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     gone = [*_describe_missing_scores(tasks)]
@@ -473,6 +528,16 @@ def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[Tas
     ]
 
 
+def _describe_chain_regressions(chain: Chain) -> list[str]:
+    return [
+        f"{_format_mean_name(one)} surely fell by {-100 * (one.delta or 0.0):.2f} points "
+        f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
+        f"{one.margin_text} in all are allowed."
+        for one in chain.means
+        if one.verdict == "regressed"
+    ]
+
+
 def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
     gone = [one.task for one in tasks if one.verdict == "missing"]
     return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shorten_names(gone)}."] if gone else []
@@ -510,8 +575,8 @@ def _format_loss(mean: MeanOutcome) -> str:
 
 
 def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of mteb", noting missing columns; of a single task, its suite."""
+    """The name of a mean, e.g. "The mean of 2 of 3 columns of mteb"; of a single task, its suite."""
     if mean.wanted == 1:
         return mean.suite
-    part = "" if mean.there == mean.wanted else f" (only {mean.there} of its {mean.wanted} columns)"
-    return f"The mean of {mean.suite}{part}"
+    part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} columns of "
+    return f"The mean of {part}{mean.suite}"

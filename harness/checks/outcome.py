@@ -15,7 +15,7 @@ from harness.results.scores import format_delta
 
 SCHEMA = 5
 """The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`, 5
-`question`."""
+`question`, `chain` and the source "default" of margins."""
 
 Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
 """The verdict of a mean and of a whole check."""
@@ -31,9 +31,9 @@ VERDICTS: tuple[Verdict, ...] = (
 Question = Literal["port", "retrain", "replace"]
 """`port`: are the outputs the same? `retrain`: is this recipe worse? `replace`: is this model worse?"""
 
-MarginSource = Literal["policy", "runs", "checks", "stated"]
-"""The source of a margin: a number of the policy, the baseline's repeated runs, or the share of answers that
-the policy says an equal model changes; in older files also earlier checks against the same records."""
+MarginSource = Literal["default", "policy", "runs", "checks", "stated"]
+"""The source of a margin: the default number, a number of the policy, or for "auto" the baseline's repeated
+runs or the share of answers that an equal model changes; in older files also earlier checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,10 @@ class Sensitivity:
         source: The source of the margin.
         automatic: The smallest margin within which an equal model is in 97.5 % of checks, 3.6 standard errors
             of the difference of equal models; None where nothing tells it.
-        detectable: The loss that is seen as such in 80 % of checks, 2.5 of these errors; None likewise.
+        detectable: The loss that is seen as such in 80 % of checks, about 2.8 of these errors; None likewise,
+            and where it would be above the score.
         passing: The chance that an equal model passes; None likewise.
+        counted: Whether there are enough units to tell how many would be enough.
     """
 
     margin: float
@@ -54,6 +56,7 @@ class Sensitivity:
     automatic: float | None = None
     detectable: float | None = None
     passing: float | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +251,23 @@ class MeanOutcome(_Line):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The candidate against the anchor of the baseline's chain.
+
+    Attributes:
+        anchor: The anchor's name.
+        when: ISO time in UTC at which it was set.
+        baselines: The number of baselines since then.
+        means: The suites' means; `margin` is the budget of the chain.
+    """
+
+    anchor: str
+    when: str
+    baselines: int
+    means: tuple[MeanOutcome, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Check:
     """A whole check.
 
@@ -262,6 +282,7 @@ class Check:
         because: The sentences that explain the verdict.
         exit_code: 0 pass, 1 regression or a missing score, 3 inconclusive, as the policy has it.
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
+        chain: The candidate against the baseline's anchor; None without one.
         warnings: Remarks that do not decide, e.g. on other library versions.
         seconds: The time of the check, with what it measured.
         question: The question that it asks.
@@ -279,6 +300,7 @@ class Check:
     exit_code: int
     tasks: tuple[TaskOutcome, ...]
     means: tuple[MeanOutcome, ...]
+    chain: Chain | None = None
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
     question: AskedQuestion = AskedQuestion()

@@ -16,7 +16,13 @@ from harness.core.errors import UsageError, explain_unknown
 from harness.results.differences import is_field_name
 
 AUTO: Literal["auto"] = "auto"
-"""The word for the smallest margin that an equal model passes in 97.5 % of checks."""
+"""The word for a margin that 97.5 % of equal models pass, between the default and `most_margin`."""
+
+TASK_POINTS, MEAN_POINTS = 2.0, 1.0
+"""The default margins of a task and of a suite's mean, in points."""
+
+RED = 0.025
+"""The level of a regression of a suite's mean, of several suites together."""
 
 Points = Annotated[float, Field(strict=True, ge=0, le=100)]
 Level = Annotated[float, Field(strict=True, ge=1e-6, le=0.5)]
@@ -32,6 +38,7 @@ _FORMER = {
     "correction": "task_alpha is the level of all tasks together",
     "draws": "nothing is resampled any more",
     "seed": "nothing is resampled any more",
+    **dict.fromkeys(("least_margin", "least_mean_margin"), "an automatic margin begins at the default one"),
 }
 """Settings of earlier versions, each with what replaces it."""
 
@@ -54,17 +61,18 @@ class Policy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     margin: Margin = Field(
-        default=AUTO,
-        description='points; the loss of a task that is allowed, or "auto": what its examples can show',
+        default=TASK_POINTS,
+        description='points; the loss of a task that is allowed, or "auto": wider where examples are few',
     )
     mean_margin: Margin = Field(
-        default=AUTO,
+        default=MEAN_POINTS,
         description='points; the same of a suite\'s mean, or "auto"; a suite of one task takes margin',
     )
-    least_margin: Points = Field(default=1.0, description="points; no automatic margin of a task is smaller")
-    least_mean_margin: Points = Field(
-        default=0.5, description="points; no automatic margin of a mean is smaller"
+    chain_margin: Points | Literal["mean_margin"] = Field(
+        default="mean_margin",
+        description="points; the loss of a mean that is allowed in all since the anchor of the baseline",
     )
+    most_margin: Points = Field(default=3.0, description="points; no automatic margin is wider")
     changed: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         default=0.15,
         description="share of answers that an equal model is taken to change, where no repeated run tells it",
@@ -115,6 +123,11 @@ class Policy(BaseModel):
         margin = self.tasks[task].margin if task in self.tasks else None
         return self.margin if margin is None else margin
 
+    def states(self, setting: str, task: str = "") -> bool:
+        """Whether a margin is a number of the policy, in general or for a task, and not the default."""
+        own = task in self.tasks and self.tasks[task].margin is not None
+        return own or setting in self.model_fields_set
+
     def forbids(self, task: str) -> bool:
         """Whether the task must not regress."""
         rule = self.tasks[task].must_not_regress if task in self.tasks else None
@@ -160,6 +173,20 @@ class Policy(BaseModel):
         fields = tuple(filter(is_field_name, names))
         policy = self.model_copy(update={"allow_differences": (*self.allow_differences, *fields)})
         return policy, tuple(name for name in names if name not in fields)
+
+    def set_margins(self, text: str) -> Policy:
+        """The policy with one margin of every mean and task: points, or "auto".
+
+        Raises:
+            UsageError: The text is neither.
+        """
+        try:
+            margin = text if text == AUTO else float(text)
+            return Policy.model_validate(
+                {**self.model_dump(exclude_unset=True), "margin": margin, "mean_margin": margin}
+            )
+        except ValueError as error:
+            raise UsageError(f"--margin is {text!r}, and must be points from 0 to 100, or auto.") from error
 
     @staticmethod
     def read(path: Path) -> Policy:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import re
 import sys
 import textwrap
@@ -27,14 +26,15 @@ from rich.text import Text
 
 from harness.checks.advice import (
     SHOWN,
-    choose_margin_setting,
+    SOURCES,
     describe_next_steps,
     get_task_delta,
     join_names,
     list_lost_parts,
     sort_outcomes,
 )
-from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.outcome import VERDICTS, Chain, Check, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.policy import RED
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
 from harness.core.types import OWN_UNITS
@@ -66,14 +66,6 @@ COUNTED: tuple[Verdict, ...] = ("passed", "same")
 ROWS = 20
 """Most tasks in a table, unless every task is wanted."""
 
-SOURCES: Mapping[MarginSource, str] = {
-    "policy": "set by the policy",
-    "runs": "from the baseline's repeated runs",
-    "checks": "as models differed by that passed earlier checks of this baseline",
-    "stated": "the margin that an equal model keeps, if it changes {changed:g} % of the answers",
-}
-"""The source of a margin, in words."""
-
 
 def _collect_verdict_reasons(check: Check) -> list[str]:
     """Why the verdict is as it is: tasks that collapsed, then the check's sentences on others."""
@@ -84,6 +76,11 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
         fell = f"fell by {-100 * get_task_delta(task):.2f} points {bounds}{note}"
         collapsed[task.task] = f"{'' if note else 'collapsed: '}{task.task} {fell}"
     return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
+
+
+def _format_headline(reasons: Sequence[str], advice: str) -> str:
+    """The first reason of a verdict and what to do."""
+    return " ".join([*(f"{reason.rstrip('.')}." for reason in reasons[:1]), advice])
 
 
 def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
@@ -137,24 +134,33 @@ def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
 
 
 def _mean_texts(check: Check) -> Iterator[str]:
-    """What each suite can see, the margin of its mean with its source, and the predicted benchmark."""
+    """The limits of each suite's mean, what it can see, its columns, and the predicted benchmark."""
     for mean in check.means:
         if mean.delta is not None and mean.verdict != "same":
             seen = ""
             if mean.detectable is not None:
-                seen = f"this suite can see a loss of {100 * mean.detectable:.2f} points. "
-            source = SOURCES[mean.margin_source].format(changed=100 * check.policy.get("changed", 0.0))
-            least = check.policy.get(f"least_{choose_margin_setting(check, mean)}", 0.0)
-            if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
-                source = "the least that the policy sets"
+                seen = f" This suite can see a loss of {100 * mean.detectable:.2f} points."
+            if mean.there != mean.wanted:
+                seen += " Columns without scores or examples of both sides are not in its mean."
             yield (
-                f"{mean.suite}: {seen}It passes if the loss is surely below {mean.margin_text}. If not, it "
-                f"is red when the loss is sure and above {50 * mean.margin:.2f}. "
-                f"{mean.margin_text} is {source}."
+                f"{mean.suite}: it passes if the loss is surely below {mean.margin_text}. If not, it "
+                f"is red when the loss is sure and above {50 * mean.margin:.2f}.{seen}"
             )
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
+    yield from [] if check.chain is None else _describe_chain(check.chain)
+    if len(check.means) > 1:
+        each = 100 * (1 - RED / len(check.means))
+        yield f"A loss of one of {len(check.means)} means is sure at {each:.4g} %, of a single one at 97.5 %."
+
+
+def _describe_chain(chain: Chain) -> Iterator[str]:
+    for mean in chain.means:
+        yield (
+            f"{mean.suite} since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before): "
+            f"{mean.delta_text}. It is red when the loss is sure and above {mean.margin_text} in all."
+        )
 
 
 def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
@@ -192,8 +198,14 @@ def _format_baseline(check: Check) -> str:
 
 
 def _format_sides(check: Check) -> str:
-    """Candidate, baseline and suites: "A against B on suite"."""
-    return f"{check.candidate.name} against {_format_baseline(check)} on {', '.join(check.suites)}"
+    """Candidate, baseline and suites, each with its margin: "A against B on suite (margin 1.00: yours)"."""
+    margins = {
+        mean.suite: f" (margin {mean.margin_text}: {SOURCES[mean.margin_source]})"
+        for mean in check.means
+        if mean.delta is not None
+    }
+    suites = ", ".join(f"{suite}{margins.get(suite, '')}" for suite in check.suites)
+    return f"{check.candidate.name} against {_format_baseline(check)} on {suites}"
 
 
 def _exit_text(check: Check) -> str:
@@ -221,7 +233,7 @@ LABEL = 7
 
 
 def print_check(check: Check, console: Console, *, every: bool, results: Path | None = None) -> None:
-    """Print a check: the verdict, why, what to do, the lines that matter, counts, and the exit code.
+    """Print a check: the verdict with why and what to do, the lines that matter, counts, and the exit code.
 
     Args:
         check: The check.
@@ -232,12 +244,14 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     reasons = _collect_verdict_reasons(check)
     left = 0 if every else max(len(reasons) - SHOWN, 0)
     reasons = [*reasons[: len(reasons) - left], f"and {left:,} more"] if left else reasons
-    todo = [*describe_next_steps(check, results=results).split("\n"), *_describe_suspects(check, every=every)]
+    advice, *todo = describe_next_steps(check, results=results).split("\n")
+    todo += _describe_suspects(check, every=every)
     style = FORMS[check.overall].style
-    _say(console, f"{check.overall.upper()}: {_format_sides(check)}", f"bold {style}")
+    _say(console, f"{check.overall.upper()}: {_format_headline(reasons, advice)}", f"bold {style}")
+    _say(console, _format_sides(check))
     if check.question.name != "replace" or check.question.source == "typed":
         _say(console, check.question.text)
-    for label, texts, weight in (("Why:", reasons, ""), ("Next:", todo, "bold")):
+    for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
     tasks = [one for one in sort_outcomes(check.tasks) if one.verdict not in LISTED]
@@ -359,6 +373,7 @@ def _build_overall_case(check: Check) -> Element:
     details = [
         *reasons,
         describe_next_steps(check),
+        _format_sides(check),
         *_describe_suspects(check),
         *_mean_texts(check),
         _format_verdict_counts(check),
@@ -439,9 +454,12 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     name = check.baseline.baseline or check.baseline.name
     # A CI job finds its former comment by this line and updates it, so the candidate is not in it.
     yield f"<!-- harness-check:{_clean_comment_name('-'.join((name, *check.suites)))} -->"
-    yield f"## {FORMS[check.overall].sign} {check.overall}: {_escape_markdown(_format_sides(check))}"
-    yield _render_sentences(_collect_verdict_reasons(check))
-    yield _render_sentences([f"Next: {describe_next_steps(check)}"], most=1000)
+    reasons, (advice, *todo) = _collect_verdict_reasons(check), describe_next_steps(check).split("\n")
+    headline = _escape_markdown(_format_headline(reasons, advice))
+    yield f"## {FORMS[check.overall].sign} {check.overall}: {headline}"
+    yield _escape_markdown(_format_sides(check), most=1000)
+    yield _render_sentences(reasons[1:])
+    yield _render_sentences([f"Next: {' '.join(todo)}"] if todo else [], most=1000)
     yield _render_sentences(_describe_suspects(check), most=3000)
     yield _render_sentences([*_mean_texts(check)])
     yield f"{_format_verdict_counts(check)}. {_exit_text(check).capitalize()}."

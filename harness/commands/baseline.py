@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from harness.checks.advice import SOURCES, explain_unseen_margin
 from harness.checks.baselines import BASELINES, Baseline, export_baseline
-from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import collect_options
@@ -59,6 +59,14 @@ harness baseline set main --model runs/2/last --suite nanobeir --replace
 @options.project
 @options.make_option(Request, "seeds", help="Number of seeds of trainings, probes and samples.")
 @options.option("Output", "--replace", "again", is_flag=True, help="Replace the baseline of this name.")
+@options.option(
+    "What",
+    "--anchor",
+    metavar="NAME",
+    default=None,
+    help="Baseline that checks compare with besides, to see slow losses (default: the first that --replace "
+    "replaced; NAME of the new one: none).",
+)
 @options.evaluation
 @options.as_json
 def _set_baseline(
@@ -68,6 +76,7 @@ def _set_baseline(
     project: str | None,
     seeds: int,
     again: bool,
+    anchor: str | None,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -87,7 +96,13 @@ def _set_baseline(
     request = replace(request, suites=suites)
     with request.limit_network():
         baseline = check.set_baseline(
-            name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress
+            name,
+            request,
+            seeds=seeds,
+            options=kept,
+            again=again,
+            anchor=anchor,
+            carry_out=run_with_progress,
         )
     return _print_baseline(baseline, as_json)
 
@@ -171,22 +186,15 @@ def _print_power(baseline: Baseline) -> None:
     """Print what a check against a baseline can see, of its means and of each task."""
     if baseline.power is None:
         return
-    sources = {
-        "runs": "by the repeated runs",
-        "checks": "by earlier checks",
-        "stated": f"if an equal model changes {DEFAULT.changed:.0%} of the answers",
-        "policy": "",
-    }
     for suite, mean in baseline.power.means.items():
-        if mean.detectable is not None:
-            click.echo(
-                f"{suite} can see a loss of {100 * mean.detectable:.2f} points of its mean "
-                f"({sources[mean.source]}); automatic margin {100 * mean.margin:.2f}"
-            )
+        seen = f", sees a loss of {100 * mean.detectable:.2f}" if mean.detectable is not None else ""
+        click.echo(f"{suite}: margin {100 * mean.margin:.2f} ({SOURCES[mean.source]}){seen}")
+        if unseen := explain_unseen_margin(suite, mean):
+            click.echo(f"warning: {unseen}", err=True)
     from rich.table import Table
 
     table = Table(title="in points, what a check can see under the default policy")
-    for column in ("task", "loss seen in 80 %", "automatic margin"):
+    for column in ("task", "loss seen in 80 %", "margin"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for task, line in baseline.power.tasks.items():
         seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"
@@ -214,5 +222,8 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
         click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
         for task, keys in run.keys.items():
             click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
+    if baseline.anchor is not None:
+        anchor = baseline.anchor
+        click.echo(f"  anchor: {anchor.name} of {anchor.when[:16]}, {anchor.baselines} before")
     _print_power(baseline)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,8 +33,8 @@ harness check --candidate runs/2/last --baseline main
 harness check --candidate runs/2/last --baseline runs/1/last --suite nanobeir --markdown check.md
 harness check --explain
 """,
-    everyday="--candidate --baseline --suite --tasks --seeds --policy --question --devices --results --all "
-    "--markdown --junit --json",
+    everyday="--candidate --baseline --suite --tasks --seeds --policy --margin --question --devices --results "
+    "--all --json",
 )
 @options.option(
     "What",
@@ -78,6 +79,16 @@ harness check --explain
     default=None,
     help="What is asked: are a port's outputs the same, is a retraining's recipe worse, or is another model "
     "worse (default: guessed, else replace).",
+)
+@options.option(
+    "What",
+    "--margin",
+    metavar="POINTS|auto",
+    default=None,
+    help="Loss that is allowed, of every mean and task, in place of the policy's; auto: chosen by the tool.",
+)
+@options.option(
+    "What", "--fail-on-inconclusive", is_flag=True, help="End with 1 in place of 3 if nothing is decided."
 )
 @options.option(
     "Output", "--explain", is_flag=True, help="Print the policy and what it means, and compare nothing."
@@ -126,6 +137,8 @@ def command(
     seeds: int | None,
     policy_file: Path | None,
     question: Question | None,
+    margin: str | None,
+    fail_on_inconclusive: bool,
     explain: bool,
     every: bool,
     junit: Path | None,
@@ -142,13 +155,17 @@ def command(
     """
     policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
     policy, given["allow"] = policy.accept_names(given["allow"])
+    policy = policy if margin is None else policy.set_margins(margin)
+    if fail_on_inconclusive:
+        policy = policy.model_copy(update={"inconclusive": "fail"})
     if explain:
         return _explain(policy, as_json)
     # Reports that were not asked for share the key None, which is skipped below.
     reports = {json_file: _format_check_json, junit: _render_junit, markdown: _render_markdown}
     _clear([path for path in reports if path is not None])
     suites = options.insert_project(suites, project)
-    result = _check(context, candidates, baseline, suites, seeds, policy, question, given)
+    announced = list[str]()
+    result = _check(context, candidates, baseline, suites, seeds, policy, question, given, announced)
     for path, text in reports.items():
         if path is not None:
             files.replace(path, text(result).encode())
@@ -157,7 +174,9 @@ def command(
     if as_json:
         click.echo(_format_check_json(result))
     else:
-        _print_check_report(result, given["results"], every=every)
+        # What was said before the measuring is not said again.
+        left = tuple(one for one in result.warnings if one not in announced)
+        _print_check_report(replace(result, warnings=left), given["results"], every=every)
     return result.exit_code
 
 
@@ -170,6 +189,7 @@ def _check(
     policy: Policy,
     question: Question | None,
     values: dict[str, Any],
+    announced: list[str],
 ) -> Check:
     from harness.checks import check
 
@@ -196,6 +216,11 @@ def _check(
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
     request = Request.parse_options((), suites, values)
+
+    def announce(sentence: str) -> None:
+        announced.append(sentence)
+        click.echo(f"warning: {sentence}", err=True)
+
     with request.limit_network():
         return check.run_check(
             candidate,
@@ -205,7 +230,7 @@ def _check(
             policy=policy,
             question=question,
             carry_out=run_with_progress,
-            announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
+            announce=announce,
         )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from harness.checks.advice import describe_next_steps, list_lost_parts
-from harness.checks.outcome import VERDICTS, Check, CheckedModel, MarginSource, MeanOutcome, TaskOutcome
+from harness.checks.advice import SOURCES, describe_next_steps, list_lost_parts
+from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome
 from leaderboard.data.documents import build_check_adapter, format_line_name
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_delta_cell, build_score_cell, format_count, format_time
@@ -27,12 +27,6 @@ HEADS = {
     "baseline": "Baseline",
 }  # fmt: skip
 """What is known of a mean and of a task."""
-SOURCES: Mapping[MarginSource, str] = {
-    "policy": "set by the policy",
-    "runs": "from the baseline's repeated runs",
-    "checks": "as models differed by that passed earlier checks of this baseline",
-    "stated": "from the share of answers that an equal model is taken to change",
-}
 
 
 @serve_page(

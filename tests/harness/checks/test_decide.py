@@ -149,10 +149,23 @@ def test_the_mean_of_a_single_task_is_that_task() -> None:
 # What a check can see
 
 
+WIDE = of(margin="auto", mean_margin="auto", most_margin=100.0)
+
+
+def test_margins_are_decided_before_and_no_number_of_examples_changes_them() -> None:
+    power = estimate_baseline_power(two(T=(0.0, 0.0), U=(0.0, 0.0)).baseline, [TWO], DEFAULT)
+    assert (power.tasks["T"].margin, power.means["one"].margin) == (0.02, 0.01)
+    assert (power.tasks["T"].source, power.means["one"].source) == ("default", "default")
+    assert power.means["one"].passing is not None
+    assert power.means["one"].passing < 0.8
+    stated = estimate_baseline_power(two(T=(0.0, 0.0), U=(0.0, 0.0)).baseline, [TWO], of(mean_margin=1.0))
+    assert (stated.tasks["T"].source, stated.means["one"].source) == ("default", "policy")
+
+
 def test_the_stated_share_of_changed_answers_gives_the_error() -> None:
     """A query that is drawn anew differs by twice its variance: 15 % of 200 by 0.3 times, over 200."""
     both = two(T=(0.0, 0.0), U=(0.0, 0.0))
-    power = estimate_baseline_power(both.baseline, [TWO], DEFAULT)
+    power = estimate_baseline_power(both.baseline, [TWO], WIDE)
     for name in "TU":
         (held,) = both.baseline.scored[name]
         assert held.units is not None
@@ -181,7 +194,7 @@ def test_the_margin_of_an_equal_model_passes_as_often_as_it_says() -> None:
             for name, values in (("x", mine), ("a", theirs))
         ]  # fmt: skip
         both = sides(ones[:1], ones[1:])
-        passed += decided(both, [SUITE], DEFAULT).means[0].verdict in ("passed", "improved")
+        passed += decided(both, [SUITE], WIDE).means[0].verdict in ("passed", "improved")
         narrow += decided(both, [SUITE], policy).means[0].verdict in ("passed", "improved")
     expected = estimate_baseline_power(both.baseline, [SUITE], policy).tasks["T"]
     assert passed / trials == pytest.approx(0.975, abs=4 * sqrt(0.975 * 0.025 / trials))
@@ -194,29 +207,32 @@ def test_repeated_runs_go_before_the_stated_share() -> None:
     repeats = side(
         {"T": [record(model, shift) for model, shift in {"a": 0.0, "b": 0.02, "c": -0.02, "d": 0.01}.items()]}
     )
-    by_runs = estimate_baseline_power(repeats, [SUITE], DEFAULT).tasks["T"]
+    by_runs = estimate_baseline_power(repeats, [SUITE], WIDE).tasks["T"]
     assert by_runs.source == "runs"
     runs = [ones.score or 0.0 for ones in repeats.scored["T"]]
     spread = stdev(runs) * sqrt(1 + 1 / 4)  # of one more run against the mean of four
     t = scipy.stats.t.ppf(0.95, 3) + scipy.stats.norm.ppf(0.975)
     assert by_runs.margin == pytest.approx(t * spread, rel=0.03)
     two_runs = side({"T": [record(model, 0.0) for model in "ab"]})
-    assert estimate_baseline_power(two_runs, [SUITE], DEFAULT).tasks["T"].source == "stated"
+    assert estimate_baseline_power(two_runs, [SUITE], WIDE).tasks["T"].source == "stated"
 
 
-def test_no_automatic_margin_is_below_its_floor() -> None:
-    power = estimate_baseline_power(two(T=(0, 0), U=(0, 0)).baseline, [TWO], of(changed=1e-6))
-    assert (power.tasks["T"].margin, power.means["one"].margin) == pytest.approx((0.01, 0.005))
+def test_no_automatic_margin_is_below_the_default_or_above_the_widest() -> None:
+    both, auto = two(T=(0, 0), U=(0, 0)), {"margin": "auto", "mean_margin": "auto"}
+    capped = estimate_baseline_power(both.baseline, [TWO], of(**auto, changed=1.0)).means["one"]
+    assert (capped.margin, capped.source) == (0.03, "stated")
+    power = estimate_baseline_power(both.baseline, [TWO], of(**auto, changed=1e-6))
+    assert (power.tasks["T"].margin, power.means["one"].margin) == pytest.approx((0.02, 0.01))
     mean = power.means["one"]
     assert mean.automatic is not None
     assert mean.automatic < 1e-3
     # Where the floor is wide a loss is red only beyond it, as it passes before.
-    assert mean.detectable == pytest.approx(0.005 + (0.842 - 1.645) * mean.automatic / 3.605, rel=1e-3)
+    assert mean.detectable == pytest.approx(0.01 + (0.842 - 1.645) * mean.automatic / 3.605, rel=1e-3)
 
 
 def test_a_loss_that_is_said_to_be_seen_is_red_in_four_of_five_checks() -> None:
-    for changed, floor in ((0.01, 0.5), (1e-3, 0.5), (1e-4, 0.5)):
-        policy = of(least_margin=floor, changed=changed)
+    for changed in (0.01, 1e-3, 1e-4):
+        policy = of(margin=0.5, changed=changed)
         one = estimate_baseline_power(side({"T": [record("a", 0.0)]}), [SUITE], policy).tasks["T"]
         assert one.detectable is not None
         assert one.automatic is not None
@@ -741,7 +757,8 @@ def test_no_automatic_margin_is_above_the_score() -> None:
     stratum = Stratum(measures=("average_precision",), examples="e", gold=gold, predicted=predicted)
     units = Units(metric="max_ap", unit="pairs", strata=(stratum,))
     baseline = side({"T": [replace(record("a", 0.0), units=units)]})
-    sensitivity = estimate_baseline_power(baseline, [SUITE], DEFAULT).tasks["T"]
+    sensitivity = estimate_baseline_power(baseline, [SUITE], WIDE).tasks["T"]
+    assert sensitivity.detectable is None
     assert sensitivity.automatic is not None
     assert sensitivity.automatic > units.score_runs()[0]
     assert sensitivity.margin == pytest.approx(float(units.score_runs()[0]))

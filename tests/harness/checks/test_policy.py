@@ -18,8 +18,8 @@ from harness.core.errors import UsageError
 FULL = {
     "margin": 2,
     "mean_margin": "auto",
-    "least_margin": 0.2,
-    "least_mean_margin": 0.1,
+    "chain_margin": 2.0,
+    "most_margin": 5.0,
     "changed": 0.3,
     "alpha": 0.01,
     "task_alpha": 0.05,
@@ -91,6 +91,7 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
         ({"max_drop": 1}, "max_drop was removed. Instead: margin is the loss"),
         ({"tasks": {"A": {"max_drop": 1}}}, "max_drop was removed. Instead: margin is the loss"),
         ({"correction": "holm"}, "correction was removed. Instead: task_alpha"),
+        ({"least_margin": 1}, "least_margin was removed. Instead: an automatic margin begins at the default"),
         ({"draws": 2000}, "draws was removed. Instead: nothing is resampled"),
     ],
 )
@@ -146,3 +147,20 @@ def test_a_written_policy_says_what_each_setting_means(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text(DEFAULT.to_toml())
     assert Policy.read(path) == DEFAULT
+
+
+def test_a_margin_is_stated_or_the_default(tmp_path: Path) -> None:
+    policy = read(tmp_path, {"margin": 2.0, "tasks": {"A": {"margin": 1.0}, "B": {}}})
+    assert [policy.states("margin"), policy.states("mean_margin")] == [True, False]
+    own = read(tmp_path, {"tasks": {"A": {"margin": 1.0}, "B": {}}})
+    assert [own.states("margin", name) for name in "AB"] == [True, False]
+
+
+def test_a_margin_that_is_typed_is_that_of_means_and_tasks() -> None:
+    policy = Policy(alpha=0.01).set_margins("1.5")
+    assert (policy.margin, policy.mean_margin, policy.alpha) == (1.5, 1.5, 0.01)
+    assert policy.states("mean_margin")
+    assert policy.set_margins("auto").mean_margin == AUTO
+    for text in ("wide", "-1", "nan", "101"):
+        with pytest.raises(UsageError, match="--margin is "):
+            DEFAULT.set_margins(text)

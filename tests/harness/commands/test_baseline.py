@@ -29,10 +29,13 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
     code, out, _ = asked("baseline", "show", "repeated", "--json")
     assert code == 0
     told = json.loads(out)
-    assert told["schema"] == 5
+    assert told["schema"] == 6
     assert told["power"]["tasks"].keys() == {"find", "alike", "sort", "group"}
-    assert {one["source"] for one in told["power"]["means"].values()} == {"runs"}
-    assert all(one["detectable"] > 0 < one["margin"] for one in told["power"]["tasks"].values())
+    assert {one["source"] for one in told["power"]["means"].values()} == {"default"}
+    assert {one["margin"] for one in told["power"]["tasks"].values()} == {0.02}
+    _, shown, err = asked("baseline", "show", "repeated")
+    assert "margin 1.00 (the default)" in shown
+    assert "cannot see its margin of 1.00 points well" in " ".join(err.split())
     assert [run["model"] for run in told["runs"]] == ["good", "again", "more"]
     assert told["suites"] == [measured.local]
     store = Store(measured.results)
@@ -284,6 +287,39 @@ def test_a_baseline_whose_records_are_gone_is_not_exported(measured: Any, asked:
     code, _, err = asked("baseline", "export", "last", tmp_path / "last.json")
     assert code == 2
     assert "does not end in .zip" in err
+
+
+def test_a_loss_that_the_replaced_baseline_forgot_is_red_by_its_anchor(
+    measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    new = ("--model", measured.model("more"), "--suite", measured.local, "--offline", "--replace")
+    assert asked("baseline", "set", "last", *new)[0] == 0
+    assert "anchor: last of " in asked("baseline", "show", "last")[1]
+    question = ("check", "--candidate", measured.model("more"), "--offline", "--json", "--baseline")
+    code, out, _ = asked(*question, "last")
+    told = json.loads(out)
+    assert (code, told["overall"], told["means"][0]["verdict"]) == (1, "regressed", "same")
+    (since,) = told["chain"]["means"]
+    assert (told["chain"]["baselines"], since["margin"], since["verdict"]) == (1, 0.01, "regressed")
+    assert "since last of " in told["because"][0]
+    asked("baseline", "export", "last", tmp_path / "last.zip")
+    for path in (measured.results / "records").glob("good-*/*/*.json"):
+        path.unlink()
+    code, out, _ = asked(*question, "last")
+    told = json.loads(out)
+    assert (code, told["overall"], told["chain"]) == (0, "same", None)
+    assert any("4 of 4 tasks have no records" in one for one in told["warnings"])
+    assert asked(*question, tmp_path / "last.zip")[0] == 1
+    wide = policy_file(tmp_path, "chain_margin = 100")
+    assert asked(*question, tmp_path / "last.zip", "--policy", wide)[0] == 0
+    assert asked("baseline", "set", "last", *new, "--anchor", "last")[0] == 0
+    assert "anchor: " not in asked("baseline", "show", "last")[1]
+
+
+def policy_file(folder: Path, text: str) -> Path:
+    path = folder / "policy.toml"
+    path.write_text(text)
+    return path
 
 
 def test_seeds_are_kept_so_that_a_candidate_has_as_many(measured: Any, asked: Any) -> None:
