@@ -466,8 +466,8 @@ def merge_verdicts(
     The candidate has `regressed` if a task that must not regress did, a suite's mean did, also since the
     anchor of a chain, or, if the policy says so, a part of such a task collapsed. Otherwise a check with
     missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a missing score or
-    an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if every task is, else it has `passed`: a
-    task that is inconclusive does not hold it back.
+    an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if
+    every task is, else it has `passed`: a task that is inconclusive does not hold it back.
     """
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if policy.parts == "fail":
