@@ -54,7 +54,7 @@ def sizes_of(suite: str) -> dict[str, int]:
 
 def main() -> int:
     """Print a line for each suite: in points what the median task and the mean can see."""
-    for suite in ("nanobeir", "mteb", "glue"):
+    for suite in ("nanobeir", "mteb-efficient8", "mteb", "beir", "glue"):
         counts = sizes_of(suite)
         errors = [math.sqrt(DEFAULT.changed / 2 / count) for count in counts.values()]
         mean = math.sqrt(sum(one**2 for one in errors)) / len(errors)

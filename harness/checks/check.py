@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.checks.advice import explain_unseen_margin
 from harness.checks.anchors import compare_with_anchor, find_anchor
-from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
+from harness.checks.baselines import Baseline, Reference, require_new_name, write_baseline
 from harness.checks.decide import Conclusion, estimate_baseline_power, evaluate_comparison, merge_verdicts
 from harness.checks.outcome import (
     AskedQuestion,

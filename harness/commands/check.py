@@ -33,8 +33,8 @@ harness check --candidate runs/2/last --baseline main
 harness check --candidate runs/2/last --baseline runs/1/last --suite nanobeir --markdown check.md
 harness check --explain
 """,
-    everyday="--candidate --baseline --suite --tasks --seeds --policy --margin --question --devices --results "
-    "--all --json",
+    everyday="--candidate --baseline --suite --tasks --seeds --policy --margin --question --devices "
+    "--results --all --json",
 )
 @options.option(
     "What",
