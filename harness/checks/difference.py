@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev, variance
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 
 from harness.core.types import Suite
 from harness.results.metrics import Floats
-from harness.results.units import FLAT, TRAINED, Stratum, Units
+from harness.results.units import FLAT, TRAINED, Influences, Stratum, Units, sum_influences
 
 LARGE = 1e7
 """Degrees of freedom at which Student's t and the normal distribution are the same in practice."""
@@ -179,10 +179,6 @@ class Uncertainty:
         return Uncertainty(parts=tuple(replace(part, third=0.0) for part in self.parts))
 
 
-Influences: TypeAlias = "Mapping[tuple[str, int], Floats]"
-"""By the digest of units and their number, what each adds to a difference, (units,), of sum 0."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Compared(ABC):
     """Scores of a candidate's runs and of a baseline's, in shares of 1.
@@ -231,8 +227,8 @@ class Difference(Compared):
 
     Attributes:
         paired: Whether the runs of the two sides pair up.
-        units: The number of units.
-        influences: What each unit adds.
+        units: The number of distinct units.
+        influences: What each unit adds, by sets of units.
         rest: The other parts of `examples`: probes, draws, and units that might have differed.
         noise_in_units: The variance, in one run's score of either side, of single units that runs answer
             differently; it is in `examples` and no part of what a run adds to all units.
@@ -240,7 +236,7 @@ class Difference(Compared):
 
     paired: bool = False
     units: int
-    influences: Influences = field(default_factory=dict, compare=False, repr=False)
+    influences: tuple[Influences, ...] = field(default=(), compare=False, repr=False)
     rest: tuple[Part, ...] = ()
     noise_in_units: tuple[float, float] = (0.0, 0.0)
 
@@ -271,20 +267,23 @@ class Difference(Compared):
             paired: Whether the runs pair up, as evaluations with the same seed do.
         """
         mine, theirs = candidate.score_runs(), baseline.score_runs()
+        candidate, baseline = candidate.name_as_both(baseline), baseline.name_as_both(candidate)
         parts = candidate.list_influences(), baseline.list_influences()
-        sides = candidate.sum_influences(parts[0]), baseline.sum_influences(parts[1])
         rest: list[Part] = []
-        for stratum, other, *both in zip(candidate.strata, baseline.strata, *parts, strict=True):
+        for stratum, other, *named in zip(candidate.strata, baseline.strata, *parts, strict=True):
+            both = [own for _, own in named]
             rest.append(_estimate_tie_part(stratum, other))
             flat = stratum.measures != ("mean",) and _is_flat(both[0].mean(axis=0) - both[1].mean(axis=0))
             if flat and not rest[-1].variance:
                 rest.append(_estimate_flat_part(stratum, at_end=all(map(_is_flat, both))))
             if len(mine) == len(theirs) == 1:
                 rest.append(_estimate_repeat_part(stratum, other))
-        influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
+        sides = sum_influences(parts[0]), sum_influences(parts[1])
+        pairs = [(names, one, two) for (names, one), (_, two) in zip(*sides, strict=True)]
+        influences = [(names, one.mean(axis=0) - two.mean(axis=0)) for names, one, two in pairs]
         if paired:
-            sides = ({key: sides[0][key] - sides[1][key] for key in sides[0]}, {})
-        inside = [_estimate_unit_noise(side.values()) for side in sides]
+            sides = ([(names, one - two) for names, one, two in pairs], [])
+        inside = [_estimate_unit_noise(side) for side in sides]
         rest = [part for part in rest if part.variance > 0]
         return Difference(
             mine=tuple(mine.tolist()),
@@ -292,7 +291,7 @@ class Difference(Compared):
             paired=paired,
             units=candidate.count,
             examples=Part.sum([*_compute_unit_parts(influences), *rest]),
-            influences=influences,
+            influences=tuple(influences),
             rest=tuple(rest),
             noise_in_units=(inside[0], inside[1]),
         )
@@ -312,13 +311,13 @@ class Difference(Compared):
         """
         scores = baseline.score_runs()
         parts = baseline.list_influences()
-        mean, run_influences = (float(scores.mean()),), baseline.sum_influences(parts)
+        mean, run_influences = (float(scores.mean()),), sum_influences(parts)
         ends = zip(baseline.strata, parts, strict=True)
-        rest = tuple(_estimate_flat_part(stratum) for stratum, own in ends if _is_flat(own))
+        rest = tuple(_estimate_flat_part(stratum) for stratum, (_, own) in ends if _is_flat(own))
         theirs, noise = mean, 0.0
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
-        influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in run_influences.items()}
+        influences = [(names, math.sqrt(2 * changed) * own.mean(axis=0)) for names, own in run_influences]
         if len(scores) >= LEAST_RUNS and (trainings or baseline.unit == TRAINED):
             runs = 1 / (trainings or len(scores)) + 1 / len(scores)
             # `mine` is a single value below, so that the spread of `theirs` will be multiplied by 1 + 1 / n,
@@ -327,17 +326,17 @@ class Difference(Compared):
             one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
             theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
             if trainings:
-                influences = {
-                    key: math.sqrt(runs) * _compute_typical_influence(own)
-                    for key, own in run_influences.items()
-                }
-                noise = one_more * _estimate_unit_noise(run_influences.values())
+                influences = [
+                    (names, math.sqrt(runs) * _compute_typical_influence(own))
+                    for names, own in run_influences
+                ]
+                noise = one_more * _estimate_unit_noise(run_influences)
         return Difference(
             mine=mean,
             theirs=theirs,
             units=baseline.count,
             examples=Part.sum([*_compute_unit_parts(influences), *rest]),
-            influences=influences,
+            influences=tuple(influences),
             rest=rest,
             noise_in_units=(noise, noise),
         )
@@ -352,13 +351,13 @@ def _compute_typical_influence(run_influences: Floats) -> Floats:
     return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
 
 
-def _compute_unit_parts(influences: Influences) -> list[Part]:
+def _compute_unit_parts(sets: Iterable[Influences]) -> list[Part]:
     """The part of each set of units: the sum of its influences has their variance and skewness.
 
     Where few units differ, variance and skewness are known as well as those of so few.
     """
     parts = []
-    for influence in influences.values():
+    for _, influence in sets:
         count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
         if count > 1 and squares > FLAT:
             # So many units of one size have these second and fourth moments: 3 units that differ among 1,000
@@ -370,10 +369,10 @@ def _compute_unit_parts(influences: Influences) -> list[Part]:
     return parts
 
 
-def _estimate_unit_noise(sides: Iterable[Floats]) -> float:
+def _estimate_unit_noise(sets: Iterable[Influences]) -> float:
     """The variance of a run's score by what only this run does on single units; 0 for a single run."""
     total = 0.0
-    for influences in sides:
+    for _, influences in sets:
         runs, units = influences.shape
         if runs > 1 and units > 1:
             # What all runs do on a unit is the unit's own share; the residuals are what a single run does
@@ -414,7 +413,7 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
     tied, mean = _find_ties(stratum, other), stratum.measures == ("mean",)
     if len(stratum.texts) or not (tied.any() if mean else tied.all()):
         return Part(variance=0.0, freedom=1)
-    values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.count)
+    values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.size)
     gains, losses = values[values > 0], -values[values < 0]
     up, down = (
         _estimate_unit_size(own, other) / stratum.count for own, other in ((gains, losses), (losses, gains))
@@ -441,7 +440,8 @@ def _estimate_flat_part(stratum: Stratum, *, at_end: bool = True) -> Part:
     no more than that few of so many would lie below.
     """
     decided = {"average_precision", "f1", "mcc"}.intersection(stratum.measures) and stratum.gold.size
-    counts = np.unique(stratum.gold, return_counts=True)[1] if decided and at_end else [stratum.count]
+    gold = stratum.gold[stratum.copies[1]] if decided and at_end else np.zeros(stratum.count)
+    counts = np.unique(gold, return_counts=True)[1]
     return Part(variance=(stratum.share / min(counts)) ** 2, freedom=max(int(min(counts)) - 1, 1))
 
 
@@ -452,8 +452,13 @@ def _estimate_unit_size(differences: Floats, other: Floats) -> float:
 
 
 def _compute_unit_scores(stratum: Stratum) -> Floats:
-    """The score of each unit, a mean over runs and probes."""
-    return np.asarray(stratum.predicted.mean(axis=(0, 1)))
+    """The score of each distinct unit, a mean over runs, probes and copies."""
+    values = np.asarray(stratum.predicted.mean(axis=(0, 1)))
+    return (
+        values
+        if len(stratum.texts)
+        else stratum.sum_copies(values) / stratum.sum_copies(np.ones(len(values)))
+    )
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
@@ -461,7 +466,7 @@ def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
     if stratum.measures == ("mean",):
         return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
     if stratum.predicted.shape != other.predicted.shape:
-        return np.zeros(stratum.count, dtype=bool)
+        return np.zeros(stratum.size, dtype=bool)
     return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))
 
 
@@ -573,15 +578,14 @@ def _compute_run_mean(
 
 def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:
     """The uncertainty of a mean from the units of its tasks; units of several tasks count once."""
-    influences: dict[tuple[str, int], Floats] = {}
+    influences: list[Influences] = []
     others = []
     for task, share in shares.items():
         difference = ones[task]
-        for key, influence in difference.influences.items():
-            influences[key] = influences.get(key, 0.0) + share * influence
+        influences += [(names, share * values) for names, values in difference.influences]
         others += [
             part.take_share(share)
             # Without influences, as of equal outputs, the part of all units is the only one.
             for part in (difference.rest if difference.influences else (difference.examples,))
         ]
-    return Part.sum([*_compute_unit_parts(influences), *others])
+    return Part.sum([*_compute_unit_parts(sum_influences(influences) if influences else ()), *others])

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from harness.core.types import LOWER_IS_BETTER
 from harness.results import units
 from harness.results.metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
 from harness.results.scores import collect_raw_metrics
-from harness.results.units import NOTHING, Stratum, Texts, Units
+from harness.results.units import NOTHING, Names, Stratum, Texts, Units
 from harness.storage.record import Record
 from harness.storage.store import Store
 
@@ -46,11 +47,9 @@ def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list
         raise _NotTestableError(f"lower is better in {metric}, and a check tests for lower values as losses")
     match kind, metric:
         case "STS", "cosine_spearman" | "cosine_pearson":
-            gold, predicted = _extract_numbers(rows)
-            return "pairs", [_build_stratum(metric.removeprefix("cosine_"), gold, predicted, rows.digest)]
+            return "pairs", [_build_pair_stratum(metric.removeprefix("cosine_"), rows)]
         case "PairClassification", "max_ap":
-            gold, predicted = _extract_numbers(rows)
-            return "pairs", [_build_stratum("average_precision", gold, predicted, rows.digest)]
+            return "pairs", [_build_pair_stratum("average_precision", rows)]
         case "Summarization", "cosine_spearman":
             return "texts", [_build_summary_stratum(rows)]
         case "Clustering", "v_measure":
@@ -58,7 +57,8 @@ def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list
             return unit, [stratum]
         case "BitextMining", "f1":
             gold, predicted = _encode_labels(rows)
-            return "sentences", [_build_stratum("weighted_f1", gold, predicted, rows.digest)]
+            stratum = _build_stratum("weighted_f1", gold, predicted, rows.digest)
+            return "sentences", [replace(stratum, names=_name_texts(rows.ids))]
         case (("Classification" | "MultilabelClassification"), "accuracy"):
             return "texts", _build_probe_strata(rows, "mean")
         case "Classification", "f1":
@@ -72,6 +72,35 @@ def _build_stratum(measure: str, gold: Floats, predicted: Floats, examples: str)
 
 def _mean_stratum(values: Sequence[float] | Floats, examples: str) -> Stratum:
     return _build_stratum("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
+
+
+HASHED = re.compile("([0-9a-f]{16})(-[0-9]+)?")
+"""An example id that is a hash of the example's text, with a count for a copy."""
+
+
+def _name_texts(ids: Texts) -> Names:
+    """Numbers that are equal for equal texts, from ids that are hashes; none from other ids."""
+    matches = [HASHED.fullmatch(name) for name in ids.tolist()]
+    hashes = [int(match[1], 16) for match in matches if match]
+    return np.array(hashes if len(hashes) == len(ids) else [], dtype=np.uint64)
+
+
+def _name_outputs(outputs: Sequence[Any], examples: str) -> Names:
+    """Numbers that are equal for texts of which a model says the same."""
+    first: dict[Any, int] = {}
+    places = [first.setdefault(output, place) for place, output in enumerate(outputs)]
+    return units.name_places(examples, np.array(places))
+
+
+def _build_pair_stratum(measure: str, rows: _ExampleRows) -> Stratum:
+    """Pairs, of which the same similarity tells copies where ids do not and no similarity has two scores."""
+    gold, predicted = _extract_numbers(rows)
+    stratum = _build_stratum(measure, gold, predicted, rows.digest)
+    if not len(names := _name_texts(rows.ids)):
+        answers = np.stack([predicted, gold], axis=1)
+        if len(np.unique(answers, axis=0)) == len(np.unique(predicted)):
+            names = _name_outputs(predicted.tolist(), rows.digest)
+    return replace(stratum, names=names)
 
 
 def _extract_numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
@@ -96,11 +125,22 @@ def _build_query_stratum(rows: _ExampleRows, metric: str) -> Stratum:
     if not np.isfinite(rows.metric).all():
         raise _NotTestableError(f"the per-example file has no {metric} of single queries")
     if not metric.startswith(SUBQUERIES):
-        return _mean_stratum(rows.metric, rows.digest)
+        names = _name_outputs(
+            [_identify_ranking(*row) for row in zip(rows.prediction, rows.ids, strict=True)], rows.digest
+        )
+        return replace(_mean_stratum(rows.metric, rows.digest), names=names)
     # The rows of a query's parts all have the query's score: one of them counts.
     query_ids = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
     names, first = np.unique(query_ids, return_index=True)
     return _mean_stratum(rows.metric[first], _digest(names.tolist()))
+
+
+def _identify_ranking(ranking: object, query: str) -> object:
+    """A ranking with its scores, which copies of a query share; the query where the scores tell nothing."""
+    # The first and the last score of `[["a", 0.9], ["b", 0.1]]`.
+    scores = str(ranking).replace("]]", "").split("], [")
+    same = scores[0].rpartition(", ")[2] == scores[-1].rpartition(", ")[2]
+    return (query,) if same else ranking
 
 
 def _build_summary_stratum(rows: _ExampleRows) -> Stratum:
@@ -129,7 +169,9 @@ def _build_clustering_stratum(rows: _ExampleRows) -> tuple[str, Stratum]:
     gold, predicted = (
         np.unique(values.astype(str), return_inverse=True)[1] for values in (rows.gold, rows.prediction)
     )
-    texts, of_row = np.unique(rows.ids.astype(str), return_inverse=True)
+    # Copies of a text are the text at several places.
+    ids = [match[1] if (match := HASHED.fullmatch(name)) else name for name in rows.ids.tolist()]
+    texts, of_row = np.unique(np.array(ids), return_inverse=True)
     scores, names, influences, seen = [], [], np.zeros(len(texts)), 0
     for number in sorted(set(rows.replicate.tolist())):
         positions = np.flatnonzero(rows.replicate == number)
@@ -147,7 +189,7 @@ def _build_clustering_stratum(rows: _ExampleRows) -> tuple[str, Stratum]:
         return "draws", stratum
     # REFIT is of the variance, so an influence gets its root.
     of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(scores)
-    return "texts", replace(stratum, texts=texts, influences=of_texts[None])
+    return "texts", replace(stratum, texts=texts, influences=of_texts[None], names=_name_texts(texts))
 
 
 def _build_probe_strata(rows: _ExampleRows, measure: str) -> list[Stratum]:
@@ -167,6 +209,7 @@ def _build_probe_strata(rows: _ExampleRows, measure: str) -> list[Stratum]:
             examples=_digest(rows.ids[group[0]].tolist()),
             gold=NOTHING if measure == "mean" else gold[group[0]],
             predicted=np.stack([predicted[at] for at in group])[None],
+            names=_name_texts(rows.ids[group[0]]),
         )
         for group in groups
     ]
@@ -241,7 +284,7 @@ def _read_examples(path: Path) -> _ExampleRows:
     )
 
 
-VERSION = 6
+VERSION = 7
 """The version of the cached form, raised whenever the same record would give other units."""
 
 
@@ -368,7 +411,7 @@ def _build_scored_record(
         return replace(scored_record, problem=f"its per-example file cannot be read ({reason})")
 
 
-_ARRAYS = ("gold", "predicted", "texts", "influences")
+_ARRAYS = ("gold", "predicted", "texts", "influences", "names")
 """The fields of a stratum that are arrays of their own in the cached form."""
 
 

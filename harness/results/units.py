@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +14,12 @@ from numpy.typing import NDArray
 from harness.results.metrics import MEASURES, Floats, prepare_spearman
 
 NOTHING: Floats = np.zeros(0)
+
+Names: TypeAlias = NDArray[np.uint64]
+"""Numbers that stand for units, equal where texts are, in whatever split, subset or task."""
+
+Influences: TypeAlias = tuple[Names, Floats]
+"""Distinct units, and what each adds to a score or difference: (runs, units) or (units,), of sum 0."""
 
 # A jackknife costs groups × units. By a thousand groups the variance is off by about 4 % (√(2 / 1000)), and
 # bounds by half of that.
@@ -42,6 +51,7 @@ class Stratum:
         split, subset: Empty where units were made of neither.
         texts: The names of the texts, (texts,), where units are draws that share texts; else empty.
         influences: (runs, texts): what each of these texts adds to the score, of sum 0 in each run.
+        names: The units, or the texts, by what they say; empty where it is unknown, and each is its own.
     """
 
     measures: tuple[str, ...]
@@ -53,11 +63,34 @@ class Stratum:
     subset: str = ""
     texts: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     influences: Floats = field(default_factory=lambda: NOTHING)
+    names: Names = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+
+    @property
+    def size(self) -> int:
+        """The number of units with all copies: of texts, where draws share them."""
+        return len(self.texts) or int(self.predicted.shape[2])
 
     @property
     def count(self) -> int:
-        """The number of units: of texts, where draws share them."""
-        return len(self.texts) or int(self.predicted.shape[2])
+        """The number of distinct units."""
+        return len(self.copies[0])
+
+    @functools.cached_property
+    def copies(self) -> tuple[Names, NDArray[np.intp], NDArray[np.intp]]:
+        """Names and first places of distinct units, (distinct,), and the number of the unit at each place."""
+        if not len(self.names):
+            return name_places(self.examples, places := np.arange(self.size)), places, places
+        names, first, units = np.unique(self.names, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return names[order], first[order], np.argsort(order)[units]
+
+    def sum_copies(self, values: Floats) -> Floats:
+        """The sums over the copies of each distinct unit, (..., distinct), of values (..., units)."""
+        if self.count == self.size:
+            return values
+        sums = np.zeros((*values.shape[:-1], self.count))
+        np.add.at(sums.T, self.copies[2], values.T)
+        return sums
 
     @property
     def weights(self) -> Floats:
@@ -94,8 +127,8 @@ class Units:
 
     @property
     def count(self) -> int:
-        """The number of units in all strata."""
-        return sum(stratum.count for stratum in self.strata)
+        """The number of distinct units in all strata."""
+        return len(np.unique(np.concatenate([stratum.copies[0] for stratum in self.strata])))
 
     @property
     def runs(self) -> int:
@@ -115,17 +148,9 @@ class Units:
         total = sum(one.share for one in strata)
         return replace(self, strata=tuple(replace(one, share=one.share / total) for one in strata))
 
-    def list_influences(self) -> list[Floats]:
-        """What each unit of each stratum adds to the score of each run, (runs, units)."""
-        return [stratum.share * _compute_influences(stratum) for stratum in self.strata]
-
-    def sum_influences(self, parts: Sequence[Floats]) -> dict[tuple[str, int], Floats]:
-        """The sums of those of the strata (`list_influences`) by the digest of the units and their number."""
-        influences: dict[tuple[str, int], Floats] = {}
-        for stratum, values in zip(self.strata, parts, strict=True):
-            key = (stratum.examples, values.shape[1])
-            influences[key] = influences[key] + values if key in influences else values
-        return influences
+    def list_influences(self) -> list[Influences]:
+        """What each distinct unit of each stratum adds to the score of each run."""
+        return [(_name_influences(one), one.share * _compute_influences(one)) for one in self.strata]
 
     def estimate_half_width(self) -> float | None:
         """Half of the 95 % interval of the score, by the choice of units; None where all units are alike.
@@ -137,7 +162,7 @@ class Units:
         """
         from scipy.special import stdtrit
 
-        influences = [own.mean(axis=0) for own in self.sum_influences(self.list_influences()).values()]
+        influences = [own.mean(axis=0) for _, own in sum_influences(self.list_influences())]
         counts = [len(own) for own in influences]
         sums = [float((own**2).sum()) for own in influences]
         variances = [s * n / (n - 1) for s, n in zip(sums, counts, strict=True) if n > 1]
@@ -178,6 +203,11 @@ class Units:
         ]
         return replace(self, strata=tuple(strata))
 
+    def name_as_both(self, second: Units) -> Units:
+        """The same with only those units as copies that are it in a second model too."""
+        pairs = zip(self.strata, second.strata, strict=True)
+        return replace(self, strata=tuple(replace(one, names=_match_names([one, two])) for one, two in pairs))
+
     def has_same_examples(self, second: Units) -> bool:
         """Whether two models were measured on the same units."""
         return _build_shape_key(self) == _build_shape_key(second)
@@ -196,13 +226,13 @@ def _compute_influences(stratum: Stratum) -> Floats:
         return stratum.influences
     if stratum.measures == ("mean",):
         values = stratum.predicted.mean(axis=1)
-        return np.asarray((values - values.mean(axis=1, keepdims=True)) / stratum.count)
+        return stratum.sum_copies((values - values.mean(axis=1, keepdims=True)) / stratum.size)
     count = min(stratum.count, GROUPS)
-    rows = stratum.predicted.reshape(-1, stratum.count)
+    rows = stratum.predicted.reshape(-1, stratum.size)
     measures = [_prepare_metric(name, stratum.gold, rows) for name in stratum.measures]
     replicates = [
         np.mean([of(weights) for of in measures], axis=0)
-        for weights in _iter_jackknife_weights(stratum.count)
+        for weights in _iter_jackknife_weights(stratum.copies[2], count)
     ]
     # Efron and Tibshirani (1993, An Introduction to the Bootstrap, chapter 11): the jackknife's variance is
     # (n - 1) / n times the squares below. Whoever sums squares multiplies by n / (n - 1), hence this factor.
@@ -210,10 +240,56 @@ def _compute_influences(stratum: Stratum) -> Floats:
     return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
 
 
-def _iter_jackknife_weights(units: int) -> Iterator[Floats]:
-    """Weights (groups, units) in blocks; each row leaves a group of units out."""
-    count = min(units, GROUPS)
-    size, groups = max(1, AT_ONCE // units), np.arange(units) % count
+def _name_influences(stratum: Stratum) -> Names:
+    """The names of what the influences of a stratum are of: distinct units, or groups of them."""
+    grouped = stratum.measures != ("mean",) and stratum.count > GROUPS
+    return name_places(stratum.examples, np.arange(GROUPS)) if grouped else stratum.copies[0]
+
+
+def name_places(examples: str, places: NDArray[np.intp]) -> Names:
+    """Names of places in a set of units, the same in whatever subset or task has the set."""
+    start = np.frombuffer(hashlib.sha256(examples.encode()).digest()[:8], dtype=np.uint64)
+    return np.asarray(start + places.astype(np.uint64))
+
+
+def _match_names(strata: Sequence[Stratum]) -> Names:
+    """Names by which units are copies only where they are in each of several runs on the same units."""
+    names = strata[0].names
+    for one in strata[1:]:
+        if not len(names) or not len(one.names):
+            return np.zeros(0, dtype=np.uint64)
+        if not np.array_equal(names, one.names):
+            both = names * np.uint64(0x9E3779B97F4A7C15) + one.names  # a pair of numbers as a number
+            _, first, units = np.unique(both, return_index=True, return_inverse=True)
+            names = name_places(one.examples, first[units])
+    return names
+
+
+def sum_influences(sets: Sequence[Influences]) -> list[Influences]:
+    """Independent sets of units: those that share units are a single one, with the sums of what they add."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    of_set = np.repeat(np.arange(len(sets)), [len(names) for names, _ in sets])
+    distinct, units = np.unique(np.concatenate([names for names, _ in sets]), return_inverse=True)
+    if len(distinct) == len(units):
+        return list(sets)
+    shared = coo_array((np.ones(len(units)), (of_set, units))).tocsr()
+    count, groups = connected_components(shared @ shared.T, directed=False)
+    sums = []
+    for group in range(count):
+        members = [own for own, at in zip(sets, groups, strict=True) if at == group]
+        names = np.unique(np.concatenate([own for own, _ in members]))
+        total = np.zeros((*members[0][1].shape[:-1], len(names)))
+        for own, values in members:
+            total[..., np.searchsorted(names, own)] += values
+        sums.append((names, total))
+    return sums
+
+
+def _iter_jackknife_weights(units: NDArray[np.intp], count: int) -> Iterator[Floats]:
+    """Weights (groups, places) in blocks; each row leaves a group of units out, with all their copies."""
+    size, groups = max(1, AT_ONCE // len(units)), units % count
     for first in range(0, count, size):
         yield (groups != np.arange(first, min(first + size, count))[:, None]).astype(np.float64)
 
@@ -233,35 +309,37 @@ def _merge_units(parts: Sequence[Units], *, axis: int) -> Units:
     for same in zip(*(part.strata for part in parts), strict=True):
         names = list(dict.fromkeys(one.examples for one in same))
         predicted = np.concatenate([one.predicted for one in same], axis=axis)
-        texts, influences = same[0].texts, NOTHING
-        if len(texts) and axis == 0:
-            influences = np.concatenate([one.influences for one in same])
-        elif len(texts):
-            texts, influences = _merge_text_influences(same)
-        strata.append(
-            replace(
-                same[0], examples="+".join(names), predicted=predicted, texts=texts, influences=influences
-            )
-        )
+        merged = replace(same[0], examples="+".join(names), predicted=predicted)
+        if axis == 0:
+            merged = replace(merged, names=_match_names(same))
+        if len(merged.texts) and axis == 0:
+            merged = replace(merged, influences=np.concatenate([one.influences for one in same]))
+        elif len(merged.texts):
+            merged = _merge_text_influences(merged, same)
+        strata.append(merged)
     return replace(parts[0], strata=tuple(strata))
 
 
-def _merge_text_influences(parts: Sequence[Stratum]) -> tuple[NDArray[np.str_], Floats]:
-    """The texts of draws end to end, and what each adds to the mean over all draws."""
-    texts, places = np.unique(np.concatenate([one.texts for one in parts]), return_inverse=True)
+def _merge_text_influences(merged: Stratum, parts: Sequence[Stratum]) -> Stratum:
+    """A stratum with the texts of draws end to end, and what each adds to the mean over all draws."""
+    texts, first, places = np.unique(
+        np.concatenate([one.texts for one in parts]), return_index=True, return_inverse=True
+    )
     draws = [one.predicted.shape[2] for one in parts]
     influences = np.zeros((len(parts[0].predicted), len(texts)))
     ends = np.cumsum([len(one.texts) for one in parts])[:-1]
     for stratum, draw_count, positions in zip(parts, draws, np.split(places, ends), strict=True):
         # An influence is on the mean of its own draws, so it is weighted by their part in all draws.
         influences[:, positions] += stratum.influences * draw_count / sum(draws)
-    return texts, influences
+    known = all(len(one.names) for one in parts)
+    names = np.concatenate([one.names for one in parts])[first] if known else parts[0].names[:0]
+    return replace(merged, texts=texts, influences=influences, names=names)
 
 
 def _build_shape_key(units: Units) -> tuple[object, ...]:
     return tuple(
         # Shares are sums and quotients of floats, whose last digits depend on the order.
-        (one.measures, one.examples, round(one.share, 12), one.count, one.gold.tobytes())
+        (one.measures, one.examples, round(one.share, 12), one.size, one.gold.tobytes())
         for one in units.strata
     )
 

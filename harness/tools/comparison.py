@@ -224,7 +224,7 @@ def _test(
     # In this order: the interval is that of second − first, as the delta is.
     difference = Difference.compare_units(second, first, paired=True)
     p, low, high = compute_paired_test(difference)
-    return {"test": {"queries": first.count, "p": p, "low": low, "high": high}, "untested": ""}
+    return {"test": {"queries": difference.units, "p": p, "low": low, "high": high}, "untested": ""}
 
 
 def _find_query_scores(record: Record, results: Path | None, cache: Path | None) -> ScoredRecord | None:

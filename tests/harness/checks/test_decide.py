@@ -519,7 +519,7 @@ def of_splits(model: str, dev: float, test: float) -> ScoredRecord:
     """A score that is the mean of two splits."""
     both = [record(model, shift) for shift in (dev, test)]
     strata = [
-        replace(one.units.strata[0], split=split, share=0.5)
+        replace(one.units.strata[0], split=split, examples=split, share=0.5)
         for split, one in zip(("dev", "test"), both, strict=True)
         if one.units is not None
     ]

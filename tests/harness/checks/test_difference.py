@@ -267,6 +267,64 @@ def test_the_same_units_in_two_tasks_of_a_mean_count_once() -> None:
     assert both.examples.variance == pytest.approx(one.examples.variance)
 
 
+# Copies
+
+
+def named(one: Units, names: Sequence[int], *, examples: str = "") -> Units:
+    stratum = replace(one.strata[0], names=np.array(names, dtype=np.uint64), examples=examples)
+    return replace(one, strata=(stratum,))
+
+
+@pytest.mark.parametrize("name", ["mean", "spearman", "average_precision", "weighted_f1"])
+@pytest.mark.parametrize("times", [30, 80])
+def test_twenty_units_many_times_over_are_twenty(name: str, times: int) -> None:
+    """As many copies as no jackknife leaves out one by one (GROUPS) are no more than the units."""
+    rng = np.random.default_rng(0)
+    gold = rng.normal(size=20).round(1) if name == "spearman" else np.repeat([0.0, 1.0], 10)
+    sides = [gold + noise * rng.normal(size=20) for noise in (0.9, 0.7)]
+    sides = [one.round() for one in sides] if name == "weighted_f1" else sides
+    few = [units(name, one[None, None], gold) for one in sides]
+    many = [units(name, np.tile(one, times)[None, None], np.tile(gold, times)) for one in sides]
+    once, copied, unknown = (
+        compared(*few),
+        compared(*(named(x, [*range(20)] * times) for x in many)),
+        compared(*many),
+    )
+    assert (once.units, copied.units, unknown.units) == (20, 20, 20 * times)
+    assert copied.delta == pytest.approx(once.delta, abs=1e-6)
+    assert copied.examples.variance == pytest.approx(once.examples.variance, rel=0.05)
+    assert copied.examples.freedom == pytest.approx(once.examples.freedom, rel=0.1)
+    assert unknown.examples.variance < 2 * once.examples.variance / times
+
+
+def test_units_are_copies_where_both_models_say_so() -> None:
+    rng = np.random.default_rng(0)
+    mine, theirs = means(rng.random(4)), means(rng.random(4))
+    assert compared(named(mine, [7, 7, 8, 9]), named(theirs, [5, 5, 6, 6])).units == 3
+    assert compared(named(mine, [7, 7, 8, 9]), theirs).units == 4
+
+
+def test_a_text_of_two_splits_or_tasks_is_one_unit() -> None:
+    """Half of the texts are in both: what these add is added up, of the others it is independent."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, 400))
+    values[1, :200] = values[0, 200:]
+    ones = [
+        compared(
+            named(means(own), range(at, at + 400), examples=str(at)),
+            named(means(own * 0), range(at, at + 400), examples=str(at)),
+        )
+        for own, at in zip(values, (0, 200), strict=True)
+    ]
+    columns = tuple(Column(name=n, type="t", tasks=(task(n),)) for n in ("A", "B"))
+    both = MeanDifference.aggregate_suite(
+        Suite(name="s", title="", columns=columns), dict(zip("AB", ones, strict=True))
+    )
+    assert both is not None
+    # The mean of 400 values of variance 1, of which 200 count twice: (200 · 4 + 400) / 800².
+    assert both.examples.variance == pytest.approx(1200 / 800**2, rel=0.1)
+
+
 # Ties
 
 

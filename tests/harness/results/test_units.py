@@ -118,6 +118,32 @@ def test_pairs_are_correlated(taken: Write, metric: str, theirs: Any) -> None:
     assert found.score_runs() == pytest.approx([score], abs=1e-12)
 
 
+def test_pairs_that_are_copies_count_once(taken: Write) -> None:
+    """By ids that are hashes of their texts, else by a similarity that no other score has."""
+    one = pair_lines(20, 0)
+    rng = np.random.default_rng(1)
+    one = [(*line[:4], repr(float(line[5]) + rng.normal()), *line[5:]) for line in one]
+    own = [(*line[:2], f"{line[2]}/{copy}", *line[3:]) for line in one for copy in range(3)]
+    ids = [hashlib.sha256(line[2].encode()).hexdigest()[:16] for line in one]
+    hashed = [
+        (*line[:2], name if not copy else f"{name}-{copy + 1}", *line[3:])
+        for line, name in zip(one, ids, strict=True)
+        for copy in range(3)
+    ]
+    alike = [(*line[:4], "0.5", *line[5:]) for line in own[:30]] + own[30:]
+    for lines, count in ((own, 20), (hashed, 20), (alike, 60)):
+        assert taken(lines, "STS", "cosine_spearman", spearman(lines)).count == count
+
+
+def test_queries_with_one_ranking_count_once(taken: Write) -> None:
+    """A ranking without differing scores says nothing of a query."""
+    rankings = ['[["a", 0.9], ["b", 0.1]]'] * 3 + ["[]"] * 3 + ['[["a", 0.0], ["b", 0.0]]'] * 3
+    lines: list[Line] = [
+        ("test", "default", f"q{at}", 0, ranking, "{}", at % 2 * 1.0) for at, ranking in enumerate(rankings)
+    ]
+    assert taken(lines, "Retrieval", "ndcg_at_10", 4 / 9).count == 7
+
+
 def test_splits_and_subsets_count_alike_whatever_their_size(taken: Write) -> None:
     groups = [
         pair_lines(30, seed, split, subset)
