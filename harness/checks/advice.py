@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from harness.checks.decide import PRACTICAL
 from harness.checks.outcome import VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome
 from harness.results.scores import format_delta, score_text
 
@@ -113,7 +114,9 @@ def explain_unseen_margin(suite: str, sensitivity: Sensitivity) -> str:
     more = "more examples"
     if sensitivity.margin and sensitivity.counted:
         # A standard error falls with the root of the number of examples.
-        more = f"about {(automatic / sensitivity.margin) ** 2:.1f} times as many examples"
+        times = (automatic / sensitivity.margin) ** 2
+        count = f"about {times:.1f}" if times <= PRACTICAL else f"more than {PRACTICAL}"
+        more = f"{count} times as many examples"
     offer = ""
     if sensitivity.source in ("default", "policy"):
         offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."

@@ -14,7 +14,13 @@ from typing import Any
 from harness.checks.advice import explain_unseen_margin
 from harness.checks.anchors import compare_with_anchor, find_anchor
 from harness.checks.baselines import Baseline, Reference, require_new_name, write_baseline
-from harness.checks.decide import Conclusion, estimate_baseline_power, evaluate_comparison, merge_verdicts
+from harness.checks.decide import (
+    Conclusion,
+    describe_chain_regressions,
+    estimate_baseline_power,
+    evaluate_comparison,
+    merge_verdicts,
+)
 from harness.checks.outcome import (
     AskedQuestion,
     Chain,
@@ -80,12 +86,10 @@ def run_check(
     resolved = requests[0].opened
     other = resolve_baseline_model(reference, requests, offline=question != "port")
     models = (resolved.trained or resolved.asked)[0], other
-    asked = (
-        guess_question(requests, *models)
-        if question is None
-        else AskedQuestion(name=question, source="typed")
-    )
-    if asked.name == "port":
+    # Who allows the sides to differ in pooling or the like asks for no equal outputs.
+    guess = guess_question(requests, *models) if not policy.allow_differences else AskedQuestion()
+    answered = guess if question is None else AskedQuestion(name=question, source="typed")
+    if answered.name == "port":
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
         policy = policy.model_copy(update={"allow_differences": allowed})
@@ -97,7 +101,7 @@ def run_check(
         )
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    outputs = compare_outputs(models[0], other, resolved) if asked.name == "port" else None
+    outputs = compare_outputs(models[0], other, resolved) if answered.name == "port" else None
     power, weak = _estimate_power(resolved, sides, policy)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
@@ -112,7 +116,7 @@ def run_check(
         home = reference.results or resolved.results
         chain, gone = compare_with_anchor(anchor, requests[0], sides.candidate, home, policy, power)
         warnings += gone
-    decide = functools.partial(_judge_question, asked=asked, outputs=outputs, models=models, chain=chain)
+    decide = functools.partial(_judge_question, asked=answered, outputs=outputs, models=models, chain=chain)
     result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], decide)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
@@ -269,11 +273,14 @@ def _judge_question(
         asked: The question.
         outputs: The comparison of a port's tokens and vectors.
         models: The candidate and, if it is to be had, the baseline.
-        chain: The candidate against the anchor; not of a port, whose outputs are compared.
+        chain: The candidate against the anchor.
     """
     if outputs is not None:
         tasks, means, end = judge_port(tasks, means, outputs, policy)
-        return _Answer(question=asked, tasks=tasks, means=means, end=end)
+        if lost := describe_chain_regressions(chain):
+            because = (*lost, *(end.because if end.verdict == "regressed" else ()))
+            end = replace(end, verdict="regressed", because=because, exit_code=1)
+        return _Answer(question=asked, tasks=tasks, means=means, end=end, chain=chain)
     note = ""
     if asked.name == "retrain":
         lineage = models[0].lineage

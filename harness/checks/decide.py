@@ -472,7 +472,7 @@ def merge_verdicts(
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if policy.parts == "fail":
         lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
-    lost += _describe_chain_regressions(chain) if chain is not None else []
+    lost += describe_chain_regressions(chain)
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     gone = [*_describe_missing_scores(tasks)]
@@ -528,14 +528,19 @@ def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[Tas
     ]
 
 
-def _describe_chain_regressions(chain: Chain) -> list[str]:
-    return [
-        f"{_format_mean_name(one)} surely fell by {-100 * (one.delta or 0.0):.2f} points "
-        f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
-        f"{one.margin_text} in all are allowed."
-        for one in chain.means
-        if one.verdict == "regressed"
-    ]
+def describe_chain_regressions(chain: Chain | None) -> list[str]:
+    """Sentences on means that surely fell since the anchor; none without a chain."""
+    return (
+        []
+        if chain is None
+        else [
+            f"{_format_mean_name(one)} surely fell by {-100 * (one.delta or 0.0):.2f} points "
+            f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
+            f"{one.margin_text} in all are allowed."
+            for one in chain.means
+            if one.verdict == "regressed"
+        ]
+    )
 
 
 def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:

@@ -39,15 +39,17 @@ def judge_retraining(
     """
     if any(len(side.artifacts) > 1 for side in (sides.candidate, sides.baseline)):
         return _Judged(tasks=tuple(tasks), means=tuple(means))
-    known = _find_deviations(backbones, [mean.suite for mean in means])
+    deviations = _find_deviations(backbones, [mean.suite for mean in means])
     repeated = {one.task for one in tasks if one.unit == TRAINED and max(one.runs) > 1}
-    judged = tuple(one if one.task in repeated else _limit_verdict(one, known.get(one.task)) for one in tasks)
+    judged = tuple(
+        one if one.task in repeated else _limit_verdict(one, deviations.get(one.task)) for one in tasks
+    )
     # A mean has the seeds of its tasks: one task without repeats leaves the mean without them.
     limited = {suite for one in tasks if one.task not in repeated for suite in one.suites}
     limited_means = tuple(
-        _limit_verdict(mean, known.get("mean")) if mean.suite in limited else mean for mean in means
+        _limit_verdict(mean, deviations.get("mean")) if mean.suite in limited else mean for mean in means
     )
-    note = SINGLE.format(known="known from printed tables" if known else "unknown") if limited else ""
+    note = SINGLE.format(known="known from printed tables" if deviations else "unknown") if limited else ""
     return _Judged(tasks=judged, means=limited_means, note=note)
 
 

@@ -341,11 +341,11 @@ def _print_comparison(title: str, comparison: CurveComparison, axis: str, consol
 
 def _iter_comparison_lines(comparison: CurveComparison, axis: str) -> Iterator[str]:
     """What each run takes to the score, and what is known of each two runs."""
-    for one in comparison.reaches:
-        count = "" if one.reached == one.seeds else f"{one.reached} of {one.seeds} seeds"
-        early = f"{one.early} of {one.seeds} seeds at their first point" if one.early else count
-        budget = f"{axis} {_format_interval(one.budget, format_amount)}" if one.budget else early
-        yield f"{one.run} reaches {comparison.score:.2f}: {budget}"
+    for reach in comparison.reaches:
+        count = "" if reach.reached == reach.seeds else f"{reach.reached} of {reach.seeds} seeds"
+        early = f"{reach.early} of {reach.seeds} seeds at their first point" if reach.early else count
+        budget = f"{axis} {_format_interval(reach.budget, format_amount)}" if reach.budget else early
+        yield f"{reach.run} reaches {comparison.score:.2f}: {budget}"
     for pair in comparison.pairs:
         speed = (
             f"reaches it {_format_interval(pair.speedup, '{:.2f}'.format)} × as fast"

@@ -176,10 +176,10 @@ def find_crossing(
     The difference of the two at the budgets that both have is a line; where it is zero is known by Fieller's
     theorem. What both share at a budget, such as its data, is not in the difference.
     """
-    shared, here, there = np.intersect1d(first[0].round(6), second[0].round(6), return_indices=True)
+    shared, first_at, second_at = np.intersect1d(first[0].round(6), second[0].round(6), return_indices=True)
     if len(shared) < 3:
         return f"{len(shared)} budgets in common, where a crossing needs 3"
-    zero = find_zero(fit_line(shared, first[1][here] - second[1][there]))
+    zero = find_zero(fit_line(shared, first[1][first_at] - second[1][second_at]))
     if zero is None:
         return "the lines may be parallel"
     if not extrapolate and (zero.low < shared.min() or zero.high > shared.max()):

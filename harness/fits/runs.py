@@ -146,11 +146,11 @@ def read_runs(
 
 def _find_columns(row: FileRow, columns: dict[str, str], needed: set[str]) -> dict[str, str]:
     """By name of a column here its name in the file, of those that the file has."""
-    known = (*NEEDED, *OPTIONAL, "method")
+    names = (*NEEDED, *OPTIONAL, "method")
     for name, column in columns.items():
-        if name not in known:
+        if name not in names:
             raise UsageError(
-                f"--column {name}={column}: {name} is not a column here; {describe_alternatives(name, known)}"
+                f"--column {name}={column}: {name} is not a column here; {describe_alternatives(name, names)}"
             )
         needed |= {name}
     for name in sorted(needed):
@@ -160,7 +160,7 @@ def _find_columns(row: FileRow, columns: dict[str, str], needed: set[str]) -> di
                 f"{row.path}: there is no column {column!r}; {describe_alternatives(column, row.fields)}",
                 hint=f"Name the column of the file: --column {name}=COLUMN",
             )
-    return {name: columns.get(name, name) for name in known if columns.get(name, name) in row.fields}
+    return {name: columns.get(name, name) for name in names if columns.get(name, name) in row.fields}
 
 
 def _read_number(row: FileRow, column: str, name: str) -> float:

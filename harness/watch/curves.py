@@ -232,22 +232,22 @@ def _check_curve(curve: SeedCurve) -> None:
 
 def _check_copies(curves: Sequence[SeedCurve]) -> None:
     """Refuse two seeds of a run with the same scores, whose interval would be of one."""
-    for one, other in itertools.combinations(curves, 2):
-        if one.run == other.run and np.array_equal(one.scores, other.scores) and len(one.scores) > 1:
+    for first, other in itertools.combinations(curves, 2):
+        if first.run == other.run and np.array_equal(first.scores, other.scores) and len(first.scores) > 1:
             raise UsageError(
-                f"{one.name} and {other.name} have the same scores: one seed is counted twice.",
+                f"{first.name} and {other.name} have the same scores: one seed is counted twice.",
                 hint="Leave one of them out.",
             )
 
 
 def _build_reach(run: str, logs: Floats) -> _RunReach:
-    whole = bool(np.isfinite(logs).all())
+    reached = bool(np.isfinite(logs).all())
     return _RunReach(
         run=run,
         reached=int((logs < np.inf).sum()),
         early=int((logs == -np.inf).sum()),
         seeds=len(logs),
-        budget=_convert_logs(_estimate_mean(logs)) if whole else None,
+        budget=_convert_logs(_estimate_mean(logs)) if reached else None,
     )
 
 
