@@ -169,7 +169,7 @@ def check(
         suite: A suite's name, or `name:argument`; or several. A baseline has its own.
         seeds: The number of seeds for evaluation with random draws, or for training; a baseline has its own.
         policy: The requirements on the candidate, or a TOML file of them.
-        question: "port", "retrain" or "replace"; None to guess it.
+        question: "port", "retrain" or "replace"; None for "replace".
         listeners: Called with events and results while scores are measured.
         **request: Any other field that `harness.run` takes; the default is the baseline's value.
 

@@ -19,7 +19,7 @@ from harness.core.errors import ModelError
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
 from harness.encoder.folder.files import read_object
-from harness.encoder.library import hide_library_output
+from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.model import load_network, read_raw_tensors, read_tensors
 from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
 

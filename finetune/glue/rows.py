@@ -237,7 +237,7 @@ def load_tokenizer(folder: Path) -> Any:
     """
     from transformers import AutoTokenizer
 
-    from harness.encoder.library import let_end_pad, require_padding
+    from harness.encoder.library_load import let_end_pad, require_padding
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     let_end_pad(tokenizer)

@@ -66,7 +66,10 @@ def compare_with_anchor(
         power: The margins of the check.
     """
     resolved, label = request.opened, f"the anchor {anchor.name} of {anchor.when[:10]}"
-    side = CheckSide.read_side(anchor.runs, resolved, home)
+    try:
+        side = CheckSide.read_side(anchor.runs, resolved, home)
+    except RecordError as error:
+        return None, [f"What was lost since {label} is not seen: {error.message}"]
     gone = [task for task, count in side.missing.items() if count]
     sentences = []
     if gone:
@@ -76,7 +79,9 @@ def compare_with_anchor(
         ]
     theirs = {task: tuple(one.identity for one in ones) for task, ones in side.scored.items()}
     try:
-        require_alike(request.identities, theirs, policy.allow_differences, label, own_prompts=True)
+        sentences += require_alike(
+            request.identities, theirs, policy.allow_differences, label, own_prompts=True
+        )
     except UsageError as error:
         return None, [*sentences, f"What was lost since {label} is not seen: {error.message}"]
     sides = Comparison(candidate=candidate, baseline=side, failures={})

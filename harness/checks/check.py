@@ -33,7 +33,7 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.port import PortComparison, compare_outputs, judge_port
-from harness.checks.questions import guess_question, resolve_baseline_model
+from harness.checks.questions import resolve_baseline_model, suggest_question
 from harness.checks.retraining import judge_retraining
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
@@ -72,7 +72,7 @@ def run_check(
         request: Suites and settings; its models are ignored.
         seeds: The number of seeds of random draws and of a recipe's trainings.
         policy: Margins, levels, and the tasks that must not regress.
-        question: The question of the check; None to guess it.
+        question: The question of the check; None for "replace".
         carry_out: Runs a request where records are missing.
         announce: Gets a sentence for each suite that cannot see its margin.
 
@@ -84,12 +84,13 @@ def run_check(
     budget = policy.budget_minutes * 60 or None
     requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened
-    other = resolve_baseline_model(reference, requests, offline=question != "port")
+    other: ConfiguredModel | None = None
+    if question == "port" or reference.baseline is None:
+        own = _build_baseline_request(resolved.request.suites, reference.baseline)
+        other = resolve_baseline_model(reference, requests, own)
     models = (resolved.trained or resolved.asked)[0], other
-    # Who allows the sides to differ in pooling or the like asks for no equal outputs.
-    guess = guess_question(requests, *models) if not policy.allow_differences else AskedQuestion()
-    answered = guess if question is None else AskedQuestion(name=question, source="typed")
-    if answered.name == "port":
+    answered = AskedQuestion(source="default") if question is None else AskedQuestion(name=question)
+    if question == "port":
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
         policy = policy.model_copy(update={"allow_differences": allowed})
@@ -99,6 +100,8 @@ def run_check(
         warnings.append(
             "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
         )
+    if question is None and (hint := suggest_question(*models)):
+        warnings.append(hint)
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
     outputs = compare_outputs(models[0], other, resolved) if answered.name == "port" else None
@@ -287,7 +290,8 @@ def _judge_question(
         parents = [parent.name for parent in lineage.parents] if lineage is not None else []
         judged = judge_retraining(tasks, means, sides, [models[0].artifact.name, *parents])
         tasks, means, note = judged.tasks, judged.means, judged.note
-    end = merge_verdicts(tasks, means, policy, chain)
+    # What single trainings leave open they leave open since the anchor, too.
+    end = merge_verdicts(tasks, means, policy, None if note else chain)
     return _Answer(
         question=asked,
         tasks=tasks,

@@ -534,7 +534,7 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
         []
         if chain is None
         else [
-            f"{_format_mean_name(one)} surely fell by {-100 * (one.delta or 0.0):.2f} points "
+            f"{_format_mean_name(one)} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
             f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
             f"{one.margin_text} in all are allowed."
             for one in chain.means

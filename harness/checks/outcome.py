@@ -88,20 +88,15 @@ class AskedQuestion:
     Attributes:
         name: The question.
         source: Whether a user typed it.
-        why: The reason of a guess; empty for one that was typed.
     """
 
     name: Question = "replace"
-    source: Literal["guessed", "typed"] = "guessed"
-    why: str = ""
+    source: Literal["default", "typed"] = "typed"
 
     @property
     def text(self) -> str:
-        """The question in a sentence, with how to correct a guess."""
-        if self.source == "typed" or not self.why:
-            return f"Question: {self.name}."
-        other = "port, retrain" if self.name == "replace" else "replace"
-        return f"Question: {self.name}, guessed, as {self.why} (--question {other} asks another)."
+        """The question in a sentence."""
+        return f"Question: {self.name}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,7 +298,7 @@ class Check:
     chain: Chain | None = None
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
-    question: AskedQuestion = AskedQuestion()
+    question: AskedQuestion = AskedQuestion(source="default")
 
     def of(self, verdict: Verdict) -> tuple[TaskOutcome, ...]:
         """The tasks with a verdict."""

@@ -182,9 +182,10 @@ class Policy(BaseModel):
         """
         try:
             margin = text if text == AUTO else float(text)
-            return Policy.model_validate(
-                {**self.model_dump(exclude_unset=True), "margin": margin, "mean_margin": margin}
-            )
+            stated = self.model_dump(exclude_unset=True)
+            # In place of the margins of single tasks, too.
+            tables = {name: {**table, "margin": None} for name, table in stated.get("tasks", {}).items()}
+            return Policy.model_validate({**stated, "margin": margin, "mean_margin": margin, "tasks": tables})
         except ValueError as error:
             raise UsageError(f"--margin is {text!r}, and must be points from 0 to 100, or auto.") from error
 

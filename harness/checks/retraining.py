@@ -39,18 +39,22 @@ def judge_retraining(
     """
     if any(len(side.artifacts) > 1 for side in (sides.candidate, sides.baseline)):
         return _Judged(tasks=tuple(tasks), means=tuple(means))
-    deviations = _find_deviations(backbones, [mean.suite for mean in means])
+    deviations = {mean.suite: _find_deviations(backbones, mean.suite) for mean in means}
     repeated = {one.task for one in tasks if one.unit == TRAINED and max(one.runs) > 1}
-    judged = tuple(
-        one if one.task in repeated else _limit_verdict(one, deviations.get(one.task)) for one in tasks
-    )
+    judged = []
+    for task in tasks:
+        spreads = [deviations[suite][task.task] for suite in task.suites if task.task in deviations[suite]]
+        limit = max(spreads, default=None)
+        judged.append(task if task.task in repeated else _limit_verdict(task, limit))
     # A mean has the seeds of its tasks: one task without repeats leaves the mean without them.
-    limited = {suite for one in tasks if one.task not in repeated for suite in one.suites}
+    limited = {suite for task in tasks if task.task not in repeated for suite in task.suites}
     limited_means = tuple(
-        _limit_verdict(mean, deviations.get("mean")) if mean.suite in limited else mean for mean in means
+        _limit_verdict(mean, deviations[mean.suite].get("mean")) if mean.suite in limited else mean
+        for mean in means
     )
-    note = SINGLE.format(known="known from printed tables" if deviations else "unknown") if limited else ""
-    return _Judged(tasks=judged, means=limited_means, note=note)
+    sources = "known from printed tables" if all(deviations.values()) else "unknown"
+    note = SINGLE.format(known=sources) if limited else ""
+    return _Judged(tasks=tuple(judged), means=limited_means, note=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +79,9 @@ def _limit_verdict(line: Outcome, deviation: float | None) -> Outcome:
     return replace(line, verdict="inconclusive", to_settle="3 or more trainings of each side")
 
 
-def _find_deviations(backbones: Sequence[str], suites: Sequence[str]) -> dict[str, float]:
+def _find_deviations(backbones: Sequence[str], suite: str) -> dict[str, float]:
     """The deviations in points by task, and of the mean, where the table has this backbone on this suite."""
-    rows = [row for row in _read_rows() if row["suite"] in suites]
+    rows = [row for row in _read_rows() if row["suite"] == suite]
     names = [backbone.casefold() for backbone in backbones]
     return next(
         (row["deviations"] for row in rows if any(row["backbone"].casefold() in name for name in names)), {}

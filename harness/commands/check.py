@@ -78,7 +78,7 @@ harness check --explain
     type=click.Choice(get_args(Question)),
     default=None,
     help="What is asked: are a port's outputs the same, is a retraining's recipe worse, or is another model "
-    "worse (default: guessed, else replace).",
+    "worse (the default).",
 )
 @options.option(
     "What",

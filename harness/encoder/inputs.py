@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from harness.core.errors import ModelError
-from harness.encoder.library import get_max_length, require_padding
+from harness.encoder.library import get_max_length
+from harness.encoder.library_load import require_padding
 from harness.encoder.network.layers import Packing
 
 Span = tuple[int, int]

@@ -33,16 +33,18 @@ from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION, counts_places
 from harness.encoder.folder.trust import check_family, check_trust
 from harness.encoder.library import (
+    build_pooling,
+    get_max_length,
+    get_pooled_dimension,
+    name_modes,
+    tokenize_batch,
+)
+from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     UninitialisedTensor,
-    build_pooling,
     collect_load_report,
-    get_max_length,
-    get_pooled_dimension,
     hide_library_output,
-    name_modes,
-    tokenize_batch,
 )
 from harness.encoder.modules import Truncate
 from harness.encoder.network.model import EncoderModel

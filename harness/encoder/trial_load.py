@@ -45,7 +45,7 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import read_pooling, split_pooling
-from harness.encoder.library import (
+from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     collect_load_report,

@@ -22,7 +22,7 @@ from harness.encoder.dtype import TORCH_DTYPES
 from harness.encoder.engine import collect_backbones, use_onednn
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.inputs import move_features
-from harness.encoder.library import hide_library_output
+from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.layers import Packing
 from harness.results.compute import read_backbone_compute
 from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol

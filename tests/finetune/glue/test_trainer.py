@@ -29,7 +29,7 @@ from finetune.glue.trainer import (
 )
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
 from harness.core.errors import ModelError
-from harness.encoder.library import let_end_pad, require_padding
+from harness.encoder.library_load import let_end_pad, require_padding
 
 # The training loop against transformers' Trainer, float64 by hand, and its own rules
 

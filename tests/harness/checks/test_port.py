@@ -77,8 +77,8 @@ def run_port(world: Path, tmp_path: Path, change: str, **options: Any) -> Any:
 def test_the_same_weights_are_a_port_and_pass(
     change: str, options: dict[str, Any], world: Path, tmp_path: Path
 ) -> None:
-    found = run_port(world, tmp_path, change, **options)
-    assert (found.question.name, found.question.source) == ("port", "guessed")
+    found = run_port(world, tmp_path, change, question="port", **options)
+    assert (found.question.name, found.question.source) == ("port", "typed")
     assert found.overall in ("passed", "same")
     assert found.because[0].startswith(("Tokens and vectors are the same", "Both sides are one"))
 
@@ -92,9 +92,26 @@ def test_red_names_the_first_stage_that_differs(change: str, stage: str, world: 
     assert stage in found.because[0]
 
 
-def test_noise_is_another_model_unless_a_port_is_typed(world: Path, tmp_path: Path) -> None:
-    found = run_port(world, tmp_path, "noise")
-    assert (found.question.name, found.question.source) == ("replace", "guessed")
+def test_another_question_is_suggested_and_never_taken(world: Path, tmp_path: Path) -> None:
+    for change, suggested in (("copy", True), ("noise", False)):
+        found = run_port(world, tmp_path, change)
+        assert (found.question.name, found.question.source) == ("replace", "default")
+        assert any("--question port" in warning for warning in found.warnings) is suggested
+
+
+def test_a_named_baseline_is_compared_by_its_own_options(world: Path, tmp_path: Path) -> None:
+    """By the candidate's options it would be the candidate, and pass whatever they are."""
+    from harness.cli import invoke
+
+    folders = ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache"), "--offline"]
+    typed = ["--model", str(world / "model"), "--suite", f"local:{world / 'own'}", *folders]
+    assert invoke(["baseline", "set", "base", *typed]) == 0
+    found = harness.check(
+        str(world / "model"), "base", question="port", pooling="cls", allow=["pooling"],
+        results=tmp_path / "results", cache=tmp_path / "cache", offline=True,
+    )  # fmt: skip
+    assert (found.overall, found.exit_code) == ("regressed", 1)
+    assert "vectors differ first" in found.because[0]
 
 
 def test_a_baseline_whose_model_changed_is_judged_by_scores(world: Path, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def open_suite(_argument: str, _options: SuiteOptions) -> Suite:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    entry = SuiteEntry(name="speed", summary="speed", open=open_suite)
+    entry = SuiteEntry(name="speed", summary="speed", open=open_suite, measured=True)
     monkeypatch.setattr(catalog, "load_suite_entries", lambda: {"speed": entry})
     return tiny.folder(tiny.families()["bert"], tmp_path / "model")
 

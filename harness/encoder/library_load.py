@@ -1,0 +1,222 @@
+"""How transformers loads a backbone: the tensors that no file sets, tied token embeddings, and padding."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from safetensors import safe_open
+from torch import Tensor, nn
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from harness.core.encoding import LateInteraction
+from harness.core.errors import ModelError
+from harness.encoder.network.layers import scale_frequencies
+from harness.encoder.tensors import (
+    StoredTensor,
+    describe_ignored_tensors,
+    list_module_weights,
+    read_tensor_headers,
+)
+
+PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
+
+
+def let_end_pad(tokenizer: Any) -> None:
+    """Use the end token as padding where the tokenizer names no padding token."""
+    # The attention mask hides padding, so that its token is in no vector; the sanity gate checks that.
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+
+
+def require_padding(tokenizer: Any) -> None:
+    """Refuse a tokenizer without a padding token.
+
+    Raises:
+        ModelError: It has no padding token.
+    """
+    if tokenizer.pad_token_id is None:
+        raise ModelError(
+            "The model's tokenizer has neither a padding token nor an end token in its place, so texts of "
+            "different lengths make no batch.",
+            hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
+            "tokenizer_config.json.",
+        )
+
+
+def is_unknown(tokenizer: Any, word: str) -> bool:
+    """Whether a word is no token of a tokenizer."""
+    token_id = tokenizer.convert_tokens_to_ids(word)
+    return token_id is None or (token_id == tokenizer.unk_token_id and word != tokenizer.unk_token)
+
+
+def require_prefixes(tokenizer: Any, late: LateInteraction) -> None:
+    """Refuse prefixes that are no tokens, for which PyLate would add some with vectors drawn at random.
+
+    Raises:
+        ModelError: A prefix is no token.
+    """
+    for prefix in filter(None, (late.query_prefix, late.document_prefix)):
+        if is_unknown(tokenizer, prefix):
+            raise ModelError(
+                f"The prefix {prefix!r} is no token of the model's tokenizer.",
+                hint="Correct the prefix in config_sentence_transformers.json, or save the model with "
+                "PyLate, which adds the token and its embedding.",
+            )
+
+
+def scale_library_rotary(model: nn.Module, kind: str, factor: float, length: int) -> None:
+    """Scale the rotary positions of transformers' own class, alike for texts of any length.
+
+    Args:
+        model: The backbone, whose tensors may be without memory.
+        kind: "yarn", "dynamic" or "linear".
+        factor: The factor of the scaling.
+        length: The tokens of the longest text.
+
+    Raises:
+        ModelError: It has no rotary layers of one kind that are not scaled yet.
+    """
+    rotaries: list[Any] = [one for one in model.modules() if getattr(one, "rope_type", None) == "default"]
+    if not rotaries:
+        raise ModelError(
+            f"The positions of {type(model).__name__} cannot be scaled: transformers runs it without rotary "
+            "layers of one kind that take a scaling.",
+            hint="Leave out --rope-scaling.",
+        )
+    for rotary in rotaries:
+        frequency, rotary.attention_scaling = scale_frequencies(rotary.config, kind, factor, length)
+        # In place, and under its plain type: the class would follow the longest text of each batch.
+        rotary.inv_freq.copy_(frequency)
+
+
+@contextmanager
+def hide_library_output() -> Iterator[None]:
+    """Hide progress bars, load reports and warnings of the libraries."""
+    library, theirs = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
+    level, verbosity = library.level, theirs.get_verbosity()
+    bars = theirs.is_progress_bar_enabled()
+    library.setLevel(logging.ERROR)
+    theirs.set_verbosity_error()
+    theirs.disable_progress_bar()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        library.setLevel(level)
+        theirs.set_verbosity(verbosity)
+        if bars:
+            theirs.enable_progress_bar()
+
+
+# Equality by identity: the dataclass's own would compare tensors, and sets need a hash.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UninitialisedTensor:
+    """A tensor of a backbone that no file set; `shapes` if the file has another shape."""
+
+    backbone: nn.Module
+    name: str
+    tensor: Tensor
+    shapes: str = ""
+
+
+@dataclass
+class LoadReport:
+    """The tensors that no file had, or that had another shape there; notes on those that were left out."""
+
+    fresh: list[UninitialisedTensor] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, model: nn.Module, info: dict[str, Any]) -> None:
+        """Add the load of a model, of which transformers gives `info`."""
+        if info["unexpected_keys"]:
+            names = sorted(info["unexpected_keys"])
+            self.notes.append(
+                describe_ignored_tensors(names, f"{type(model).__name__} has no place for them")
+            )
+        tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
+        mismatched = {
+            name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"
+            for name, found, wanted in info["mismatched_keys"]
+        }
+        for name in sorted({*info["missing_keys"], *mismatched}):
+            # Integer buffers, such as position ids, are computed and are in few files.
+            if name in tensors and tensors[name].is_floating_point():
+                shapes = mismatched.get(name, "")
+                self.fresh.append(
+                    UninitialisedTensor(backbone=model, name=name, tensor=tensors[name], shapes=shapes)
+                )
+
+
+@contextmanager
+def collect_load_report() -> Iterator[LoadReport]:
+    """While open, every backbone that transformers loads is added to the report."""
+    report = LoadReport()
+    patched: Any = PreTrainedModel
+    # sentence-transformers loads the backbone itself and drops the report, so the method is replaced.
+    # The classmethod is taken from __dict__: as an attribute it would be bound to PreTrainedModel.
+    original = PreTrainedModel.__dict__["from_pretrained"]
+
+    def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
+        wants_info = kwargs.pop("output_loading_info", False)
+        model, info = original.__func__(cls, *args, output_loading_info=True, **kwargs)
+        if info["missing_keys"] and args:
+            _fill_tied_tensors(model, info, Path(str(args[0]), kwargs.get("subfolder") or ""))
+        report.note(model, info)
+        return (model, info) if wants_info else model
+
+    patched.from_pretrained = classmethod(from_pretrained)
+    try:
+        yield report
+    finally:
+        patched.from_pretrained = original
+
+
+def _fill_tied_tensors(model: PreTrainedModel, info: dict[str, Any], folder: Path) -> None:
+    """Set tensors that the files have only under the name of a tensor that they are tied to.
+
+    safetensors' save_model writes one name of each group, such as the decoder's, which a class without the
+    head does not know.
+    """
+    ties, prefix = _find_ties(model)
+    headers = read_tensor_headers(list_module_weights(folder)) or {} if ties else {}
+    for name in sorted(info["missing_keys"]):
+        headed = name if name in ties or name in ties.values() else prefix + name
+        source = ties.get(headed, headed)
+        stored = next(
+            (n for n, at in {source: source, **ties}.items() if at == source and n in headers), None
+        )
+        if stored is None or tuple(headers[stored].shape) != tuple(model.get_parameter(name).shape):
+            continue
+        if not model.get_parameter(name).is_meta:
+            with torch.no_grad():
+                model.get_parameter(name).copy_(_read_stored_tensor(headers[stored], stored))
+        for kind, filled in (("missing_keys", name), ("unexpected_keys", stored)):
+            info[kind] = {key for key in info[kind] if key != filled}
+
+
+def _find_ties(model: PreTrainedModel) -> tuple[dict[str, str], str]:
+    """The tied tensors of the class that saved the model, each with the one it equals, and its prefix."""
+    config: Any = model.config
+    saved = getattr(transformers, (config.architectures or [""])[0], None)
+    mappings = (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
+    classes: list[Any] = [saved, *(mapping[type(config)] for mapping in mappings if type(config) in mapping)]
+    headed = next((kind for kind in classes if kind is not None and kind is not type(model)), None)
+    if headed is None or not issubclass(headed, PreTrainedModel):
+        return {}, ""
+    with torch.device("meta"):
+        return dict(headed(config).all_tied_weights_keys), f"{headed.base_model_prefix}."
+
+
+def _read_stored_tensor(stored: StoredTensor, name: str) -> Tensor:
+    with safe_open(stored.path, framework="pt") as file:
+        tensor: Tensor = file.get_tensor(name)
+        return tensor
