@@ -86,8 +86,8 @@ def run_check(
     resolved = requests[0].opened
     other: ConfiguredModel | None = None
     if question == "port" or reference.baseline is None:
-        own = _build_baseline_request(resolved.request.suites, reference.baseline)
-        other = resolve_baseline_model(reference, requests, own)
+        options = _build_baseline_request(resolved.request.suites, reference.baseline)
+        other = resolve_baseline_model(reference, requests, options)
     models = (resolved.trained or resolved.asked)[0], other
     answered = AskedQuestion(source="default") if question is None else AskedQuestion(name=question)
     if question == "port":

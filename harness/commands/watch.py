@@ -349,10 +349,13 @@ def _iter_comparison_lines(comparison: CurveComparison, axis: str) -> Iterator[s
     for pair in comparison.pairs:
         speed = (
             f"reaches it {_format_interval(pair.speedup, '{:.2f}'.format)} × as fast"
+            if pair.speedup and pair.speedup.low is not None
+            else ""
             if pair.speedup
             else "no speed-up, as not all seeds reach it between two points"
         )
-        yield f"{pair.run} against {pair.other}: {_describe_verdict(pair, len(comparison.budgets))}; {speed}"
+        verdict = _describe_verdict(pair, len(comparison.budgets))
+        yield f"{pair.run} against {pair.other}: {'; '.join(filter(None, (verdict, speed)))}"
 
 
 def _describe_verdict(pair: RunComparison, count: int) -> str:

@@ -76,13 +76,15 @@ class Fit:
         return not any(quantity.reason for quantity in (*self.quantities, *planned))
 
     def choose_method(self) -> str | None:
-        """The method with the lowest loss at the wanted budget; None where no plan has one."""
-        losses = {
-            method: plan["loss"].value
+        """The method with the lowest loss at the wanted budget; None where intervals overlap, or without one."""
+        ends = {
+            method: (plan["loss"].low or 0.0, plan["loss"].high or 0.0)
             for method, plan in self.plans.items()
-            if not any(quantity.reason for quantity in plan.values()) and plan["loss"].value is not None
+            if not any(quantity.reason for quantity in plan.values())
         }
-        return min(losses, key=lambda method: losses[method] or 0.0, default=None)
+        best = min(ends, key=lambda method: ends[method][1], default=None)
+        lows = [low for method, (low, _) in ends.items() if method != best]
+        return best if best is not None and all(low > ends[best][1] for low in lows) else None
 
     def to_json(self) -> dict[str, Any]:
         """The fit as JSON."""
@@ -152,6 +154,18 @@ def _require_runs(runs: Runs, method: str, law: str, needed: int) -> None:
             f"{len(runs)} runs{of} are fewer than the {needed} that the law {law} needs.",
             hint="Add runs.",
         )
+
+
+def _require_values(runs: Runs, method: str, law: str) -> None:
+    """Refuse runs with two values of a column: constant, factor and exponent fit them however they are."""
+    for name in ("size", "tokens", *(["trainable"] if law == "finetune" else [])):
+        values = runs.others[name] if name in runs.others else getattr(runs, name)
+        if len({*values.tolist()}) < 3:
+            of = f" of {method}" if method else ""
+            raise UsageError(
+                f"The runs{of} have {len({*values.tolist()})} values of {name}, and the law {law} needs 3.",
+                hint="Add runs with other values.",
+            )
 
 
 # Laws of budgets
@@ -253,7 +267,16 @@ def _add_isoflop(
             "tokens": measure(math.log(settings.budget / per_unit) - size, math.exp),
             "loss": _change(loss, math.exp),
         }
-        fit.plans[method] = {name: _build_quantity(name, method, interval) for name, interval in plan.items()}
+        low, high = math.exp(x.min()), math.exp(x.max())
+        # A line through ln L has no constant: beyond its budgets it is another law's loss.
+        beyond = not low * 0.999 <= settings.budget <= high * 1.001
+        reason = f"its budgets with an optimum are {low:.3g} to {high:.3g}" if beyond else ""
+        fit.plans[method] = {
+            name: _build_quantity(
+                name, method, interval, reason if name == "loss" or not settings.extrapolate else ""
+            )
+            for name, interval in plan.items()
+        }
 
 
 def _change(interval: FitInterval, change: Callable[[float], float]) -> FitInterval:
@@ -269,7 +292,9 @@ def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> No
     for method in runs.methods:
         kept = np.array([name == method for name in runs.method])
         part = runs.select_runs(kept)
-        _require_runs(part, method, fit.law, len(law.names) + 1)
+        # With fewer runs over, the resamples have no tails.
+        _require_runs(part, method, fit.law, len(law.names) + 3)
+        _require_values(part, method, fit.law)
         inputs = LawInputs.from_runs(part)
         optima = parametric.find_optima(law, inputs, part.loss, starts=settings.starts)
         fit.optima[method] = optima.optima

@@ -138,10 +138,12 @@ def read_runs(
         counts=counts,
     )
     _require_positive(runs)
+    _require_shares(runs)
     _require_different(runs)
-    _require_varying(runs, needed)
     _require_same_units(runs)
-    return _drop_diverged(runs, drop=drop_diverged)
+    runs = _drop_diverged(runs, drop=drop_diverged)
+    _require_varying(runs, needed)
+    return runs
 
 
 def _find_columns(row: FileRow, columns: dict[str, str], needed: set[str]) -> dict[str, str]:
@@ -188,6 +190,13 @@ def _require_positive(runs: Runs) -> None:
             )
 
 
+def _require_shares(runs: Runs) -> None:
+    if "trainable" in runs.others and (high := runs.others["trainable"] > 1).any():
+        raise UsageError(
+            f"trainable is above 1: {_list_places(runs, high)}.", hint="Write shares of 1, and not per cent."
+        )
+
+
 def _require_different(runs: Runs) -> None:
     columns = [values for name, values in runs.others.items() if name != "score"]
     rows = [*zip(runs.method, runs.size, runs.tokens, runs.flops, *columns, strict=True)]
@@ -232,6 +241,9 @@ def _drop_diverged(runs: Runs, *, drop: bool) -> Runs:
     lost = ~np.isfinite(runs.loss)
     smaller = (runs.size <= runs.size[:, None]) & (runs.tokens <= runs.tokens[:, None])
     same = np.array(runs.method) == np.array(runs.method)[:, None]
+    # Another rate or share of trained weights may well have a higher loss.
+    for name in {*runs.others} - {"seed", "score"}:
+        same &= runs.others[name] == runs.others[name][:, None]
     with np.errstate(invalid="ignore"):
         lost |= (smaller & same & (runs.loss * DIVERGED < runs.loss[:, None])).any(axis=1)
     if not lost.any():
@@ -243,5 +255,7 @@ def _drop_diverged(runs: Runs, *, drop: bool) -> Runs:
             f"of no more tokens): {places}.",
             hint="--drop-diverged leaves them out, and says so.",
         )
+    if lost.all():
+        raise UsageError("Every run has diverged.", hint="Add runs with a finite loss.")
     note = f"{lost.sum()} diverged runs are left out: {places}."
     return replace(runs.select_runs(~lost), notes=(*runs.notes, note))

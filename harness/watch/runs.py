@@ -249,7 +249,10 @@ def read_table(path: Path) -> list[Row]:
         raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())}.") from error
     rows: list[Row] = table.to_pylist()
     # An export of W&B has Step, and its own columns begin with "_".
-    return [{_clean_name(name): value for name, value in row.items()} for row in rows]
+    names = [_clean_name(name) for name in table.column_names]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise UsageError(f"{path} has two columns {twice[0]}.", hint="Leave one of them out.")
+    return [dict(zip(names, row.values(), strict=True)) for row in rows]
 
 
 def _clean_name(name: str) -> str:
@@ -315,10 +318,19 @@ def add_facts(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
 
 def _select_facts(row: Row, lines: Sequence[Row], facts: Sequence[str]) -> Row:
     same = [line for line in lines if "step" not in line or line["step"] == row["step"]]
-    stated = {name: line[name] for line in same for name in facts if line[name] is not None}
-    before = [line for line in lines if "step" in line and row["step"] is not None]
-    losses = [line["loss"] for line in before if line["step"] <= row["step"] and line.get("loss") is not None]
+    stated = {name: _read_fact(name, line[name]) for line in same for name in facts if line[name] is not None}
+    steps = [(line, _read_number(line.get("step"), "step of the file of facts")) for line in lines]
+    before = [
+        line for line, step in steps if step is not None and row["step"] is not None and step <= row["step"]
+    ]
+    read = [_read_number(line.get("loss"), "loss of the file of facts") for line in before]
+    losses = [loss for loss in read if loss is not None]
     return stated | _average_losses(losses)
+
+
+def _read_fact(name: str, value: Any) -> Any:
+    texts = ("method", "diverged")
+    return value if name in texts else _read_number(value, f"{name} of the file of facts")
 
 
 # Curves
@@ -402,6 +414,8 @@ def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: st
     where = f"{axis} of {run}/{seed}"
     budgets = [_read_number(row.get(axis), where) for row in scored]
     missing = [row for row, budget in zip(scored, budgets, strict=True) if budget is None]
+    if any(budget is not None and not math.isfinite(budget) for budget in budgets):
+        raise UsageError(f"The {where} is not finite.", hint="Correct it, or leave the row out.")
     if missing or len(set(budgets)) == 1:
         how = (
             f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
@@ -425,7 +439,7 @@ def _explain_divergence(rows: Sequence[Row], finite: bool) -> str:
     """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
     stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
     losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
-    if stated and stated[0].lower() not in ("false", "no", "0"):
+    if any(text.lower() not in ("false", "no", "0") for text in stated):
         return "as stated"
     if not finite or not all(map(math.isfinite, losses)):
         return "a score or loss is no number"

@@ -223,7 +223,7 @@ def grid(
 
 
 BAD = {
-    "fewer runs": ("chinchilla", lambda rows: rows[:5], "are fewer than the 6"),
+    "fewer runs": ("chinchilla", lambda rows: rows[:5], "are fewer than the 8"),
     "a single size": ("chinchilla", lambda rows: [r for r in rows if r[0] == 1e6], "size is constant"),
     "a loss of zero": ("chinchilla", lambda rows: [*rows[:-1], [*rows[-1][:3], 0]], "runs.csv:16"),
     "a text": ("chinchilla", lambda rows: [*rows[:-1], [*rows[-1][:3], "low"]], "'low', not a number"),
@@ -283,7 +283,7 @@ def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path)
     done = json.loads(CliRunner().invoke(program, typed, standalone_mode=False).output)
     assert done["commands"]["lora"].endswith("--recipe efficient-lora --budget 1e+17 --set rank=32")
     assert done["commands"]["full"].endswith("--recipe efficient-full --budget 1e+17")
-    assert done["method"] in done["commands"]
+    assert done["method"] is None, "the intervals of both losses overlap"
 
 
 @pytest.mark.slow
