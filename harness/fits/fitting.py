@@ -76,7 +76,7 @@ class Fit:
         return not any(quantity.reason for quantity in (*self.quantities, *planned))
 
     def choose_method(self) -> str | None:
-        """The method of the lowest loss at the wanted budget; None where intervals overlap, or without one."""
+        """The method of the lowest loss at the wanted budget; None where intervals overlap, or of no plan."""
         ends = {
             method: (plan["loss"].low or 0.0, plan["loss"].high or 0.0)
             for method, plan in self.plans.items()
