@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,12 +83,10 @@ def run_check(
     budget = policy.budget_minutes * 60 or None
     requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened
-    other: ConfiguredModel | None = None
-    if question == "port" or reference.baseline is None:
+    models = tuple((one.opened.trained or one.opened.asked)[0] for one in requests)
+    if question == "port" and reference.baseline is not None:
         options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        other = resolve_baseline_model(reference, requests, options)
-    models = (resolved.trained or resolved.asked)[0], other
-    answered = AskedQuestion(source="default") if question is None else AskedQuestion(name=question)
+        models += tuple(filter(None, [resolve_baseline_model(reference.baseline, requests[0], options)]))
     if question == "port":
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
@@ -100,11 +97,11 @@ def run_check(
         warnings.append(
             "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
         )
-    if question is None and (hint := suggest_question(*models)):
-        warnings.append(hint)
+    if question is None and reference.baseline is None:
+        warnings += filter(None, [suggest_question(*models)])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    outputs = compare_outputs(models[0], other, resolved) if answered.name == "port" else None
+    outputs = compare_outputs(models, resolved) if question == "port" else None
     power, weak = _estimate_power(resolved, sides, policy)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
@@ -119,8 +116,8 @@ def run_check(
         home = reference.results or resolved.results
         chain, gone = compare_with_anchor(anchor, requests[0], sides.candidate, home, policy, power)
         warnings += gone
-    decide = functools.partial(_judge_question, asked=answered, outputs=outputs, models=models, chain=chain)
-    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], decide)
+    inquiry = _Inquiry(question=question, candidate=models[0], outputs=outputs, chain=chain)
+    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], inquiry)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -210,7 +207,7 @@ def _build_check(
     policy: Policy,
     power: Power,
     warnings: Sequence[str],
-    question: Callable[..., _Answer],
+    inquiry: _Inquiry,
 ) -> Check:
     decisions = evaluate_comparison(sides, resolved.suites, policy, power)
     tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
@@ -218,15 +215,14 @@ def _build_check(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    answer = question(tasks, means, sides=sides, policy=policy)
-    tasks, means, end = answer.tasks, answer.means, answer.end
+    tasks, means, end = _judge_question(inquiry, tasks, means, sides, policy)
     names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
     parties = (
         _describe_side(sides.candidate, names, "", None),
         _describe_side(sides.baseline, names, reference.name, reference.baseline),
     )
     return Check(
-        id=_digest(tasks, policy, resolved, parties, answer),
+        id=_digest(tasks, policy, resolved, parties, inquiry),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=parties[0],
         baseline=parties[1],
@@ -238,67 +234,65 @@ def _build_check(
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        chain=answer.chain,
-        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved)))),
-        question=answer.question,
+        chain=inquiry.chain,
+        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved, inquiry)))),
+        question=inquiry.asked,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Answer:
-    """The outcomes and the verdict as a question asks for them."""
+class _Inquiry:
+    """What a check asks, and what it was found by beside the scores.
 
-    question: AskedQuestion
-    tasks: tuple[TaskOutcome, ...]
-    means: tuple[MeanOutcome, ...]
-    end: Conclusion
-    chain: Chain | None = None
+    Attributes:
+        question: As it was typed; None for "replace".
+        candidate: The candidate's model.
+        outputs: The comparison of a port's tokens and vectors.
+        chain: The candidate against the anchor; None without one.
+    """
+
+    question: Question | None
+    candidate: ConfiguredModel
+    outputs: PortComparison | None
+    chain: Chain | None
+
+    @property
+    def asked(self) -> AskedQuestion:
+        """The question, and whether it was typed."""
+        return AskedQuestion(source="default") if self.question is None else AskedQuestion(name=self.question)
 
 
 def _judge_question(
+    inquiry: _Inquiry,
     tasks: tuple[TaskOutcome, ...],
     means: tuple[MeanOutcome, ...],
-    *,
     sides: Comparison,
     policy: Policy,
-    asked: AskedQuestion,
-    outputs: PortComparison | None,
-    models: tuple[ConfiguredModel, ConfiguredModel | None],
-    chain: Chain | None,
-) -> _Answer:
-    """The answer to a question.
+) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
+    """The outcomes and the verdict as the question asks for them.
 
     Args:
+        inquiry: The question.
         tasks: The outcomes by their intervals.
         means: Likewise, of each suite.
         sides: The records of both sides.
         policy: The exit codes.
-        asked: The question.
-        outputs: The comparison of a port's tokens and vectors.
-        models: The candidate and, if it is to be had, the baseline.
-        chain: The candidate against the anchor.
     """
-    if outputs is not None:
-        tasks, means, end = judge_port(tasks, means, outputs, policy)
-        if lost := describe_chain_regressions(chain):
+    if inquiry.outputs is not None:
+        tasks, means, end = judge_port(tasks, means, inquiry.outputs, policy)
+        if lost := describe_chain_regressions(inquiry.chain):
             because = (*lost, *(end.because if end.verdict == "regressed" else ()))
             end = replace(end, verdict="regressed", because=because, exit_code=1)
-        return _Answer(question=asked, tasks=tasks, means=means, end=end, chain=chain)
+        return tasks, means, end
     note = ""
-    if asked.name == "retrain":
-        lineage = models[0].lineage
+    if inquiry.question == "retrain":
+        lineage = inquiry.candidate.lineage
         parents = [parent.name for parent in lineage.parents] if lineage is not None else []
-        judged = judge_retraining(tasks, means, sides, [models[0].artifact.name, *parents])
+        judged = judge_retraining(tasks, means, sides, [inquiry.candidate.artifact.name, *parents])
         tasks, means, note = judged.tasks, judged.means, judged.note
     # What single trainings leave open they leave open since the anchor, too.
-    end = merge_verdicts(tasks, means, policy, None if note else chain)
-    return _Answer(
-        question=asked,
-        tasks=tasks,
-        means=means,
-        end=replace(end, because=tuple(filter(None, (*end.because, note)))),
-        chain=chain,
-    )
+    end = merge_verdicts(tasks, means, policy, None if note else inquiry.chain)
+    return tasks, means, replace(end, because=tuple(filter(None, (*end.because, note))))
 
 
 def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
@@ -346,10 +340,10 @@ def _digest(
     policy: Policy,
     resolved: ResolvedRequest,
     parties: tuple[CheckedModel, CheckedModel],
-    answer: _Answer,
+    inquiry: _Inquiry,
 ) -> str:
     """The id of a check: the same for the same records, policy and question."""
-    chain = answer.chain
+    chain, question = inquiry.chain, inquiry.asked.name
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
     return digest(
         {
@@ -359,7 +353,7 @@ def _digest(
             "candidate": list(parties[0].artifacts),
             "baseline": [parties[1].baseline, *parties[1].artifacts],
             # Left out of the question of all earlier checks, which keep their ids.
-            **({} if answer.question.name == "replace" else {"question": answer.question.name}),
+            **({} if question == "replace" else {"question": question}),
             **({"chain": [chain.anchor, chain.when, chain.baselines]} if chain is not None else {}),
         }
     )[:12]
@@ -409,7 +403,7 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
 
 
 def _iter_check_warnings(
-    tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest
+    tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest, inquiry: _Inquiry
 ) -> Iterator[str]:
     """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
     pairs = {
@@ -423,7 +417,10 @@ def _iter_check_warnings(
             "Each side was trained once: this compares two trainings, not two backbones, and another seed "
             "may give another verdict (--seeds 3, on both sides)."
         )
-    single = all(len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline))
+    # A port is no training, and a retraining says the same itself.
+    single = inquiry.asked.name == "replace" and all(
+        len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
+    )
     if single and not resolved.stages and any(one.delta and one.unit != TRAINED for one in tasks):
         yield (
             "One finished model of each side: what another training seed would change is not in the bounds. "

@@ -72,21 +72,17 @@ class _Encoded:
     vectors: NDArray[np.float32]
 
 
-def compare_outputs(
-    candidate: ConfiguredModel, baseline: ConfiguredModel | None, resolved: ResolvedRequest
-) -> PortComparison:
+def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest) -> PortComparison:
     """Compare tokens and vectors of both models on texts of the suites.
 
     Args:
-        candidate: The candidate.
-        baseline: The baseline's model; None if it is not to be had.
+        models: The candidate and the baseline's model, which is left out if it is not to be had.
         resolved: The request, with suites and data.
     """
     try:
-        if baseline is None:
+        if len(models) < 2:
             return _skip_vectors("the baseline's model is not to be had, or has changed")
-        models = candidate, baseline
-        if candidate == baseline:
+        if models[0] == models[1]:
             return PortComparison(stage="", compared=True, text="Both sides are one and the same model.")
         if any(_has_no_plain_vectors(model) for model in models):
             return _skip_vectors("a model has no vector that depends on the text alone")
@@ -183,8 +179,8 @@ def _compare_encoded(
     limit = f"{LIMITS[dtype]:.0e}"
     start = "Tokens and vectors are the same" if same else "Tokens are the same, vectors differ first"
     how = (
-        f"median 1 − cosine {apart:.1e}, {most:.1e} of the worst 2 %, on {len(texts)} texts; {limit} and "
-        f"{FARTHER} times as much are allowed in {dtype}"
+        f"1 − cosine is {apart:.1e} in the median and up to {most:.1e} on {FAR:.0%} of {len(texts)} texts, "
+        f"where {dtype} allows {limit} and {FARTHER} times as much"
     )
     return PortComparison(stage="" if same else "vectors", compared=True, text=f"{start}: {how}.")
 
@@ -219,7 +215,7 @@ def judge_port(
         "inconclusive": "passed" if outputs.compared else "inconclusive",
     }
     means = tuple(
-        replace(one, verdict=settled.get(one.verdict, one.verdict), to_settle="")
+        replace(one, verdict=settled.get(one.verdict, one.verdict), p=None, to_settle="")
         if one.delta is not None
         else one
         for one in means
@@ -253,9 +249,10 @@ def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
     if _is_learned(task):
         # Such steps multiply noise that the vectors hardly have: the same weights in float16 moved a
         # clustering by 0.10 points.
-        unsure = replace(task, verdict="inconclusive", to_settle="")
-        return unsure if task.verdict == "regressed" else task
-    task = replace(task, margin=SCORE * POINT, margin_source="policy", to_settle="")
+        unsure = "inconclusive" if task.verdict == "regressed" else task.verdict
+        return replace(task, verdict=unsure, p=None, to_settle="")
+    # p is of a loss of the margin, which a port is not judged by.
+    task = replace(task, margin=SCORE * POINT, margin_source="policy", p=None, to_settle="")
     apart = abs(task.delta or 0.0) > SCORE * POINT
     if apart and ((task.high is not None and task.high < 0) or task.verdict == "improved"):
         return replace(task, verdict="regressed")

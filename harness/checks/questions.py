@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.checks.baselines import BaselineModel, Reference
+from harness.checks.baselines import Baseline, BaselineModel
 from harness.checks.sides import CheckRequest
 from harness.core.errors import HarnessError
 from harness.plan.plan import ConfiguredModel
@@ -13,23 +13,21 @@ from harness.plan.resolved_request import ResolvedRequest
 
 
 def resolve_baseline_model(
-    reference: Reference, requests: tuple[CheckRequest, ...], own: Request
+    baseline: Baseline, candidate: CheckRequest, own: Request
 ) -> ConfiguredModel | None:
-    """The baseline's model; None where it is not to be had, has changed, or is one of several.
+    """The model of a baseline; None where it is not to be had, has changed, or is one of several.
 
     Args:
-        reference: The baseline or the model.
-        requests: The requests of the check.
+        baseline: The baseline.
+        candidate: The request for the candidate.
         own: A request with the options of the baseline.
     """
-    if reference.baseline is None:
-        return (requests[1].opened.trained or requests[1].opened.asked)[0]
-    runs = {run.artifact: run for run in reference.baseline.runs}
+    runs = {run.artifact: run for run in baseline.runs}
     if len(runs) > 1:
         return None
     (run,) = runs.values()
     # By the options of the baseline: the candidate's would make of it what is compared with it.
-    typed = requests[0].requests[0]
+    typed = candidate.requests[0]
     request = replace(typed, settings=own.settings, evaluation=own.evaluation)
     try:
         (model,) = ResolvedRequest.resolve_request(_build_model_request(request, run)).asked
@@ -43,17 +41,15 @@ def _build_model_request(request: Request, run: BaselineModel) -> Request:
     return replace(request, models=(pinned,), recipe=(), recipe_settings={})
 
 
-def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel | None) -> str:
+def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel) -> str:
     """A sentence on the question that two models may ask rather than which is better; empty for none.
 
     It decides nothing: a few more steps of a training look like a port, and are none.
 
     Args:
         candidate: The candidate, of a recipe what it makes first.
-        baseline: The baseline's model, likewise; None if it is not to be had.
+        baseline: The baseline's model, likewise.
     """
-    if baseline is None:
-        return ""
     mine, theirs = candidate.lineage, baseline.lineage
     if mine is not None and theirs is not None and mine.key != theirs.key:
         parents = [[parent.artifact for parent in one.parents] for one in (mine, theirs)]

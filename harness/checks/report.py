@@ -135,8 +135,14 @@ def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
 
 def _mean_texts(check: Check) -> Iterator[str]:
     """The limits of each suite's mean, what it can see, its columns, and the predicted benchmark."""
+    port = check.question.name == "port"
+    if port:
+        yield (
+            "A score that follows from vectors alone is red if it surely differs by more than 0.05 points; "
+            "one of a classifier or a clustering never is."
+        )
     for mean in check.means:
-        if mean.delta is not None and mean.verdict != "same":
+        if mean.delta is not None and mean.verdict != "same" and not port:
             seen = ""
             if mean.detectable is not None:
                 seen = f" This suite can see a loss of {100 * mean.detectable:.2f} points."
@@ -150,7 +156,7 @@ def _mean_texts(check: Check) -> Iterator[str]:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
     yield from [] if check.chain is None else _describe_chain(check.chain)
-    if len(check.means) > 1:
+    if len(check.means) > 1 and not port:
         each = 100 * (1 - RED / len(check.means))
         yield f"A loss of one of {len(check.means)} means is sure at {each:.4g} %, of a single one at 97.5 %."
 
@@ -202,7 +208,7 @@ def _format_sides(check: Check) -> str:
     margins = {
         mean.suite: f" (margin {mean.margin_text}: {SOURCES[mean.margin_source]})"
         for mean in check.means
-        if mean.delta is not None
+        if mean.delta is not None and check.question.name != "port"
     }
     suites = ", ".join(f"{suite}{margins.get(suite, '')}" for suite in check.suites)
     return f"{check.candidate.name} against {_format_baseline(check)} on {suites}"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.fits.estimate import FitInterval, Line, find_zero, fit_line
+from harness.fits.estimate import FitInterval, FittedLine, find_zero, fit_line
 from harness.fits.runs import Floats, Runs
 
 GROUPED, APART = 1.05, 1.15
@@ -151,7 +151,7 @@ def fit_power_laws(optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
     return y.mean(axis=0) - exponent * x.mean(), exponent
 
 
-def fit_best_line(optima: Sequence[BudgetOptimum], values: Floats) -> Line:
+def fit_best_line(optima: Sequence[BudgetOptimum], values: Floats) -> FittedLine:
     """The line of log values of the best run of each budget over the log budget."""
     return fit_line(
         np.log([optimum.flops for optimum in optima]), np.log([values[optimum.best] for optimum in optima])

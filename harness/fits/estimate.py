@@ -89,7 +89,7 @@ def compute_interval(value: float, resampled: Floats, runs: int, parameters: int
     return FitInterval(value, float(low), float(high))
 
 
-class Line(NamedTuple):
+class FittedLine(NamedTuple):
     """A straight line y = intercept + slope · x with the residuals' deviation."""
 
     intercept: FitInterval
@@ -107,7 +107,7 @@ class Line(NamedTuple):
         return FitInterval(value, value - half, value + half)
 
 
-def fit_line(x: Floats, y: Floats) -> Line:
+def fit_line(x: Floats, y: Floats) -> FittedLine:
     """Least squares with Student intervals, of three or more points."""
     middle, freedom = float(x.mean()), len(x) - 2
     spread = float(((x - middle) ** 2).sum())
@@ -117,7 +117,7 @@ def fit_line(x: Floats, y: Floats) -> Line:
     factor = float(student.ppf((1 + LEVEL) / 2, freedom)) * deviation
     up, side = factor / math.sqrt(len(x)), factor / math.sqrt(spread)
     at_zero, half = height - slope * middle, math.hypot(up, side * middle)
-    return Line(
+    return FittedLine(
         FitInterval(at_zero, at_zero - half, at_zero + half),
         FitInterval(slope, slope - side, slope + side),
         middle,
@@ -126,7 +126,7 @@ def fit_line(x: Floats, y: Floats) -> Line:
     )
 
 
-def find_zero(line: Line) -> FitInterval | None:
+def find_zero(line: FittedLine) -> FitInterval | None:
     """Where a line is zero, with Fieller's interval; None where the interval is not bounded."""
     slope, height = line.slope, line.height
     side, up = slope.high - slope.value, height.high - height.value

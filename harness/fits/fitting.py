@@ -13,7 +13,7 @@ import numpy as np
 from harness.core.errors import UsageError
 from harness.fits import budgets, parametric
 from harness.fits.budgets import BudgetOptimum
-from harness.fits.estimate import FitInterval, Line, Quantity, compute_interval, draw_weights, fit_line
+from harness.fits.estimate import FitInterval, FittedLine, Quantity, compute_interval, draw_weights, fit_line
 from harness.fits.parametric import CHINCHILLA, FINETUNING, Law, LawInputs
 from harness.fits.runs import Floats, Runs
 
@@ -212,7 +212,7 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
 _NOTHING = FitInterval(math.nan, math.nan, math.nan)
 
 
-def _add_line(fit: Fit, method: str, of: str, line: Line) -> None:
+def _add_line(fit: Fit, method: str, of: str, line: FittedLine) -> None:
     fit.add_quantity(f"slope of {of}", method, line.slope)
     fit.add_quantity(f"intercept of {of}", method, line.intercept)
 
