@@ -45,8 +45,8 @@ from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
+from harness.results.names import NamedModel, distinguish_names
 from harness.results.units import TRAINED
-from harness.storage.record import NamedModel, distinguish_names
 
 Announce = Callable[[str], None]
 """Gets sentences that a user should read before anything is measured."""

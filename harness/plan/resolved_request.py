@@ -24,8 +24,8 @@ from harness.plan.plan import ConfiguredModel
 from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
 from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
+from harness.results.names import NamedModel, distinguish_names
 from harness.search import bm25
-from harness.storage.record import NamedModel, distinguish_names
 from harness.storage.remote import Remote
 
 

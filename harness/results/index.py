@@ -33,7 +33,8 @@ from harness.core.errors import StoreError
 from harness.core.identity import digest
 from harness.core.provenance import __version__, count_cores
 from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
-from harness.storage.record import SCHEMA, NamedModel, Record, distinguish_names
+from harness.results.names import NamedModel, distinguish_names
+from harness.storage.record import SCHEMA, Record
 from harness.storage.store import FAILED, SETTLED_NS, Store
 
 LEAST_ROWS = 200

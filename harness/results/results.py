@@ -16,10 +16,11 @@ from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_content_key
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
+from harness.results.names import rename_record
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
-from harness.storage.record import Record, rename_record
+from harness.storage.record import Record
 from harness.storage.store import Store
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from harness.core import files
 from harness.core.errors import HarnessError, UsageError, explain_unknown, shorten_names
 from harness.core.identity import digest
+from harness.data.tables import explain_file_error, read_rows
 from harness.plan import catalog
 from harness.results.compute import read_backbone_compute
 from harness.results.cost.price import DevicePrice, TrainingBill, read_prices
@@ -41,6 +42,9 @@ AXES = ("step", "tokens", "hours", "operations", "cost")
 
 FACTS = ("model", "run", "seed", *AXES, "masking", "size", "method", "loss", "diverged")
 """The columns that are no scores. Cost is in dollars, and size are parameters without embeddings."""
+
+TEXTS = ("model", "run", "seed", "method", "diverged")
+"""Those that are no numbers; a seed may be the name of a watch."""
 
 MEAN = "mean of "
 """What the column of a suite's mean begins with."""
@@ -232,27 +236,30 @@ def _name_columns(pairs: Sequence[tuple[Row, Sequence[Score]]]) -> list[Row]:
 
 
 def read_table(path: Path) -> list[Row]:
-    """The rows of a CSV or Parquet file.
+    """The rows of a CSV or Parquet file; a blank is None, and a text that is a number is one.
 
     Raises:
-        UsageError: It cannot be read, or has another ending.
+        UsageError: It has another ending, or two columns of one name.
+        DataError: It cannot be read.
     """
-    from pyarrow import ArrowException, csv, parquet
-
     _require_ending(path)
-    try:
-        # A score that is no number has diverged, and is not missing.
-        convert = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
-        is_csv = path.suffix == ".csv"
-        table = csv.read_csv(path, convert_options=convert) if is_csv else parquet.ParquetFile(path).read()
-    except (ArrowException, OSError) as error:
-        raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())}.") from error
-    rows: list[Row] = table.to_pylist()
+    with explain_file_error(path):
+        rows = read_rows(path)
     # An export of W&B has Step, and its own columns begin with "_".
-    names = [_clean_name(name) for name in table.column_names]
+    names = [_clean_name(name) for name in rows[0].fields]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UsageError(f"{path} has two columns {twice[0]}.", hint="Leave one of them out.")
-    return [dict(zip(names, row.values(), strict=True)) for row in rows]
+    pairs = [[(_clean_name(name), value) for name, value in row.fields.items()] for row in rows]
+    return [{name: _read_value(name, value) for name, value in row} for row in pairs]
+
+
+def _read_value(name: str, value: Any) -> Any:
+    if value == "":
+        return None
+    if name not in TEXTS and isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)
+    return value
 
 
 def _clean_name(name: str) -> str:
@@ -329,8 +336,7 @@ def _select_facts(row: Row, lines: Sequence[Row], facts: Sequence[str]) -> Row:
 
 
 def _read_fact(name: str, value: Any) -> Any:
-    texts = ("method", "diverged")
-    return value if name in texts else _read_number(value, f"{name} of the file of facts")
+    return value if name in TEXTS else _read_number(value, f"{name} of the file of facts")
 
 
 # Curves

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from types import MappingProxyType
 
+from harness.fits.equations import compute_optimum_law
 from harness.plan.catalog import open_suite
 from harness.results.printed import AVERAGE, TYPES, Paper, PaperValue, normalize_metric
 from leaderboard.data.groups import group_by
@@ -90,9 +91,9 @@ def compute_power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, flo
     a, b, alpha, beta = (fit.get(name) for name in ("A_log10", "B_log10", "alpha", "beta"))
     if a is None or b is None or not alpha or not beta:
         return {}
-    # The minimum of A / F_N^alpha + B / D^beta where F_N * D = C, in logarithms to base 10.
-    n = (a + math.log10(alpha) - b - math.log10(beta)) / (alpha + beta)
-    eta = beta / (alpha + beta)
+    ln10 = math.log(10)
+    n, eta = compute_optimum_law(a * ln10, alpha, b * ln10, beta)
+    n /= ln10
     return {"F_N vs C": (n, eta), "D vs C": (-n, 1 - eta), "D/F_N vs C": (-2 * n, 1 - 2 * eta)}
 
 

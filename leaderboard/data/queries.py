@@ -21,10 +21,10 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
+from harness.results.names import distinguish_names
 from harness.results.notes import ComputeNote
 from harness.results.scores import score_text
 from harness.storage.imported import Imported
-from harness.storage.record import distinguish_names
 from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry

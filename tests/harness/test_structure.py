@@ -19,7 +19,7 @@ PACKAGES = ROOMS
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
     *("core", "storage", "results", "checks"),
-    *("plan.catalog", "jobs.protocol", "jobs.recipe", "data.training.sets", "watch.state"),
+    *("plan.catalog", "jobs.protocol", "jobs.recipe", "data.training.sets", "watch.state", "fits.equations"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""
 

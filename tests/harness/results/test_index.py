@@ -22,8 +22,9 @@ from harness.core.documents import append_digest, verify_digest
 from harness.results import index
 from harness.results.cost.past import PastScore, PastScores
 from harness.results.index import RecordIndex, distinguish_models
+from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
-from harness.storage.record import NamedModel, Record, distinguish_names
+from harness.storage.record import Record
 from harness.storage.store import Store
 from stored_records import iter_records
 

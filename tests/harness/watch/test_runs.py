@@ -105,7 +105,7 @@ def test_a_missing_fact_is_named_with_what_states_it(say: Say, results: Path) ->
         (["--run", "a=a0", "--runs", "runs.csv"], "--run and --runs both name runs"),
         (["--run", "a=nothing"], "nothing"),
         (["--runs", "runs.txt"], "runs.txt is neither .csv nor .parquet"),
-        (["--runs", "missing.csv"], "missing.csv cannot be read"),
+        (["--runs", "missing.csv"], "missing.csv: No such file"),
     ],
 )
 def test_watches_that_cannot_be_compared_are_refused(
