@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from harness.core import files
-from harness.core.errors import HarnessError, UsageError, explain_unknown, shorten_names
+from harness.core.errors import DataError, HarnessError, UsageError, explain_unknown, shorten_names
 from harness.core.identity import digest
 from harness.data.tables import explain_file_error, read_rows
 from harness.plan import catalog
@@ -239,12 +239,14 @@ def read_table(path: Path) -> list[Row]:
     """The rows of a CSV or Parquet file; a blank is None, and a text that is a number is one.
 
     Raises:
-        UsageError: It has another ending, or two columns of one name.
-        DataError: It cannot be read.
+        UsageError: It cannot be read, has another ending, or two columns of one name.
     """
     _require_ending(path)
-    with explain_file_error(path):
-        rows = read_rows(path)
+    try:
+        with explain_file_error(path):
+            rows = read_rows(path)
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from error
     # An export of W&B has Step, and its own columns begin with "_".
     names = [_clean_name(name) for name in rows[0].fields]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
