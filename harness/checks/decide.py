@@ -530,17 +530,15 @@ def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[Tas
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:
     """Sentences on means that surely fell since the anchor; none without a chain."""
-    return (
-        []
-        if chain is None
-        else [
-            f"{_format_mean_name(one)} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
-            f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
-            f"{one.margin_text} in all are allowed."
-            for one in chain.means
-            if one.verdict == "regressed"
-        ]
-    )
+    if chain is None:
+        return []
+    return [
+        f"{_format_mean_name(one)} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
+        f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
+        f"{one.margin_text} in all are allowed."
+        for one in chain.means
+        if one.verdict == "regressed"
+    ]
 
 
 def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
