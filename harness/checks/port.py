@@ -179,8 +179,8 @@ def _compare_encoded(
     limit = f"{LIMITS[dtype]:.0e}"
     start = "Tokens and vectors are the same" if same else "Tokens are the same, vectors differ first"
     how = (
-        f"1 − cosine is {apart:.1e} in the median and up to {most:.1e} on {100 * FAR:g} % of {len(texts)} texts, "
-        f"where {dtype} allows {limit} and {FARTHER} times as much"
+        f"1 − cosine is {apart:.1e} in the median and up to {most:.1e} on {100 * FAR:g} % of {len(texts)} "
+        f"texts, where {dtype} allows {limit} and {FARTHER} times as much"
     )
     return PortComparison(stage="" if same else "vectors", compared=True, text=f"{start}: {how}.")
 
