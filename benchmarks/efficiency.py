@@ -3,8 +3,9 @@
     python benchmarks/efficiency.py
 
 MiniLM, and models of the shapes of BERT, ModernBERT and NeoBERT with random weights, four layers of 256, on
-the fixed and the variable set of 512 tokens. NeoBERT has no class in transformers: our network computes its
-padding. In every round each model and engine takes its turn; the bar is the same order in each round.
+the fixed and the variable set of 512 tokens. In every round each model and engine takes its turn; the bar is
+the same order in each round. NeoBERT has no class in transformers, so both engines are our network, with and
+without padding: of a fixed length they compute the same, and no order is asked.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def main() -> int:
         }
         faster = sum(a > b for a, b in zip(*rates.values(), strict=True))
         ratios = [a / b for a, b in zip(*rates.values(), strict=True)]
-        if faster not in (0, asked.rounds):
+        if (name, which) != ("neobert", "fixed") and faster not in (0, asked.rounds):
             missed.append(f"{name}, {which}: ours is faster in {faster} of {asked.rounds} rounds")
         speeds = [f"{median(rates[engine]):,.0f}" for engine in ENGINES]
         rows.append([name, which, *speeds, f"{median(ratios):.2f}", f"{faster} of {asked.rounds}"])
