@@ -198,12 +198,12 @@ class Architecture:
         return Architecture(**values)
 
     def require_types(self) -> None:
-        """TypeError for a field with a value of another type, ValueError for one that is too small."""
+        """TypeError for a field with a value of another type, ValueError for a size below 1."""
         for name, value in ((each.name, getattr(self, each.name)) for each in fields(self)):
             kinds = _FIELD_TYPES.get(name, ())
             if kinds and type(value) not in kinds:
                 raise TypeError(f"{name} is {value!r}")
-            if (name in _SIZES and value < 1) or (name in _POSITIVE and not value > 0):
+            if name in _SIZES and value < 1:
                 raise ValueError(f"{name} is {value!r}")
 
     @staticmethod
@@ -259,9 +259,6 @@ _SIZES = (
     "max_position_embeddings",
 )
 """The fields that are at least 1."""
-
-_POSITIVE = ("norm_eps", "rotary_theta")
-"""The fields above 0, as a root or a power is taken of them."""
 
 _SAME_NAME = (
     "vocab_size",

@@ -101,7 +101,7 @@ NAMED = _Type(
     lambda value: isinstance(value, dict) and all(v is None or _is_text(v) for v in value.values()),
 )
 CODE = _Type("an object or a list", lambda value: isinstance(value, dict | list))
-NUMBER = _Type("a number", lambda value: type(value) in (int, float) and math.isfinite(value))
+ABOVE_ZERO = _Type("a number above 0", lambda value: type(value) in (int, float) and 0 < value < math.inf)
 SHARE = _Type("a number from 0 to 1", lambda value: type(value) in (int, float) and 0 <= value <= 1)
 POSITIONS = _Type("an integer", lambda value: _is_count(value, -1))
 
@@ -118,10 +118,10 @@ FIELDS = {
     SIZE: "word_embedding_dimension",
     LENGTH: "max_seq_length",
     ANY_LENGTH: "model_max_length",
-    LAYERS: "num_hidden_layers num_layers n_layers n_layer",
+    LAYERS: "num_hidden_layers num_layers n_layers n_layer num_hidden_groups inner_group_num",
     TOKEN: "num_labels",
     POSITIONS: "max_position_embeddings n_positions",
-    NUMBER: "layer_norm_eps",
+    ABOVE_ZERO: "layer_norm_eps norm_eps rms_norm_eps layer_norm_epsilon",
     SHARE: "hidden_dropout_prob attention_probs_dropout_prob",
     SIDE: "padding_side truncation_side",
     WORD: "unk_token",

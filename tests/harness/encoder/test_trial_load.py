@@ -170,6 +170,8 @@ FAULTS = {
     "labels": ("config.json", {"id2label": [1]}),
     "width": ("config.json", {"hidden_size": 32.5}),
     "epsilon": ("config.json", {"layer_norm_eps": "x"}),
+    "epsilon below 0": ("config.json", {"rms_norm_eps": -1}),
+    "groups": ("config.json", {"num_hidden_groups": 2**31}),
     "dropout": ("config.json", {"hidden_dropout_prob": "nan"}),
     "tokens": ("tokenizer_config.json", {"added_tokens_decoder": [1]}),
     "tokenizer": ("tokenizer_config.json", {"tokenizer_class": ["x"]}),

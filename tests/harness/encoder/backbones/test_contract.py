@@ -313,11 +313,6 @@ def test_a_config_that_makes_no_network_is_a_clear_error(name: str, tmp_path: Pa
         f"has a value that cannot be used|has {width} = 'wide'": {**content, width: "wide"},
         f"has no '{depth}'": {key: value for key, value in content.items() if key != depth},
     }
-    cases |= {
-        "has a value that cannot be used|norm_eps is": {**content, key: -1e-6}
-        for key in content
-        if key.endswith(("norm_eps", "norm_epsilon"))
-    }
     for message, changed in cases.items():
         (folder / "config.json").write_text(json.dumps(changed))
         with pytest.raises(ModelError, match=message):
