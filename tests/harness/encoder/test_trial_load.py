@@ -171,6 +171,7 @@ FAULTS = {
     "width": ("config.json", {"hidden_size": 32.5}),
     "epsilon": ("config.json", {"layer_norm_eps": "x"}),
     "epsilon below 0": ("config.json", {"rms_norm_eps": -1}),
+    "base": ("config.json", {"rope_theta": 0}),
     "groups": ("config.json", {"num_hidden_groups": 2**31}),
     "dropout": ("config.json", {"hidden_dropout_prob": "nan"}),
     "tokens": ("tokenizer_config.json", {"added_tokens_decoder": [1]}),
