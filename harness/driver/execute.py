@@ -23,7 +23,6 @@ from harness.jobs.jobs import (
     Job,
     RecordLocation,
     build_model_part,
-    build_task_part,
     read_model_lineage,
     resolve_weights,
 )
@@ -33,7 +32,7 @@ from harness.results.cost.encoding import note_record, note_speed
 from harness.results.cost.past import Speed
 from harness.search.plaid import drop_indexes
 from harness.storage.leases import Leases
-from harness.storage.record import RECORDS, ErrorPart, Record
+from harness.storage.record import RECORDS, ErrorPart, Record, build_task_part
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 

@@ -19,13 +19,13 @@ from harness.jobs.jobs import (
     Encode,
     Job,
     JobKind,
+    Measure,
     RecordLocation,
     Resolve,
     Resources,
     Score,
 )
 from harness.jobs.maxsim import ScoreByMaxSim
-from harness.jobs.measuring import Measure
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.jobs.training_jobs import find_best_member
