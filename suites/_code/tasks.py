@@ -27,7 +27,6 @@ from harness.core.provenance import find_package_version
 from harness.core.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
 from harness.data import tables
 from suites._code import parsing
-from suites._code.history import Commit, History, NoHistoryError, read_head_commit, read_history
 from suites._code.parsing import format_python_version, parse_python_functions
 from suites._code.selection import (
     Function,
@@ -40,10 +39,15 @@ from suites._code.selection import (
 )
 from suites._code.source import (
     LANGUAGES,
+    Commit,
+    History,
+    NoHistoryError,
     SourceFiles,
     UnreadableError,
     filter_commit_paths,
     find_source_files,
+    read_head_commit,
+    read_history,
     read_source,
 )
 from suites._content import (

@@ -1,53 +1,41 @@
-"""`harness data score`: a data set for distillation, a teacher's scores of pairs and other documents.
+"""A teacher's scores for distillation: which documents a query has, and how similar they are to it.
 
-The documents of a query are its positives, then candidates, which BM25 or a model ranks. The outcome is
-written by harness.data.scored_data.
+Its positives come first, then candidates, which BM25 or a model ranks. The outcome is written by
+harness.data.scored_data.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.commands import options
-from harness.core import files, paths, provenance
-from harness.core.arguments import check_fields, parse_allowances
+from harness.core import files, provenance
+from harness.core.arguments import check_fields
 from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings
 from harness.core.errors import DataError, UsageError, shorten_names
 from harness.core.identity import build_encoding_identity, digest
-from harness.core.terminal import create_console
 from harness.core.types import SIDES, Artifact
 from harness.data.collection import Collection
-from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
-from harness.data.offline import forbid_network
 from harness.data.scored_data import ScoredData, ScoredRow
-from harness.driver import progress
-from harness.executors.local import choose_device
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
 from harness.jobs.maxsim import MaxSimRanker
 from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
-from harness.plan.evaluations import read_prompts, require_sides
+from harness.plan.evaluations import require_sides
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
 from harness.storage.vectors import EmbeddingCache
 
-SCHEMA = 1
-"""The version of the --json output (docs/json.md)."""
-
-_Scale = Literal["none", "min-max"]
+Scale = Literal["none", "min-max"]
 """How a query's scores are written: as the teacher gives them, or from 0, the lowest, to 1, the highest."""
 
 _RULES = 1
@@ -62,188 +50,8 @@ _SAME = 1e-6
 _TEXTS = OwnTexts()
 
 
-@click.command("score")
-@click.option(
-    "--teacher",
-    required=True,
-    metavar="MODEL",
-    help="Model whose scores are written: catalog name, org/name[@revision], or a folder.",
-)
-@click.option(
-    "--train-data",
-    required=True,
-    metavar="DATA",
-    help="Pairs of a query and its answer: a file, a folder in BEIR's layout, ORG/NAME:CONFIG, or "
-    "code:FOLDER (docs/training-data.md).",
-)
-@click.option(
-    "--corpus",
-    default="",
-    metavar="DOCUMENTS",
-    help="Further documents to choose from: a corpus.jsonl, or a folder with one (default: the "
-    "corpus of a folder in BEIR's layout, else the positives and negatives of all pairs).",
-)
-@click.option(
-    "--output",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Folder to create.",
-)
-@click.option(
-    "--candidates",
-    default="bm25",
-    metavar="MODEL",
-    help="Ranker that chooses the other documents of a query: bm25, also with settings, or a model "
-    "(default: bm25).",
-)
-@click.option(
-    "--documents",
-    type=int,
-    default=32,
-    help="Documents of each query, positives included (default: 32).",
-)
-@click.option(
-    "--queries",
-    type=click.IntRange(min=1),
-    default=None,
-    help="Queries, drawn by chance (default: all).",
-)
-@click.option(
-    "--scale",
-    type=click.Choice(get_args(_Scale)),
-    default="none",
-    help="How scores are written: as the teacher gives them, or from 0 to 1 for each query (default: none).",
-)
-@options.add_options("max_length", "query_length", "dtype", "vectors", "similarity", "prompts", "prompt_file")
-@options.add_options("seed", "cache", "data", "offline")
-@options.device
-@options.add_options("threads", "batch_tokens", "trust_remote_code", "allow")
-@click.option("--dry-run", is_flag=True, help="Print what would be scored; load no model.")
-@options.as_json
-def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: Any) -> int:
-    """Make a data set for distillation: a teacher's scores of each query's answers and other documents.
-
-    The folder is in PyLate's form, with the configurations train, queries and documents. The same
-    command again finds it there; after an interruption it continues with the vectors in the cache.
-    """
-    output, cache = paths.resolve_home_path(output), paths.resolve_cache_folder(given["cache"])
-    allow = parse_allowances(given["allow"])
-    data = DataSettings(
-        root=paths.resolve_data_root(given["data"]),
-        offline=given["offline"],
-        cache=cache,
-        partial=PARTIAL in allow,
-    )
-    models = ModelOptions(
-        offline=given["offline"],
-        trust_remote_code=given["trust_remote_code"],
-        cache=cache,
-        allow=allow,
-    )
-    with forbid_network() if given["offline"] else contextlib.nullcontext():
-        plan = _ScoringPlan.build_scoring_plan(_build_scoring_request(given), data, models)
-        scored_data = ScoredData.read_scored_data(output, plan.identity)
-        if dry_run:
-            _print_scoring_plan(plan, output, scored_data, as_json=as_json)
-            return 0
-        if scored_data is None:
-            # Before the models are loaded: hours of scoring would be lost where no folder can be made.
-            files.require_writable(output.absolute().parent)
-            limits = WorkerLimits(threads=given["threads"], batch_tokens=given["batch_tokens"])
-            with progress.follow_events(create_console(stderr=True)) as listen:
-                scored_data = _make_scored_data(
-                    plan, output, device=choose_device(device), cache=cache, limits=limits, listen=listen
-                )
-    if as_json:
-        click.echo(json.dumps(_serialize_scored_data(scored_data, plan), indent=1, ensure_ascii=False))
-    else:
-        _print_made(scored_data, plan.request.documents)
-    return 0
-
-
-def _build_scoring_request(values: dict[str, Any]) -> _ScoringRequest:
-    names = ["max_length", "query_length", "dtype", "vectors", "similarity", "seed"]
-    prompts = read_prompts(values["prompts"], values["prompt_file"])
-    settings = Settings(prompts=prompts, **{name: values[name] for name in names})
-    names = ["teacher", "candidates", "train_data", "corpus", "documents", "queries", "scale"]
-    return _ScoringRequest(settings=settings, **{name: values[name] for name in names})
-
-
-def _print_made(scored_data: ScoredData, documents: int) -> None:
-    out, counts = create_console(), scored_data.facts["counts"]
-    for note in scored_data.facts["notes"]:
-        out.print(note, style="yellow", highlight=False, soft_wrap=True)
-    low, high = scored_data.facts["range"]
-    state = "was there" if scored_data.was_there else "made"
-    lines = (
-        f"{scored_data.folder}: {state}, key {scored_data.key[:12]}",
-        f"  {counts['queries']:,} queries, {counts['documents']:,} documents, {counts['scores']:,} scores "
-        f"of {scored_data.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
-    )
-    for line in (*lines, *_format_next_command(scored_data, documents)):
-        out.print(line, highlight=False, soft_wrap=True)
-
-
-def _format_next_command(scored_data: ScoredData, documents: int) -> Sequence[str]:
-    """The training on the data, where each query has as many documents as were asked for."""
-    # Queries with fewer documents than were asked for do not fit one value of `documents`.
-    if scored_data.facts["counts"]["scores"] != documents * scored_data.facts["counts"]["queries"]:
-        return ()
-    arguments = f"--train-data {scored_data.folder} --set documents={documents}"
-    return (f"  harness train --model BACKBONE --recipe colbert {arguments}",)
-
-
-def _serialize_scored_data(scored_data: ScoredData, plan: _ScoringPlan) -> dict[str, Any]:
-    facts = ("teacher", "candidates", "data", "counts", "range", "constant", "left_out", "notes")
-    return {
-        "schema": SCHEMA,
-        "folder": str(scored_data.folder),
-        "key": scored_data.key,
-        "state": "there" if scored_data.was_there else "made",
-        "asked": plan.request.documents,
-        **{name: scored_data.facts[name] for name in facts},
-    }
-
-
-def _print_scoring_plan(
-    plan: _ScoringPlan, output: Path, scored_data: ScoredData | None, *, as_json: bool
-) -> None:
-    """Print what would be done."""
-    collection = plan.collection
-    facts: dict[str, Any] = {
-        "schema": SCHEMA,
-        "folder": str(output),
-        "key": plan.key,
-        "state": "to do" if scored_data is None else "there",
-        "teacher": plan.teacher.artifact.name,
-        "candidates": plan.candidates.artifact.name,
-        "data": collection.name,
-        "queries": len(plan.queries),
-        "corpus": len(collection.documents),
-        "asked": plan.request.documents,
-        "scores": plan.pairs,
-        "texts": len(plan.queries) + min(len(collection.documents), plan.pairs),
-        "notes": list(collection.notes),
-    }
-    if as_json:
-        click.echo(json.dumps(facts, indent=1, ensure_ascii=False))
-        return
-    lines = (
-        f"{facts['folder']}: {facts['state']}, key {facts['key'][:12]}; nothing was run",
-        f"  {facts['data']}: {facts['queries']:,} queries, {facts['corpus']:,} documents to choose from",
-        f"  {facts['candidates']} ranks, {facts['teacher']} scores {facts['asked']} documents of each query: "
-        f"{facts['scores']:,} scores, up to {facts['texts']:,} texts to encode",
-        *(f"  {note}" for note in facts["notes"]),
-    )
-    click.echo("\n".join(lines))
-
-
-# The plan
-
-
 @dataclass(frozen=True, kw_only=True)
-class _ScoringRequest:
+class ScoringRequest:
     """The settings of a requested data set.
 
     Attributes:
@@ -263,28 +71,26 @@ class _ScoringRequest:
     corpus: str = ""
     documents: int = 32
     queries: int | None = None
-    scale: _Scale = "none"
+    scale: Scale = "none"
     settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ScoringPlan:
+class ScoringPlan:
     """A request with its models and its data, before anything is encoded.
 
     Attributes:
         queries: The ids of the queries that are scored, in the order of the data.
     """
 
-    request: _ScoringRequest
+    request: ScoringRequest
     teacher: ConfiguredModel
     candidates: ConfiguredModel
     collection: Collection
     queries: tuple[str, ...]
 
     @staticmethod
-    def build_scoring_plan(
-        request: _ScoringRequest, data: DataSettings, options: ModelOptions
-    ) -> _ScoringPlan:
+    def build_scoring_plan(request: ScoringRequest, data: DataSettings, options: ModelOptions) -> ScoringPlan:
         """The plan of a request.
 
         Args:
@@ -308,7 +114,7 @@ class _ScoringPlan:
             # Places are drawn and then sorted, so that rows are in the order of the data.
             drawn = random.Random(settings.seed).sample(range(len(names)), request.queries)
             names = tuple(names[at] for at in sorted(drawn))
-        return _ScoringPlan(
+        return ScoringPlan(
             request=request, teacher=teacher, candidates=candidates, collection=collection, queries=names
         )
 
@@ -338,7 +144,7 @@ class _ScoringPlan:
         return len(self.queries) * min(self.request.documents, len(self.collection.documents))
 
 
-def _check(request: _ScoringRequest, settings: Settings) -> None:
+def _check(request: ScoringRequest, settings: Settings) -> None:
     """Refuse values that no model could use."""
     if bm25.is_bm25(request.teacher):
         raise UsageError(
@@ -392,8 +198,8 @@ class _Counts:
     left_out: list[str] = field(default_factory=list)
 
 
-def _make_scored_data(
-    plan: _ScoringPlan,
+def make_scored_data(
+    plan: ScoringPlan,
     folder: Path,
     *,
     device: str,
@@ -484,7 +290,7 @@ def _load_scoring_model(model: ConfiguredModel, context: JobContext) -> Artifact
     return resolve_weights(model.artifact)
 
 
-def _choose_documents(plan: _ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
+def _choose_documents(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
     """The documents of each query by their place in the corpus: its positives, then candidates."""
     collection, document_count = plan.collection, plan.request.documents
     documents = list(collection.documents.values())
@@ -581,7 +387,7 @@ class _Vectors:
 
 
 def _encode_teacher(
-    plan: _ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], texts: Sequence[str]
+    plan: ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], texts: Sequence[str]
 ) -> _Vectors:
     """The teacher's vectors of the queries and of every document that was chosen."""
     encoding = plan.teacher.encoding
@@ -597,7 +403,7 @@ def _encode_teacher(
 
 
 def _score_queries(
-    plan: _ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], counts: _Counts
+    plan: ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], counts: _Counts
 ) -> Iterator[ScoredRow]:
     """The rows, in the order of the queries."""
     texts = list(plan.collection.documents.values())
@@ -619,7 +425,7 @@ def _score_queries(
 
 
 def _build_query_row(
-    plan: _ScoringPlan, name: str, places: Sequence[int], scores: Sequence[float], counts: _Counts
+    plan: ScoringPlan, name: str, places: Sequence[int], scores: Sequence[float], counts: _Counts
 ) -> ScoredRow | None:
     """The row of a query; None without a positive that has a score, or where scores cannot be scaled."""
     positive_count = len(plan.collection.positives[name])
@@ -643,7 +449,7 @@ def _build_query_row(
     return ScoredRow(query=name, documents=tuple(places[at] for at in indices), scores=tuple(values))
 
 
-def _collect_scoring_facts(plan: _ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
+def _collect_scoring_facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
     """The facts in provenance.json beside identity and files, without times and paths: runs are alike."""
     every = [score for row in rows for score in row.scores]
     return {
@@ -668,7 +474,7 @@ def _collect_scoring_facts(plan: _ScoringPlan, rows: Sequence[ScoredRow], counts
     }
 
 
-def _iter_scoring_notes(plan: _ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> Iterator[str]:
+def _iter_scoring_notes(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> Iterator[str]:
     """What the data set lacks, in lines that name the first queries."""
     document_count, of = plan.request.documents, f"of {len(plan.queries):,} queries"
     if counts.fewer:
@@ -700,7 +506,7 @@ def _describe_scoring_model(model: ConfiguredModel) -> dict[str, Any]:
     }
 
 
-def _format_data_card(plan: _ScoringPlan, facts: Mapping[str, Any]) -> str:
+def _format_data_card(plan: ScoringPlan, facts: Mapping[str, Any]) -> str:
     """The text of the README."""
     counts = facts["counts"]
     scales = {"none": "the teacher's own similarities", "min-max": "scaled from 0 to 1 for each query"}
