@@ -17,7 +17,7 @@ from harness.core import files, paths
 from harness.core.arguments import parse_allowances, split_names
 from harness.core.encoding import Settings
 from harness.core.errors import DataError, UsageError, shorten_names
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import DataTable, SuiteOptions, Task
 from harness.data.finding import Finding
 from harness.data.folder import PARTIAL, Need, list_data_sets
@@ -456,8 +456,6 @@ def _echo_json(document: Mapping[str, Any]) -> None:
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn on a terminal, plain columns of full width anywhere else."""
-    from rich.table import Table
-
     out = create_console()
     # A program that reads the output gets whole names, however long, and one line for each row.
     if not out.is_terminal:
@@ -467,7 +465,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
                 "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
             )
         return
-    table = Table(*header)
+    table = create_table(*header)
     for row in rows:
         table.add_row(*row)
     print_table(table, out)
@@ -668,9 +666,8 @@ def _build_scoring_request(values: dict[str, Any]) -> ScoringRequest:
 
 
 def _print_made(scored_data: ScoredData, documents: int) -> None:
-    out, counts = create_console(), scored_data.facts["counts"]
-    for note in scored_data.facts["notes"]:
-        out.print(note, style="yellow", highlight=False, soft_wrap=True)
+    counts = scored_data.facts["counts"]
+    print_lines(scored_data.facts["notes"], style="yellow")
     low, high = scored_data.facts["range"]
     state = "was there" if scored_data.was_there else "made"
     lines = [
@@ -682,8 +679,7 @@ def _print_made(scored_data: ScoredData, documents: int) -> None:
     if counts["scores"] == documents * counts["queries"]:
         arguments = f"--train-data {scored_data.folder} --set documents={documents}"
         lines.append(f"  harness train --model BACKBONE --recipe colbert {arguments}")
-    for line in lines:
-        out.print(line, highlight=False, soft_wrap=True)
+    print_lines(lines)
 
 
 def _serialize_scored_data(scored_data: ScoredData, plan: ScoringPlan) -> dict[str, Any]:

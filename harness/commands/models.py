@@ -19,7 +19,7 @@ from harness.core import files, paths
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError, explain_unknown, shorten_names
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import Artifact
 from harness.data.locate import format_size
 from harness.data.offline import forbid_network
@@ -582,11 +582,7 @@ def _build_model_row(model: _Model) -> dict[str, Any]:
 
 
 def _print_table(rows: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    for column in ("name", "recipe", "seed", "key", "size", "written", "state", "sweep"):
-        table.add_column(column)
+    table = create_table("name", "recipe", "seed", "key", "size", "written", "state", "sweep")
     for row in rows:
         seed = "" if row["seed"] is None else str(row["seed"])
         state = row["state"]

@@ -15,7 +15,7 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import split_names
 from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
@@ -118,7 +118,7 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
             json.dumps({"schema": 1, "proxies": [_build_proxy_row(proxy) for proxy in proxies]}, indent=1)
         )
     elif proxies:
-        _print_list(proxies)
+        print_table(_build_proxies_table(proxies), create_console())
     else:
         click.echo("No proxies yet: `harness proxy fit` makes them.")
     for problem in broken:
@@ -159,12 +159,7 @@ def _build_proxy_row(proxy: Proxy) -> dict[str, object]:
 
 def _print_proxy(proxy: Proxy) -> None:
     print_table(_build_weights_table(proxy), create_console())
-    for line in _describe_proxy(proxy):
-        create_console().print(line, highlight=False, soft_wrap=True)
-
-
-def _print_list(proxies: list[Proxy]) -> None:
-    print_table(_build_proxies_table(proxies), create_console())
+    print_lines(_describe_proxy(proxy))
 
 
 @contextmanager
@@ -181,12 +176,8 @@ def _show_fit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
 def _build_weights_table(proxy: Proxy) -> Table:
     """The tasks of a proxy with their weights."""
-    from rich.table import Table
-
-    table = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
-    table.add_column("task")
-    for name in ("weight", "minutes", "seen from", "to"):
-        table.add_column(name, justify="right")
+    title = f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}"
+    table = create_table("task", numbers=("weight", "minutes", "seen from", "to"), title=title)
     for task in proxy.tasks:
         seen = (f"{100 * task.low:.1f}", f"{100 * task.high:.1f}")
         table.add_row(task.task, f"{task.coefficient:+.4f}", _format_minutes(task.minutes), *seen)
@@ -214,13 +205,8 @@ def _describe_proxy(proxy: Proxy) -> list[str]:
 
 def _build_proxies_table(proxies: Sequence[Proxy]) -> Table:
     """A table with a proxy in each row."""
-    from rich.table import Table
-
-    rows = Table(title=f"{len(proxies)} {'proxy' if len(proxies) == 1 else 'proxies'}")
-    rows.add_column("name")
-    rows.add_column("target")
-    for name in ("tasks", "minutes", "± (95 %)"):
-        rows.add_column(name, justify="right")
+    title = f"{len(proxies)} {'proxy' if len(proxies) == 1 else 'proxies'}"
+    rows = create_table("name", "target", numbers=("tasks", "minutes", "± (95 %)"), title=title)
     for proxy in proxies:
         facts = (
             str(len(proxy.tasks)),

@@ -143,6 +143,30 @@ def create_console(*, stderr: bool = False) -> Console:
     return _CleanConsole(file=stream, width=None if stream.isatty() else WIDE, markup=False)
 
 
+def print_lines(lines: Iterable[str], console: Console | None = None, *, style: str | None = None) -> None:
+    """Print texts as they are, without colours for numbers; a terminal wraps them, and nothing else does."""
+    out = console or create_console()
+    for line in lines:
+        out.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def create_table(
+    *names: str, numbers: Iterable[str] = (), notes: Iterable[str] = (), title: str | None = None
+) -> Table:
+    """A table without rows.
+
+    Args:
+        names: The headers of its first columns.
+        numbers: Those of columns whose cells end below one another.
+        notes: Those of the last columns, which are dim.
+        title: What stands above it.
+    """
+    from rich.table import Column, Table
+
+    right = [Column(name, justify="right") for name in numbers]
+    return Table(*names, *right, *(Column(name, style="dim") for name in notes), title=title)
+
+
 def print_table(table: Table, console: Console) -> None:
     """Print a table without its empty columns, below its title; only texts beyond all sense are cut.
 
