@@ -578,13 +578,7 @@ def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     help="Further documents to choose from: a corpus.jsonl, or a folder with one (default: the "
     "corpus of a folder in BEIR's layout, else the positives and negatives of all pairs).",
 )
-@click.option(
-    "--output",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Folder to create.",
-)
+@options.output_folder
 @click.option(
     "--candidates",
     default="bm25",

@@ -170,8 +170,7 @@ def _iter_headlines(run: RunStatus) -> Iterator[Text]:
     """How the run is and the time that is left, its command, and how many of its jobs are done."""
     state = "RUNNING for" if run.state == "running" else f"{run.state.upper()} after"
     broken = run.state in ("dead", "stopped")
-    detail = f", {_format_time_left(run)}" if run.state == "running" else _format_run_age(run)
-    detail = _describe_break(run) if broken else detail
+    detail = f", {_format_time_left(run)}" if run.state == "running" else _describe_end(run)
     yield Text.assemble(
         (f"{state} {_format_rough_duration(run.seconds)}", STYLES[run.state]), (detail, "bold")
     )
@@ -197,15 +196,13 @@ def _format_time_left(run: RunStatus) -> str:
     return f"about {_format_rough_duration(run.left.seconds)} left (80 %: {low} to {high})"
 
 
-def _describe_break(run: RunStatus) -> str:
-    """Since when the driver is silent or has stopped, and how to go on."""
+def _describe_end(run: RunStatus) -> str:
+    """Since when the run is over, and how to go on where it did not come to its end."""
     ago = "" if run.age is None else f" {_format_rough_duration(run.age)} ago"
+    if run.state not in ("dead", "stopped"):
+        return f",{ago}" if ago else ""
     what = f": its driver died{ago}" if run.state == "dead" else f",{ago}"
     return f"{what}. What was finished is kept; to go on type"
-
-
-def _format_run_age(run: RunStatus) -> str:
-    return "" if run.age is None else f", {_format_rough_duration(run.age)} ago"
 
 
 def _format_rough_duration(seconds: float) -> str:

@@ -135,11 +135,7 @@ Progress = Callable[[str], None]
 """A callback with one line at each step of a pull."""
 
 
-def _hide_progress(_line: str) -> None:
-    """Print nothing."""
-
-
-def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Literal["pulled", "kept"]:
+def pull(need: Need, root: Path, *, progress: Progress = lambda _line: None) -> Literal["pulled", "kept"]:
     """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`, or `<name>@<revision>` if taken.
 
     Only the files of the configurations that are read are fetched, where its README names them; what an

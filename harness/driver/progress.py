@@ -505,11 +505,8 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
         how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))
         if prepared.recipe is not None and model.training is None and not _is_encoded(model, prepared):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
-        for line in (
-            f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}",
-            *_format_training_lines(model),
-        ):
-            out.print(line, highlight=False, style="dim", soft_wrap=True)
+        label = f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}"
+        print_lines((label, *_format_training_lines(model)), out, style="dim")
 
 
 def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:

@@ -519,7 +519,7 @@ class _Lookups:
         scores = tuple(map(self._fill_planned_score, cells))
         lost = _find_lost_weights(scores)
         return tuple(
-            self._fill_planned_score(_detach_record(cell))
+            self._fill_planned_score(replace(cell, record=None, former=cell.record))
             if cell.record and cell.subject.artifact.key in lost
             else cell
             for cell in scores
@@ -614,10 +614,6 @@ def _find_lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
     mixed = {key for key, found in weights.items() if len(found) > 1}
     needed = {c.subject.artifact.key for c in absent if c.record is None and c.problem is None}
     return frozenset(mixed | needed)
-
-
-def _detach_record(cell: PlannedScore) -> PlannedScore:
-    return replace(cell, record=None, former=cell.record)
 
 
 def _find_lost_classifiers(cell: PlannedScore, store: Store) -> frozenset[str]:
