@@ -479,11 +479,8 @@ def list_candidate_folders(path: str, revision: str, root: Path) -> tuple[Path, 
 
 def find_other_revision(folder: Path, revision: str) -> str | None:
     """The revision in a folder's manifest, if it is not the requested one."""
-    try:
-        manifest = Manifest.read_manifest(folder)
-    except DataError:
-        # A damaged manifest tells no revision: the folder counts as one of unknown origin.
-        return None
+    # A damaged manifest tells no revision: the folder counts as one of unknown origin.
+    manifest = Manifest.read_intact_manifest(folder)
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 
 

@@ -215,10 +215,7 @@ def _fetch_patterns(need: Need, partial: Path) -> tuple[str, ...]:
 
 def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
     """Take over the undamaged files of an earlier pull of other parts; gives the patterns of that pull."""
-    try:
-        manifest = Manifest.read_manifest(target)
-    except DataError:
-        return ()
+    manifest = Manifest.read_intact_manifest(target)
     if manifest is None:
         return ()
     for name, entry in manifest.files.items():

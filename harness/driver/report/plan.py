@@ -12,6 +12,7 @@ from harness.core.terminal import create_console, create_table, print_lines, pri
 from harness.core.types import Suite
 from harness.driver.estimate import PlanCost
 from harness.driver.report.suite import format_empty_columns
+from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import ScoreCost
 from harness.results.cost.training import TrainingCost
 
@@ -79,26 +80,20 @@ def _build_plan_table(lines: Sequence[ScoreCost], numbers: Sequence[str], *, key
             state,
             *("?" if count is None else f"{count:,}" for count in counts),
             "?" if line.flops is None else f"{line.flops / 1e12:,.1f}",
-            _time_text(line),
+            _format_time(line.time, line.state),
         )
     return table
 
 
-def _time_text(line: ScoreCost) -> str:
-    if line.state == "done":
+DONE = ("done", "there", "diverged", "to choose")
+"""The states of scores and trainings that take no time."""
+
+
+def _format_time(time: TimeRange | None, state: str) -> str:
+    """The time that a score or a training still takes; a question mark where that is not known."""
+    if state in DONE:
         return ""
-    return "?" if line.time is None else line.time.text
-
-
-DONE = ("there", "diverged", "to choose")
-"""The states of trainings that take no time."""
-
-
-def _format_time_left(line: TrainingCost) -> str:
-    """The time that a training still takes; a question mark where that is not known."""
-    if line.time_left is None:
-        return "?"
-    return "" if line.state in DONE else line.time_left.text
+    return "?" if time is None else time.text
 
 
 def print_trainings(lines: Sequence[TrainingCost]) -> None:
@@ -117,7 +112,7 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
             line.state,
             "?" if line.steps is None else f"{done}{line.steps:,}",
             "?" if line.texts is None else f"{line.texts:,}",
-            _format_time_left(line),
+            _format_time(line.time_left, line.state),
         )
     out = create_console()
     print_table(table, out)

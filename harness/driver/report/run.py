@@ -318,7 +318,7 @@ class Report:
         if not list_small_columns(suite):
             return {}
         # Here, as numpy is not needed for suites of large tasks.
-        from harness.results.spreads import measure_spreads
+        from harness.results.record_units import measure_spreads
 
         records = self._collect_records(model, suite)
         return measure_spreads(suite, records, [self.prepared.store], self.prepared.cache)
