@@ -449,8 +449,8 @@ class Driver:
             return
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples, run = finished.output.get("examples"), finished.output.get("run")
-        stored = self._store.get(job.place.artifact, job.place.task, job.key)
-        if record.purpose == "trial" and stored is not None:
+        place = (job.place.artifact, job.place.task, job.key)
+        if record.purpose == "trial" and self._store.get(*place) is not None:
             # It was requested as a result of its own before, and stays one.
             record = record.model_copy(update={"purpose": "final"})
         cell = self._scores.get(job.key)
