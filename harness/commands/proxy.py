@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,7 +13,7 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import split_names
 from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown
-from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table, show_progress
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
@@ -89,7 +87,7 @@ def _fit(
     # Before the fit, which takes minutes, and not when its result is written.
     if name:
         PROXIES.check_name(name)
-    with _show_fit_progress(quiet=as_json) as tell:
+    with show_progress("families held out", quiet=as_json) as tell:
         proxy = fit.fit_proxy(_open_import(source, folder), suite, wish, tell)
     path = PROXIES.write_document(folder, proxy.name, proxy)
     if as_json:
@@ -160,18 +158,6 @@ def _build_proxy_row(proxy: Proxy) -> dict[str, object]:
 def _print_proxy(proxy: Proxy) -> None:
     print_table(_build_weights_table(proxy), create_console())
     print_lines(_describe_proxy(proxy))
-
-
-@contextmanager
-def _show_fit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, hidden where that is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("families held out"), BarColumn(bar_width=30), MofNCompleteColumn())
-    hidden, console = quiet or not sys.stderr.isatty(), create_console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as shown:
-        bar = shown.add_task("families", total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total)
 
 
 def _build_weights_table(proxy: Proxy) -> Table:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +148,30 @@ def print_lines(lines: Iterable[str], console: Console | None = None, *, style: 
     out = console or create_console()
     for line in lines:
         out.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def show_progress(name: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, if that is a terminal; it is told what is done, and of how much.
+
+    Args:
+        name: What is counted, in words.
+        quiet: Whether there is no bar in any case.
+        in_bytes: Whether bytes are counted.
+    """
+    from rich import progress
+
+    console = create_console(stderr=True)
+    columns = (
+        progress.TextColumn(name),
+        progress.BarColumn(bar_width=30),
+        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    hidden = quiet or not console.is_terminal
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def create_table(
