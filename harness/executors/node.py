@@ -149,14 +149,6 @@ def build_refusal_error(reason: str) -> UsageError:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _WorkerUpdates:
-    """The news of a worker's jobs: events by key, in order, and the jobs that ended."""
-
-    events: tuple[tuple[str, Event], ...] = ()
-    ended: tuple[Finished, ...] = ()
-
-
 _COUNTS = ("encoded", "ranked", "trained")
 """The kinds of events that can be added up."""
 
@@ -226,13 +218,13 @@ class _NodeWorker:
             self.stop_job()
             self._unsent = fail_job(job.key, error)
 
-    def poll_updates(self, seconds: float) -> _WorkerUpdates:
-        """The news of the running job, after `seconds` at the latest."""
+    def poll_updates(self, seconds: float) -> tuple[Sequence[tuple[str, Event]], Finished | None]:
+        """The events of the running job in order, and its end, after `seconds` at the latest."""
         finished, self._unsent = self._unsent, None
         if not self._process.free:
             finished = self._process.poll_worker(seconds)
         events, self._events = merge_events(self._events), []
-        return _WorkerUpdates(events=events, ended=() if finished is None else (finished,))
+        return events, finished
 
     def stop_job(self) -> None:
         """Stop the running job; a training writes a checkpoint before."""
@@ -369,13 +361,13 @@ class JobGroup:
         self._worker.start(job, inputs)
         next_look = time.monotonic()
         while True:
-            report = self._worker.poll_updates(0.2)
-            for name, event in report.events:
+            events, finished = self._worker.poll_updates(0.2)
+            for name, event in events:
                 self._say("event", key=name, event=event)
             # The end is written only after the events before it, so that the driver sees them in order.
-            if report.ended:
+            if finished is not None:
                 self._current = None
-                self._finish(report.ended[0])
+                self._finish(finished)
                 return
             if time.monotonic() > next_look:
                 next_look = time.monotonic() + 1.0
@@ -525,11 +517,11 @@ class RayWorker:
     def _run_job(self, worker: _NodeWorker, job: Job, inputs: Inputs) -> Answer:
         worker.start(job, inputs)
         while not self._stopping.is_set():
-            report = worker.poll_updates(0.2)
-            if report.ended:
-                return [*self.take_events(), *report.events], report.ended[0]
+            events, finished = worker.poll_updates(0.2)
+            if finished is not None:
+                return [*self.take_events(), *events], finished
             with self._lock:
-                self._events = [*merge_events([*self._events, *report.events])]
+                self._events = [*merge_events([*self._events, *events])]
         # The loop ended because of `stop`; closing the process is what makes a training write its checkpoint.
         worker.close_worker()
         return [], fail_job(job.key, RuntimeError("stopped"))
