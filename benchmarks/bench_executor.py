@@ -37,7 +37,6 @@ from harness.executors.executor import Executor, Listener, RaySettings, SlurmSet
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
-from harness.executors.ray_cluster import join_cluster
 from harness.executors.slurm import SlurmExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
@@ -138,12 +137,10 @@ def stage_times(event: Event) -> list[float]:
 @contextmanager
 def idle_cluster() -> Iterator[None]:
     """A cluster as the executor starts one, with a process of Ray for each core, and nothing to do."""
-    import ray
-
-    join_cluster(RaySettings())
+    executor = RayExecutor(RaySettings(), worker=WorkerSettings(cache=Path.cwd()))
     time.sleep(5.0)
     yield
-    ray.shutdown()
+    executor.close_executor()
 
 
 def overhead(given: Any) -> None:

@@ -26,7 +26,7 @@ from harness.data.training.own_rows import TrainingSource
 from suites._code.parsing import format_python_version, parse_python_functions
 from suites._code.selection import Function, drop_duplicates
 from suites._code.source import UnreadableError, find_source_files, read_source, require_written
-from suites._code.source_folder import SourceFolder, build_code_suite, read_file_stamp
+from suites._code.tasks import SourceFolder, build_code_suite, read_file_stamp
 
 
 def _open_code_suite(argument: str, options: SuiteOptions) -> Suite:

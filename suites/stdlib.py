@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._code.parsing import format_python_version
-from suites._code.source_folder import SourceFolder, build_code_suite
+from suites._code.tasks import SourceFolder, build_code_suite
 
 
 def _open_stdlib_suite(_argument: str, options: SuiteOptions) -> Suite:

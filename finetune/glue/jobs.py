@@ -29,15 +29,9 @@ from harness.core.files import hash_file
 from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import (
-    build_model_part,
-    build_record_output,
-    build_task_part,
-    count_scored_data,
-    read_model_lineage,
-)
+from harness.jobs.jobs import build_model_part, count_scored_data, read_model_lineage
 from harness.results.scores import collect_raw_metrics
-from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
+from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record, build_record_output, build_task_part
 from suites.glue import VIEWS, GlueSource
 
 # torch takes seconds to import, and a driver that only plans and sends jobs needs none of it.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from harness.core import files, paths
 from harness.core.documents import DocumentFolder, read_content_file
 from harness.core.errors import UsageError
 from harness.core.identity import digest, serialize_canonical
-from harness.core.terminal import create_console
+from harness.core.terminal import show_progress
 from harness.data.locate import format_size
 from harness.executors.run_log import EVENTS, HEADER, HEADERS, HEARTBEAT, HEARTBEATS, iter_log_lines
 from harness.proxy.document import PROXIES
@@ -141,7 +140,7 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
     # Without a check a misspelt folder would be found empty, and nothing wrong in it.
     if results is not None and not results.is_dir():
         raise UsageError(f"There is no folder {results}.", hint="See --results.")
-    with _show_audit_progress(quiet=as_json) as progress:
+    with show_progress("reading", quiet=as_json, in_bytes=True) as progress:
         outcome = audit(
             paths.resolve_results_folder(results),
             paths.resolve_cache_folder(cache),
@@ -188,23 +187,3 @@ def _repair_text(fault: Fault, *, repair: bool) -> str:
     if repair or not fault.repair:
         return " It is left as it is."
     return {"remove": " --repair removes it.", "move aside": " --repair moves it aside."}[fault.repair]
-
-
-@contextmanager
-def _show_audit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of bytes on a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    screen = create_console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        DownloadColumn(),
-        TimeRemainingColumn(compact=True),
-        console=screen,
-        transient=True,
-        disable=quiet or not screen.is_terminal,
-    )
-    task = bar.add_task("reading")
-    with bar:
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from harness.commands import options
 from harness.core.errors import shorten_names
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import OWN_UNITS
 from harness.driver.progress import find_most_common
 from harness.driver.report.suite import CHOSE, format_lineage_lines
@@ -86,8 +85,7 @@ def command(
     else:
         _print_comparison(*comparison.names, comparison.to_json(), comparison.pairs)
         for name, side in zip(comparison.names, comparison.sides, strict=True):
-            for line in format_lineage_lines(side.lineage):
-                create_console().print(f"{name}: {line}", highlight=False, soft_wrap=True)
+            print_lines(f"{name}: {line}" for line in format_lineage_lines(side.lineage))
     return 0
 
 
@@ -99,17 +97,14 @@ def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs
         _print_deltas(out, first, second, comparison["deltas"])
         for reason in dict.fromkeys(row["untested"] for row in comparison["deltas"] if row["untested"]):
             rows = [row["task"] for row in comparison["deltas"] if row["untested"] == reason]
-            out.print(
-                f"No test of {', '.join(dict.fromkeys(rows))}: {reason}.", highlight=False, soft_wrap=True
-            )
+            print_lines([f"No test of {', '.join(dict.fromkeys(rows))}: {reason}."], out)
         others = [row["task"] for row in comparison["deltas"] if row["test"] is None and not row["untested"]]
         if others:
-            out.print(
+            sentence = (
                 f"No test of {shorten_names([*dict.fromkeys(others)])}: `harness compare` tests retrieval; "
-                f"`harness check --candidate {second} --baseline {first}` tests every type.",
-                highlight=False,
-                soft_wrap=True,
+                f"`harness check --candidate {second} --baseline {first}` tests every type."
             )
+            print_lines([sentence], out)
         _print_differences(out, comparison["differences"], pairs)
     names = {"first": first, "second": second}
     for (of, reason), text in REASONS.items():
@@ -119,21 +114,19 @@ def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs
             if (one["of"], one["reason"]) == (of, reason)
         ]
         if tasks:
-            sentence = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
-            out.print(sentence, highlight=False, soft_wrap=True)
+            print_lines([f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"], out)
 
 
 def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[str, Any]]) -> None:
     common = find_most_common([_format_row_settings(row) for row in rows])
-    table = Table(title=f"{second} − {first}, scores × 100\n{common}")
-    table.add_column("task")
-    table.add_column("metric")
-    for name in (first, second, "delta", "95 %", "p"):
-        table.add_column(name, justify="right")
     others = any(_format_row_settings(row) != common for row in rows)
-    if others:
-        table.add_column("other settings", style="dim")
-    table.add_column("", style="dim")
+    table = create_table(
+        "task",
+        "metric",
+        numbers=(first, second, "delta", "95 %", "p"),
+        notes=("other settings", "") if others else ("",),
+        title=f"{second} − {first}, scores × 100\n{common}",
+    )
     for row in rows:
         measured = row["metric"] in OWN_UNITS
         scores = [score_text(row[name], measured=measured) for name in ("first", "second")]
@@ -178,9 +171,7 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
     if not rows:
         out.print("Nothing else differs: same data, settings, scoring and conditions.")
         return
-    table = Table(title="what else differs")
-    for name in ("field", "first", "second", "tasks"):
-        table.add_column(name)
+    table = create_table("field", "first", "second", "tasks", title="what else differs")
     for row in rows:
         values = (_cut_hashes(row["first"]), _cut_hashes(row["second"]))
         table.add_row(row["field"], *values, f"{row['tasks']} of {tasks}")

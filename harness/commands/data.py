@@ -1,33 +1,43 @@
-"""`harness data`: show, mirror, verify and check the data of suites and recipes (docs/json.md)."""
+"""`harness data`: the data of suites and recipes, and a teacher's scores for distillation (docs/json.md)."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, get_args
 
 import click
 
-from harness.commands import data_score, options
-from harness.core import paths
-from harness.core.arguments import split_names
+from harness.commands import options
+from harness.core import files, paths
+from harness.core.arguments import parse_allowances, split_names
+from harness.core.encoding import Settings
 from harness.core.errors import DataError, UsageError, shorten_names
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import DataTable, SuiteOptions, Task
 from harness.data.finding import Finding
-from harness.data.folder import Need, list_data_sets
+from harness.data.folder import PARTIAL, Need, list_data_sets
 from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, format_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
+from harness.data.offline import forbid_network
+from harness.data.scored_data import ScoredData
 from harness.data.training.loading import TrainingSize, describe_repeats
 from harness.data.training.sets import TrainingData, locate_user_training
+from harness.driver import progress
+from harness.executors.local import choose_device
+from harness.jobs.context import WorkerLimits
 from harness.plan.catalog import find_protocol, open_recipe, open_suites, resolve_recipe_chain
 from harness.plan.catalog import load_suite_entries as catalog_suites
+from harness.plan.evaluations import read_prompts
+from harness.plan.models import ModelOptions
 from harness.plan.protocol import expand_protocol
 from harness.plan.recipe_request import Recipes
 from harness.plan.request import Request
+from harness.tools.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -60,21 +70,12 @@ def command() -> None:
     """
 
 
-command.add_command(data_score.command)
-
-
 @command.command("list")
 @_add_selection_options
 @_add_recipe_options
 @options.cache
 @options.offline
-def _list_data(
-    data: Path | None,
-    as_json: bool,
-    cache: Path | None,
-    offline: bool,
-    **chosen: Any,
-) -> None:
+def _list_data(data: Path | None, as_json: bool, cache: Path | None, offline: bool, **chosen: Any) -> None:
     """List data sets: revision, tasks, size, where they are and how they stand.
 
     Without --suite, --recipe and --protocol, lists what lies in the data root.
@@ -94,11 +95,7 @@ def _list_data(
 @command.command("pull")
 @_add_selection_options
 @_add_recipe_options
-def _pull_data(
-    data: Path | None,
-    as_json: bool,
-    **chosen: Any,
-) -> None:
+def _pull_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
     What is there and verified is kept; what was interrupted goes on where it stopped. Where another
@@ -123,11 +120,7 @@ def _pull_data(
 @command.command("verify")
 @_add_selection_options
 @_add_recipe_options
-def _verify_data(
-    data: Path | None,
-    as_json: bool,
-    **chosen: Any,
-) -> None:
+def _verify_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
     """Check every file in the data root against what was pulled.
 
     Without --suite, --recipe and --protocol, checks all that lies there. Ends with 1 if anything is
@@ -218,24 +211,20 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
     size = TrainingSize.measure_training(located, settings.cache)
     notes = [*located.notes, *describe_repeats(located, settings.cache)]
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "schema": SCHEMA,
-                    "name": located.name,
-                    "form": located.data.form,
-                    "rows": size.rows,
-                    "score": located.data.score or None,
-                    "characters": size.characters,
-                    "documents": size.documents,
-                    "constant": size.constant,
-                    "negatives": size.negatives,
-                    "notes": notes,
-                    "identity": located.data.identity,
-                },
-                indent=1,
-                ensure_ascii=False,
-            )
+        _echo_json(
+            {
+                "schema": SCHEMA,
+                "name": located.name,
+                "form": located.data.form,
+                "rows": size.rows,
+                "score": located.data.score or None,
+                "characters": size.characters,
+                "documents": size.documents,
+                "constant": size.constant,
+                "negatives": size.negatives,
+                "notes": notes,
+                "identity": located.data.identity,
+            }
         )
         return
     click.echo(f"{located.name}: {size.rows:,} rows, each a {located.data.form}")
@@ -458,13 +447,15 @@ def _serialize_finding(finding: Finding) -> dict[str, Any]:
 
 
 def _print_json(rows: list[dict[str, Any]]) -> None:
-    click.echo(json.dumps({"schema": SCHEMA, "data": rows}, indent=1, ensure_ascii=False))
+    _echo_json({"schema": SCHEMA, "data": rows})
+
+
+def _echo_json(document: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn on a terminal, plain columns of full width anywhere else."""
-    from rich.table import Table
-
     out = create_console()
     # A program that reads the output gets whole names, however long, and one line for each row.
     if not out.is_terminal:
@@ -474,7 +465,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
                 "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
             )
         return
-    table = Table(*header)
+    table = create_table(*header)
     for row in rows:
         table.add_row(*row)
     print_table(table, out)
@@ -561,3 +552,170 @@ def _fetch_remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     with ThreadPoolExecutor(max_workers=8) as pool:
         answers = zip(wanted, pool.map(ask, wanted), strict=True)
         return {need: size for need, size in answers if size is not None}
+
+
+# `harness data score`
+
+
+@command.command("score")
+@click.option(
+    "--teacher",
+    required=True,
+    metavar="MODEL",
+    help="Model whose scores are written: catalog name, org/name[@revision], or a folder.",
+)
+@click.option(
+    "--train-data",
+    required=True,
+    metavar="DATA",
+    help="Pairs of a query and its answer: a file, a folder in BEIR's layout, ORG/NAME:CONFIG, or "
+    "code:FOLDER (docs/training-data.md).",
+)
+@click.option(
+    "--corpus",
+    default="",
+    metavar="DOCUMENTS",
+    help="Further documents to choose from: a corpus.jsonl, or a folder with one (default: the "
+    "corpus of a folder in BEIR's layout, else the positives and negatives of all pairs).",
+)
+@options.output_folder
+@click.option(
+    "--candidates",
+    default="bm25",
+    metavar="MODEL",
+    help="Ranker that chooses the other documents of a query: bm25, also with settings, or a model "
+    "(default: bm25).",
+)
+@click.option(
+    "--documents",
+    type=int,
+    default=32,
+    help="Documents of each query, positives included (default: 32).",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Queries, drawn by chance (default: all).",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(get_args(Scale)),
+    default="none",
+    help="How scores are written: as the teacher gives them, or from 0 to 1 for each query (default: none).",
+)
+@options.add_options("max_length", "query_length", "dtype", "vectors", "similarity", "prompts", "prompt_file")
+@options.add_options("seed", "cache", "data", "offline")
+@options.device
+@options.add_options("threads", "batch_tokens", "trust_remote_code", "allow")
+@click.option("--dry-run", is_flag=True, help="Print what would be scored; load no model.")
+@options.as_json
+def _score_data(output: Path, device: str, dry_run: bool, as_json: bool, **given: Any) -> int:
+    """Make a data set for distillation: a teacher's scores of each query's answers and other documents.
+
+    The folder is in PyLate's form, with the configurations train, queries and documents. The same
+    command again finds it there; after an interruption it continues with the vectors in the cache.
+    """
+    output, cache = paths.resolve_home_path(output), paths.resolve_cache_folder(given["cache"])
+    allow = parse_allowances(given["allow"])
+    data = DataSettings(
+        root=paths.resolve_data_root(given["data"]),
+        offline=given["offline"],
+        cache=cache,
+        partial=PARTIAL in allow,
+    )
+    models = ModelOptions(
+        offline=given["offline"],
+        trust_remote_code=given["trust_remote_code"],
+        cache=cache,
+        allow=allow,
+    )
+    with forbid_network() if given["offline"] else contextlib.nullcontext():
+        plan = ScoringPlan.build_scoring_plan(_build_scoring_request(given), data, models)
+        scored_data = ScoredData.read_scored_data(output, plan.identity)
+        if dry_run:
+            _print_scoring_plan(plan, output, scored_data, as_json=as_json)
+            return 0
+        if scored_data is None:
+            # Before the models are loaded: hours of scoring would be lost where no folder can be made.
+            files.require_writable(output.absolute().parent)
+            limits = WorkerLimits(threads=given["threads"], batch_tokens=given["batch_tokens"])
+            with progress.follow_events(create_console(stderr=True)) as listen:
+                scored_data = make_scored_data(
+                    plan, output, device=choose_device(device), cache=cache, limits=limits, listen=listen
+                )
+    if as_json:
+        _echo_json(_serialize_scored_data(scored_data, plan))
+    else:
+        _print_made(scored_data, plan.request.documents)
+    return 0
+
+
+def _build_scoring_request(values: dict[str, Any]) -> ScoringRequest:
+    names = ["max_length", "query_length", "dtype", "vectors", "similarity", "seed"]
+    prompts = read_prompts(values["prompts"], values["prompt_file"])
+    settings = Settings(prompts=prompts, **{name: values[name] for name in names})
+    names = ["teacher", "candidates", "train_data", "corpus", "documents", "queries", "scale"]
+    return ScoringRequest(settings=settings, **{name: values[name] for name in names})
+
+
+def _print_made(scored_data: ScoredData, documents: int) -> None:
+    counts = scored_data.facts["counts"]
+    print_lines(scored_data.facts["notes"], style="yellow")
+    low, high = scored_data.facts["range"]
+    state = "was there" if scored_data.was_there else "made"
+    lines = [
+        f"{scored_data.folder}: {state}, key {scored_data.key[:12]}",
+        f"  {counts['queries']:,} queries, {counts['documents']:,} documents, {counts['scores']:,} scores "
+        f"of {scored_data.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
+    ]
+    # Queries with fewer documents than were asked for do not fit one value of `documents`.
+    if counts["scores"] == documents * counts["queries"]:
+        arguments = f"--train-data {scored_data.folder} --set documents={documents}"
+        lines.append(f"  harness train --model BACKBONE --recipe colbert {arguments}")
+    print_lines(lines)
+
+
+def _serialize_scored_data(scored_data: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
+    facts = ("teacher", "candidates", "data", "counts", "range", "constant", "left_out", "notes")
+    return {
+        "schema": SCHEMA,
+        "folder": str(scored_data.folder),
+        "key": scored_data.key,
+        "state": "there" if scored_data.was_there else "made",
+        "asked": plan.request.documents,
+        **{name: scored_data.facts[name] for name in facts},
+    }
+
+
+def _print_scoring_plan(
+    plan: ScoringPlan, output: Path, scored_data: ScoredData | None, *, as_json: bool
+) -> None:
+    """Print what would be done."""
+    collection = plan.collection
+    facts: dict[str, Any] = {
+        "schema": SCHEMA,
+        "folder": str(output),
+        "key": plan.key,
+        "state": "to do" if scored_data is None else "there",
+        "teacher": plan.teacher.artifact.name,
+        "candidates": plan.candidates.artifact.name,
+        "data": collection.name,
+        "queries": len(plan.queries),
+        "corpus": len(collection.documents),
+        "asked": plan.request.documents,
+        "scores": plan.pairs,
+        "texts": len(plan.queries) + min(len(collection.documents), plan.pairs),
+        "notes": list(collection.notes),
+    }
+    if as_json:
+        _echo_json(facts)
+        return
+    lines = (
+        f"{facts['folder']}: {facts['state']}, key {facts['key'][:12]}; nothing was run",
+        f"  {facts['data']}: {facts['queries']:,} queries, {facts['corpus']:,} documents to choose from",
+        f"  {facts['candidates']} ranks, {facts['teacher']} scores {facts['asked']} documents of each query: "
+        f"{facts['scores']:,} scores, up to {facts['texts']:,} texts to encode",
+        *(f"  {note}" for note in facts["notes"]),
+    )
+    click.echo("\n".join(lines))

@@ -12,13 +12,14 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import check_fields, parse_allowances
 from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import SIDES, Role
 from harness.data.offline import forbid_network
 from harness.executors.local import choose_device
@@ -61,13 +62,8 @@ def command(
         encoding = _require_token_vectors(configured_model)
         explanation = _explain(configured_model, encoding, *texts, _build_job_context(device, given))
     if as_json:
-        click.echo(
-            json.dumps(
-                _serialize_explanation(configured_model, explanation, matrix=matrix),
-                indent=1,
-                ensure_ascii=False,
-            )
-        )
+        document_json = _serialize_explanation(configured_model, explanation, matrix=matrix)
+        click.echo(json.dumps(document_json, indent=1, ensure_ascii=False))
     else:
         _print_explanation(configured_model, explanation, matrix=matrix)
     return 0
@@ -136,29 +132,22 @@ def _print_explanation(model: ConfiguredModel, explanation: _Explanation, *, mat
     out = create_console()
     if explanation.matches:
         print_table(_build_matches_table(explanation), out)
-    if matrix and explanation.matches:
-        print_table(_build_matrix_table(explanation), out)
+        if matrix:
+            print_table(_build_matrix_table(explanation), out)
     if explanation.total is not None:
         tokens = len(explanation.matches)
         summary = f"MaxSim of {model.artifact.name}: {explanation.total:.5f}, the sum over {tokens} tokens"
-        out.print(summary, highlight=False, soft_wrap=True)
-    for note in explanation.notes:
-        out.print(f"{note[:1].upper()}{note[1:]}.", style="yellow", highlight=False, soft_wrap=True)
+        print_lines([summary], out)
+    notes = (f"{note[:1].upper()}{note[1:]}." for note in explanation.notes)
+    print_lines(notes, out, style="yellow")
 
 
 def _build_matches_table(explanation: _Explanation) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="the best match of each token of the query")
-    for name in ("query", "", "document", "characters"):
-        table.add_column(name)
-    table.add_column("similarity", justify="right")
+    title = "the best match of each token of the query"
+    table = create_table("query", "", "document", "characters", numbers=["similarity"], title=title)
     for match in explanation.matches:
-        query_token, document_token = (
-            explanation.query.tokens[match.query],
-            explanation.document.tokens[match.document],
-        )
+        query_token = explanation.query.tokens[match.query]
+        document_token = explanation.document.tokens[match.document]
         span = "" if document_token.start is None else f"{document_token.start}–{document_token.end}"
         cells = (
             query_token.token,
@@ -171,12 +160,9 @@ def _build_matches_table(explanation: _Explanation) -> Table:
 
 
 def _build_matrix_table(explanation: _Explanation) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="the similarity of each token of the query (rows) and of the document (columns)")
-    table.add_column("")
-    places = [at for at, token in enumerate(explanation.document.tokens) if not token.skipped]
+    title = "the similarity of each token of the query (rows) and of the document (columns)"
+    table = create_table("", title=title)
+    places = _list_vector_places(explanation.document)
     for place in places:
         table.add_column(Text(explanation.document.tokens[place].token), justify="right")
     for token, row in zip(explanation.query.tokens, explanation.matrix, strict=True):

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.registry import Registry
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import OWN_UNITS
 from harness.encoder import backbones
 from harness.plan import catalog
@@ -46,18 +45,10 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     multiple=True,
     help="Of runs: a suite whose scores trained models have as columns. Repeat for several.",
 )
-@click.option(
-    "--facts",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Of runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B.",
+@options.add_file_option(
+    "--facts", "Of runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B."
 )
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Of runs: the .csv or .parquet file to write.",
-)
+@options.add_file_option("--out", "Of runs: the .csv or .parquet file to write.")
 @options.results
 @options.cache
 @options.as_json
@@ -174,13 +165,12 @@ def _print_rows(what: str, rows: list[dict[str, Any]], total: int) -> None:
     counted = what if total != 1 else what.removesuffix("s")
     unit = ", scores × 100" if what == "records" else ""
     number = str(total) if len(rows) == total else f"{len(rows):,} of {total:,}"
-    table = Table(title=f"{number} {counted}{unit}")
+    table = create_table(title=f"{number} {counted}{unit}")
     # All rows of a list have the same fields; these three are for --json.
     shown = [name for name in rows[0] if name not in ("key", "suite", "similar")]
     for name in shown:
-        table.add_column(
-            name.replace("_", " "), justify="right" if name in ("main_score", "subsets", "tasks") else "left"
-        )
+        is_number = name in ("main_score", "subsets", "tasks")
+        table.add_column(name.replace("_", " "), justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*(_format_list_cell(name, row) for name in shown))
     print_table(table, create_console())

@@ -19,7 +19,7 @@ from harness.core import files, paths
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError, explain_unknown, shorten_names
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import Artifact
 from harness.data.locate import format_size
 from harness.data.offline import forbid_network
@@ -73,12 +73,7 @@ def _read_amount(text: str) -> float:
     return amount
 
 
-_prices = click.option(
-    "--prices",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML file with prices of devices of yours (docs/compute.md).",
-)
+_prices = options.add_file_option("--prices", "TOML file with prices of devices of yours (docs/compute.md).")
 
 
 @click.group("models")
@@ -170,9 +165,7 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
 
 @command.command("predictions")
 @click.argument("models", nargs=-1, required=True)
-@click.option(
-    "--output", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to create."
-)
+@options.output_folder
 @options.results
 @options.cache
 def _predictions(models: Sequence[str], output: Path, results: Path | None, cache: Path | None) -> int:
@@ -202,9 +195,7 @@ def _predictions(models: Sequence[str], output: Path, results: Path | None, cach
 
 @command.command("average")
 @click.argument("models", nargs=-1, required=True)
-@click.option(
-    "--output", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to create."
-)
+@options.output_folder
 @options.results
 @options.cache
 @options.offline
@@ -248,12 +239,7 @@ def _average(
     help="The settings whose scores are shown, where there are several: a part of their text in "
     "`harness show`, e.g. '128 tokens'.",
 )
-@click.option(
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write (default: standard output).",
-)
+@options.add_file_option("--output", "The file to write (default: standard output).")
 @options.results
 @options.cache
 def _write_card(
@@ -292,11 +278,8 @@ def _write_card(
 @click.argument("repository", metavar="ORG/NAME")
 @click.option("--dry-run", is_flag=True, help="List the files and their sizes; send nothing.")
 @click.option("--private", is_flag=True, help="Make a new repository private.")
-@click.option(
-    "--card",
-    metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A card that you have edited (default: that of `harness models card`).",
+@options.add_file_option(
+    "--card", "A card that you have edited (default: that of `harness models card`).", exists=True
 )
 @options.results
 @options.cache
@@ -582,11 +565,7 @@ def _build_model_row(model: _Model) -> dict[str, Any]:
 
 
 def _print_table(rows: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    for column in ("name", "recipe", "seed", "key", "size", "written", "state", "sweep"):
-        table.add_column(column)
+    table = create_table("name", "recipe", "seed", "key", "size", "written", "state", "sweep")
     for row in rows:
         seed = "" if row["seed"] is None else str(row["seed"])
         state = row["state"]

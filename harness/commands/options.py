@@ -182,14 +182,11 @@ def _complete_tasks(context: click.Context, _option: click.Parameter, incomplete
     """The tasks of the typed suites, or else of all, after those that are typed."""
     typed, comma, last = incomplete.rpartition(",")
     if suites := context.params.get("suites") or context.params.get("suite"):
-        names = [column.name for name in _list_texts(suites) for column in catalog.open_suite(name).columns]
+        suites = (suites,) if isinstance(suites, str) else suites
+        names = [column.name for name in suites for column in catalog.open_suite(name).columns]
     else:
         names = [offer.name for entry in catalog.load_suite_entries().values() for offer in entry.offers()]
     return [f"{typed}{comma}{name}" for name in names if name.startswith(last)]
-
-
-def _list_texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
 
 
 _COMPLETIONS = {
@@ -375,6 +372,17 @@ device = click.option(
     metavar="DEVICE",
     help="One device, e.g. cuda:0 (default: a GPU, else the CPU).",
 )
+
+
+output_folder = click.option(
+    "--output", required=True, metavar="DIR", type=click.Path(path_type=Path), help="Folder to create."
+)
+
+
+def add_file_option(name: str, text: str, *, exists: bool = False) -> Callable[[F], F]:
+    """The option of a file, which may have to exist, with this help."""
+    kind = click.Path(path_type=Path, exists=exists, dir_okay=False)
+    return click.option(name, metavar="FILE", type=kind, help=text)
 
 
 def select_tasks(text: str) -> Callable[[F], F]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,7 +13,7 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import split_names
 from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table, show_progress
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
@@ -89,7 +87,7 @@ def _fit(
     # Before the fit, which takes minutes, and not when its result is written.
     if name:
         PROXIES.check_name(name)
-    with _show_fit_progress(quiet=as_json) as tell:
+    with show_progress("families held out", quiet=as_json) as tell:
         proxy = fit.fit_proxy(_open_import(source, folder), suite, wish, tell)
     path = PROXIES.write_document(folder, proxy.name, proxy)
     if as_json:
@@ -118,7 +116,7 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
             json.dumps({"schema": 1, "proxies": [_build_proxy_row(proxy) for proxy in proxies]}, indent=1)
         )
     elif proxies:
-        _print_list(proxies)
+        print_table(_build_proxies_table(proxies), create_console())
     else:
         click.echo("No proxies yet: `harness proxy fit` makes them.")
     for problem in broken:
@@ -159,34 +157,13 @@ def _build_proxy_row(proxy: Proxy) -> dict[str, object]:
 
 def _print_proxy(proxy: Proxy) -> None:
     print_table(_build_weights_table(proxy), create_console())
-    for line in _describe_proxy(proxy):
-        create_console().print(line, highlight=False, soft_wrap=True)
-
-
-def _print_list(proxies: list[Proxy]) -> None:
-    print_table(_build_proxies_table(proxies), create_console())
-
-
-@contextmanager
-def _show_fit_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, hidden where that is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("families held out"), BarColumn(bar_width=30), MofNCompleteColumn())
-    hidden, console = quiet or not sys.stderr.isatty(), create_console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as shown:
-        bar = shown.add_task("families", total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total)
+    print_lines(_describe_proxy(proxy))
 
 
 def _build_weights_table(proxy: Proxy) -> Table:
     """The tasks of a proxy with their weights."""
-    from rich.table import Table
-
-    table = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
-    table.add_column("task")
-    for name in ("weight", "minutes", "seen from", "to"):
-        table.add_column(name, justify="right")
+    title = f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}"
+    table = create_table("task", numbers=("weight", "minutes", "seen from", "to"), title=title)
     for task in proxy.tasks:
         seen = (f"{100 * task.low:.1f}", f"{100 * task.high:.1f}")
         table.add_row(task.task, f"{task.coefficient:+.4f}", _format_minutes(task.minutes), *seen)
@@ -214,13 +191,8 @@ def _describe_proxy(proxy: Proxy) -> list[str]:
 
 def _build_proxies_table(proxies: Sequence[Proxy]) -> Table:
     """A table with a proxy in each row."""
-    from rich.table import Table
-
-    rows = Table(title=f"{len(proxies)} {'proxy' if len(proxies) == 1 else 'proxies'}")
-    rows.add_column("name")
-    rows.add_column("target")
-    for name in ("tasks", "minutes", "± (95 %)"):
-        rows.add_column(name, justify="right")
+    title = f"{len(proxies)} {'proxy' if len(proxies) == 1 else 'proxies'}"
+    rows = create_table("name", "target", numbers=("tasks", "minutes", "± (95 %)"), title=title)
     for proxy in proxies:
         facts = (
             str(len(proxy.tasks)),

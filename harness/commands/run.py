@@ -15,7 +15,7 @@ from harness.commands import options
 from harness.core import files
 from harness.core.errors import UsageError
 from harness.core.sources import describe_ours
-from harness.core.terminal import create_console
+from harness.core.terminal import create_console, print_lines
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.protocol import PreparedProtocol, prepare_protocol
@@ -139,15 +139,13 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
     else:
         if cost.trainings:
             print_trainings(cost.trainings)
-        for sentence in (*progress.list_repeated_models(prepared), *prepared.evaluations):
-            out.print(sentence, highlight=False, soft_wrap=True)
+        print_lines((*progress.list_repeated_models(prepared), *prepared.evaluations), out)
         print_plan(cost, prepared.suites, out)
         if isinstance(prepared.recipe, SourcedRecipe):
             typed = prepared.recipe.name.partition(",")[0]  # modified settings stand behind it
-            for note in describe_ours(prepared.recipe.list_sourced_settings(), typed):
-                out.print(note, style="dim", highlight=False, soft_wrap=True)
+            print_lines(describe_ours(prepared.recipe.list_sourced_settings(), typed), out, style="dim")
         if cost.disk is not None and cost.disk.is_large:
             text = cost.disk.text
-            out.print(f"{text[:1].upper()}{text[1:]}.", highlight=False, soft_wrap=True)
+            print_lines([f"{text[:1].upper()}{text[1:]}."], out)
         print_failures(list_impossible_results(prepared), prepared, out)
     return int(any(line.state == "cannot run" for line in cost.scores))

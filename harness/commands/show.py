@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import split_names
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.lineage import Lineage
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import OWN_UNITS, Column, Suite, SuiteOptions
 from harness.driver.progress import find_most_common
 from harness.driver.protocol import prepare_protocol
@@ -166,8 +165,7 @@ def command(
     else:
         _show_all_records(measured, as_json)
     if not (tasks or as_json):
-        for line in format_seed_lineages([one.lineage for one in seeds]):
-            create_console().print(line, highlight=False, soft_wrap=True)
+        print_lines(format_seed_lineages([one.lineage for one in seeds]))
         for replicate in seeds:
             _print_former(replicate)
     return 0
@@ -193,10 +191,8 @@ def _print_former(measured: MeasuredSuite) -> None:
     former = dict.fromkeys(record.task.name for record in measured.former)
     if former:
         named = f"{measured.records[0].model.artifact[:12]} was trained again, and has other weights now"
-        sentence = (
-            f"{named}; scores of the former ones are in no mean with newer ones: {shorten_names([*former])}"
-        )
-        create_console().print(sentence, highlight=False, soft_wrap=True)
+        names = shorten_names([*former])
+        print_lines([f"{named}; scores of the former ones are in no mean with newer ones: {names}"])
 
 
 def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
@@ -212,12 +208,7 @@ def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
     )
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
     title = f"{about.name} ({about.artifact[:12]}{size}), scores × 100\n{common}"
-    table = Table(title=title)
-    table.add_column("task")
-    for name in ("type", "metric"):
-        table.add_column(name)
-    table.add_column("score", justify="right")
-    table.add_column("", style="dim")
+    table = create_table("task", "type", "metric", numbers=["score"], notes=[""], title=title)
     for record in records:
         about_task = (record.task.name, record.task.type, record.task.metric)
         table.add_row(
@@ -226,12 +217,7 @@ def _show_all_records(measured: MeasuredSuite, as_json: bool) -> None:
             _describe_distinction(record, measured, common),
         )
     print_table(table, create_console())
-    _print_approximate(records)
-
-
-def _print_approximate(records: Iterable[Record]) -> None:
-    for line in format_recall_lines(records):
-        create_console().print(line, highlight=False, soft_wrap=True)
+    print_lines(format_recall_lines(records))
 
 
 def _describe_distinction(record: Any, measured: MeasuredSuite, common: str) -> str:
@@ -281,11 +267,8 @@ def _show_seed_tasks(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
         click.echo(json.dumps({"schema": 1, **_serialize_seeds(seeds), "tasks": shown}, indent=1))
         return
     common = find_most_common([settings for _, settings, *_ in rows])
-    table = Table(title=f"{_format_seeds_title(seeds)}, scores × 100\n{common}")
-    for name in ("task", "type", "metric"):
-        table.add_column(name)
-    table.add_column("score", justify="right")
-    table.add_column("", style="dim")
+    title = f"{_format_seeds_title(seeds)}, scores × 100\n{common}"
+    table = create_table("task", "type", "metric", numbers=["score"], notes=[""], title=title)
     for task, settings, values, records in rows:
         about = next(iter(records.values())).task
         parts = [
@@ -325,21 +308,15 @@ def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_js
         return
     for suite, text, views in seed_views:
         means = [compute_view_means(suite, view) for view in views]
-        table = Table(
-            title=f"{_format_seeds_title(seeds)} on {suite.heading}, scores × 100" + f"\n{text}".rstrip()
-        )
-        table.add_column("task")
-        table.add_column("type")
-        table.add_column("score", justify="right")
-        table.add_column("", style="dim")
+        title = f"{_format_seeds_title(seeds)} on {suite.heading}, scores × 100" + f"\n{text}".rstrip()
+        table = create_table("task", "type", numbers=["score"], notes=[""], title=title)
         for column in suite.columns:
             if column.tasks:
                 score = format_spread([m.columns[column.name] for m in means])
                 table.add_row(column.name, column.type, score, _mark(column, seeds[0].lineage))
         print_table(table, create_console())
         untouched = format_held_out_mean(suite, seeds[0].lineage, list(map(collect_view_scores, views)))
-        for line in (*format_seed_means(suite, means), *untouched):
-            create_console().print(line, highlight=False, soft_wrap=True)
+        print_lines((*format_seed_means(suite, means), *untouched))
     _print_seeds(seeds)
 
 
@@ -372,9 +349,7 @@ def _print_seeds(seeds: Sequence[MeasuredSuite]) -> None:
         f"{one.lineage.seed} ({one.records[0].model.artifact[:12]})" for one in seeds if one.lineage
     )
     text = f"{lineage.text} on {', '.join(parent.text for parent in lineage.parents)}; " if lineage else ""
-    create_console().print(
-        f"{text}mean ± standard deviation over the seeds {named}", highlight=False, soft_wrap=True
-    )
+    print_lines([f"{text}mean ± standard deviation over the seeds {named}"])
 
 
 def _show_suites(
@@ -397,10 +372,8 @@ def _show_suites(
     for suite, seen, stands in suite_rows:
         title, spreads = f"{about.name} on {suite.heading}", measure_view_spreads(suite, seen, *places)
         _print_suite(title, suite, seen, stands, spreads, metrics, lineage)
-        for line in (
-            [] if stands is not None else format_held_out_mean(suite, lineage, [collect_view_scores(seen)])
-        ):
-            create_console().print(line, highlight=False, soft_wrap=True)
+        if stands is None:
+            print_lines(format_held_out_mean(suite, lineage, [collect_view_scores(seen)]))
 
 
 def _require_metrics(metrics: Sequence[str], suites: Sequence[Suite], records: Sequence[Record]) -> None:
@@ -434,18 +407,14 @@ def _print_suite(
 ) -> None:
     if stands is not None:
         print_trained_result(stands, f"{title}, {view.text}", create_console())
-        for line in (*suite.notes, *_describe_unproven_data(view), *collect_notes(view.records.values())):
-            create_console().print(line, highlight=False, soft_wrap=True)
+        notes = collect_notes(view.records.values())
+        print_lines((*suite.notes, *_describe_unproven_data(view), *notes))
         return
     means = compute_view_means(suite, view, spreads)
     further = compute_metric_means(suite, view, metrics)
     under = f"\n{view.text}" if view else ""
-    table = Table(title=f"{title}, {suite.unit}{under}")
-    table.add_column("task")
-    table.add_column("type")
-    for name in ("score", *further):
-        table.add_column(name, justify="right")
-    table.add_column("", style="dim")
+    title = f"{title}, {suite.unit}{under}"
+    table = create_table("task", "type", numbers=("score", *further), notes=[""], title=title)
     for column in suite.columns:
         if column.tasks:
             values = [one.columns[column.name] for one in (means, *further.values())]
@@ -456,12 +425,10 @@ def _print_suite(
             measured = column.tasks[0].output == "measured"
             texts = [score_text(value, measured=measured) for value in values]
             table.add_row(column.name, column.type, *texts, marks)
-    out = create_console()
-    print_table(table, out)
+    print_table(table, create_console())
     others = [f"{name}: {mean_text(one.over_tasks)}" for name, one in further.items()]
-    for line in (*format_mean_lines(suite, means), *others, *_describe_unproven_data(view)):
-        out.print(line, highlight=False, soft_wrap=True)
-    _print_approximate(view.records.values() if view else ())
+    print_lines((*format_mean_lines(suite, means), *others, *_describe_unproven_data(view)))
+    print_lines(format_recall_lines(view.records.values() if view else ()))
 
 
 def _list_column_records(column: Column, view: Any) -> list[Record | None]:

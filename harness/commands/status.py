@@ -14,7 +14,7 @@ from rich.text import Text
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
 from harness.executors.run_log import format_device_uses, format_node_counts
 from harness.results.cost.duration import format_duration
@@ -139,9 +139,9 @@ def _print_runs(runs: Sequence[RunStatus], folder: Path, out: Console, everythin
         last = "."
         if runs:
             last = "; the last one:" if len(runs) == 1 else "; the last ones:"
-        out.print(f"No run is under way in {folder}{remark}{last}", highlight=False, soft_wrap=True)
+        print_lines([f"No run is under way in {folder}{remark}{last}"], out)
     if not runs:
-        out.print("Start one: harness run --model MODEL --suite SUITE", highlight=False, soft_wrap=True)
+        print_lines(["Start one: harness run --model MODEL --suite SUITE"], out)
     for number, run in enumerate(runs):
         if number:
             out.print()
@@ -150,8 +150,6 @@ def _print_runs(runs: Sequence[RunStatus], folder: Path, out: Console, everythin
 
 def _print_run(run: RunStatus, out: Console, rows: int) -> None:
     """The state of a run: what it needs from a person first, then what goes on, then its cost."""
-    from rich.text import Text
-
     for line in (*_iter_headlines(run), *_iter_trouble_lines(run)):
         out.print(line, soft_wrap=True)
     for title, lines in (
@@ -170,12 +168,9 @@ def _print_run(run: RunStatus, out: Console, rows: int) -> None:
 
 def _iter_headlines(run: RunStatus) -> Iterator[Text]:
     """How the run is and the time that is left, its command, and how many of its jobs are done."""
-    from rich.text import Text
-
     state = "RUNNING for" if run.state == "running" else f"{run.state.upper()} after"
     broken = run.state in ("dead", "stopped")
-    detail = f", {_format_time_left(run)}" if run.state == "running" else _format_run_age(run)
-    detail = _describe_break(run) if broken else detail
+    detail = f", {_format_time_left(run)}" if run.state == "running" else _describe_end(run)
     yield Text.assemble(
         (f"{state} {_format_rough_duration(run.seconds)}", STYLES[run.state]), (detail, "bold")
     )
@@ -201,15 +196,13 @@ def _format_time_left(run: RunStatus) -> str:
     return f"about {_format_rough_duration(run.left.seconds)} left (80 %: {low} to {high})"
 
 
-def _describe_break(run: RunStatus) -> str:
-    """Since when the driver is silent or has stopped, and how to go on."""
+def _describe_end(run: RunStatus) -> str:
+    """Since when the run is over, and how to go on where it did not come to its end."""
     ago = "" if run.age is None else f" {_format_rough_duration(run.age)} ago"
+    if run.state not in ("dead", "stopped"):
+        return f",{ago}" if ago else ""
     what = f": its driver died{ago}" if run.state == "dead" else f",{ago}"
     return f"{what}. What was finished is kept; to go on type"
-
-
-def _format_run_age(run: RunStatus) -> str:
-    return "" if run.age is None else f", {_format_rough_duration(run.age)} ago"
 
 
 def _format_rough_duration(seconds: float) -> str:
@@ -232,8 +225,6 @@ def _describe_driver(run: RunStatus) -> str:
 
 def _iter_trouble_lines(run: RunStatus) -> Iterator[Text]:
     """Each cause of failures and of lost work, with the jobs that it hit."""
-    from rich.text import Text
-
     for trouble in run.troubles:
         style = "bold red" if trouble.how == "failed" else "bold yellow"
         count = len(trouble.labels)
@@ -255,8 +246,6 @@ def _shorten_label(label: str, run: RunStatus) -> str:
 
 def _iter_node_lines(run: RunStatus, rows: int) -> Iterator[Text]:
     """The nodes of a cluster: those that are lost first, of the others how many workers are busy."""
-    from rich.text import Text
-
     if run.state != "running" or not run.nodes:
         return
     yield Text(format_node_counts(run.nodes))
@@ -275,8 +264,6 @@ def _iter_node_lines(run: RunStatus, rows: int) -> Iterator[Text]:
 
 def _wait_text(wait: Wait) -> Text:
     """A line on jobs that wait for the same."""
-    from rich.text import Text
-
     behind = {
         "worker": "a free worker",
         "elsewhere": "another process, which has claimed the work",
@@ -300,11 +287,11 @@ def _format_job_counts(counts: Mapping[str, int]) -> str:
 
 def _print_running(run: RunStatus, out: Console, rows: int) -> None:
     """The running jobs, the longest first: where, since when, how far."""
-    from rich.table import Table
-
     if not run.running:
         return
-    table = Table("under way" if run.state == "running" else "was under way", "where", "for", "how far")
+    table = create_table(
+        "under way" if run.state == "running" else "was under way", "where", "for", "how far"
+    )
     table.columns[2].justify = "right"
     for job in run.running[:rows]:
         where = " ".join(filter(None, (job.node, ",".join(job.devices))))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core.terminal import create_console
+from harness.core.terminal import create_console, print_lines
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.evaluation import TrainedModel
@@ -46,11 +46,8 @@ def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any)
             return _print_training_plan(prepared, as_json)
         trained_models = progress.follow_training(prepared, create_console(stderr=True))
     if as_json:
-        click.echo(
-            json.dumps(
-                {"schema": 1, "models": [_serialize_trained_model(one) for one in trained_models]}, indent=1
-            )
-        )
+        rows = [_serialize_trained_model(one) for one in trained_models]
+        click.echo(json.dumps({"schema": 1, "models": rows}, indent=1))
     else:
         for trained_model in trained_models:
             _print_made(trained_model)
@@ -58,18 +55,17 @@ def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any)
 
 
 def _print_made(trained_model: TrainedModel) -> None:
-    out, model = create_console(), trained_model.model
+    model = trained_model.model
     assert model.lineage is not None
     name = f"{model.artifact.name}, seed {model.lineage.seed}"
     if trained_model.failure is not None:
-        out.print(f"{name}: {trained_model.failure.message}", style="red", highlight=False, soft_wrap=True)
+        print_lines([f"{name}: {trained_model.failure.message}"], style="red")
         if trained_model.failure.hint:
-            out.print(f"  {trained_model.failure.hint}", highlight=False, soft_wrap=True)
+            print_lines([f"  {trained_model.failure.hint}"])
         return
     state = "was there" if trained_model.was_there else "trained"
-    out.print(f"{name}: {state}, {trained_model.folder}", highlight=False, soft_wrap=True)
-    then = f"  harness run --model {trained_model.folder} --suite SUITE"
-    out.print(then, highlight=False, soft_wrap=True, style="dim")
+    print_lines([f"{name}: {state}, {trained_model.folder}"])
+    print_lines([f"  harness run --model {trained_model.folder} --suite SUITE"], style="dim")
 
 
 def _serialize_trained_model(trained_model: TrainedModel) -> dict[str, Any]:

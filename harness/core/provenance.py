@@ -47,12 +47,8 @@ def read_nvidia_driver() -> str | None:
     for line in _read_system_lines(Path("/proc/driver/nvidia/version")):
         if match := _DRIVER.search(line):
             return match[1]
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return next(iter(output.split()), None)
+    output = _run_command("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    return next(iter((output or "").split()), None)
 
 
 def _iter_cpu_limits(groups: Path, own: Path) -> Iterator[float]:
@@ -150,14 +146,21 @@ class _Provenance:
     """The time at which this was written: UTC, ISO 8601."""
 
 
-def _collect(
+def collect_provenance(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
-) -> _Provenance:
+) -> dict[str, Any]:
+    """The provenance as the dictionary that a record holds (fields: `_Provenance`).
+
+    Args:
+        device: The torch device of the job, e.g. "cuda:0".
+        threads: CPU threads of torch; None for those that it uses now.
+        started: The start of the job; None for that of the process.
+    """
     import psutil
 
     code = find_checkout()
     begun = started or datetime.fromtimestamp(psutil.Process().create_time(), tz=UTC)
-    return _Provenance(
+    facts = _Provenance(
         harness=__version__,
         commit=code.commit if code else None,
         dirty=code.dirty if code else None,
@@ -171,19 +174,7 @@ def _collect(
         started=_format_utc(begun),
         written=_format_utc(datetime.now(tz=UTC)),
     )
-
-
-def collect_provenance(
-    *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
-) -> dict[str, Any]:
-    """The provenance as the dictionary that a record holds (fields: `_Provenance`).
-
-    Args:
-        device: The torch device of the job, e.g. "cuda:0".
-        threads: CPU threads of torch; None for those that it uses now.
-        started: The start of the job; None for that of the process.
-    """
-    return asdict(_collect(device=device, threads=threads, started=started))
+    return asdict(facts)
 
 
 def describe_machine(device: str) -> dict[str, Any]:
@@ -212,11 +203,7 @@ def _read_power_limit(device: str) -> str | None:
     uuid = read_gpu_uuid(device)
     if not uuid:
         return None
-    query = ["nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader", f"--id={uuid}"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+    return _run_command("nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader", f"--id={uuid}")
 
 
 def measure_peak_memory() -> dict[str, int]:
@@ -320,9 +307,12 @@ def find_file_commit(path: Path) -> str:
 
 
 def _run_git(folder: Path, *arguments: str) -> str | None:
-    """The output of git, None if it fails or is missing."""
     # Without the option `git status` locks the index, and a user's own git command at that moment fails.
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    return _run_command("git", "--no-optional-locks", "-C", str(folder), *arguments)
+
+
+def _run_command(*command: str) -> str | None:
+    """The output of a program, None if it fails or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

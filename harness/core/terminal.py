@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +141,54 @@ def create_console(*, stderr: bool = False) -> Console:
     stream: Any = sys.stderr if stderr else sys.stdout
     stream = stream.stream if isinstance(stream, _CleanStream) else stream
     return _CleanConsole(file=stream, width=None if stream.isatty() else WIDE, markup=False)
+
+
+def print_lines(lines: Iterable[str], console: Console | None = None, *, style: str | None = None) -> None:
+    """Print texts as they are, without colours for numbers; a terminal wraps them, and nothing else does."""
+    out = console or create_console()
+    for line in lines:
+        out.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def show_progress(name: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, if that is a terminal; it is told what is done, and of how much.
+
+    Args:
+        name: What is counted, in words.
+        quiet: Whether there is no bar in any case.
+        in_bytes: Whether bytes are counted.
+    """
+    from rich import progress
+
+    console = create_console(stderr=True)
+    columns = (
+        progress.TextColumn(name),
+        progress.BarColumn(bar_width=30),
+        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    hidden = quiet or not console.is_terminal
+    with progress.Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def create_table(
+    *names: str, numbers: Iterable[str] = (), notes: Iterable[str] = (), title: str | None = None
+) -> Table:
+    """A table without rows.
+
+    Args:
+        names: The headers of its first columns.
+        numbers: Those of columns whose cells end below one another.
+        notes: Those of the last columns, which are dim.
+        title: What stands above it.
+    """
+    from rich.table import Column, Table
+
+    right = [Column(name, justify="right") for name in numbers]
+    return Table(*names, *right, *(Column(name, style="dim") for name in notes), title=title)
 
 
 def print_table(table: Table, console: Console) -> None:

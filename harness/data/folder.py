@@ -261,6 +261,13 @@ class Manifest:
                 hint="Until it is pulled again, the data set counts as a folder of unknown origin.",
             ) from error
 
+    @staticmethod
+    def read_intact_manifest(folder: Path) -> Manifest | None:
+        """The manifest of a folder; None also if it is damaged or of a newer schema."""
+        with suppress(DataError):
+            return Manifest.read_manifest(folder)
+        return None
+
 
 def list_visible_files(folder: Path) -> dict[str, Path]:
     """The files of a data set by their path inside `folder`, sorted, without hidden files; follows links.
@@ -392,10 +399,7 @@ def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
     """
     # Every file is hashed (once for its size, times and inode): a manifest may be older than the files.
     hashes = {name: hash_file(path, cache) for name, path in list_visible_files(folder).items()}
-    try:
-        manifest = Manifest.read_manifest(folder)
-    except DataError:
-        manifest = None
+    manifest = Manifest.read_intact_manifest(folder)
     if manifest and manifest.repo == data.path:
         listed = {name: entry.sha256 for name, entry in manifest.files.items()}
         if listed == hashes:
@@ -435,10 +439,7 @@ def list_data_sets(root: Path) -> tuple[Need, ...]:
 
 
 def _read_folder_need(folder: Path, root: Path) -> Need:
-    try:
-        manifest = Manifest.read_manifest(folder)
-    except DataError:
-        manifest = None
+    manifest = Manifest.read_intact_manifest(folder)
     # NAME@REVISION is the folder beside that of another revision of the same data set.
     path = folder.relative_to(root).as_posix().partition("@")[0]
     return Need(path=path, revision=manifest.revision if manifest else "")

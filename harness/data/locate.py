@@ -315,11 +315,8 @@ def fetch_remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: floa
         info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
         # Files like .gitattributes are not pulled, so they do not count.
         visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
-        return sum(s.size or 0 for s in visible if not patterns or _is_any_of(s.rfilename, patterns))
-
-
-def _is_any_of(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch(name, pattern) for pattern in patterns)
+        wanted_files = [s for s in visible if any(fnmatch(s.rfilename, one) for one in patterns or ["*"])]
+        return sum(s.size or 0 for s in wanted_files)
 
 
 def format_size(size: int | None) -> str:
@@ -482,11 +479,8 @@ def list_candidate_folders(path: str, revision: str, root: Path) -> tuple[Path, 
 
 def find_other_revision(folder: Path, revision: str) -> str | None:
     """The revision in a folder's manifest, if it is not the requested one."""
-    try:
-        manifest = Manifest.read_manifest(folder)
-    except DataError:
-        # A damaged manifest tells no revision: the folder counts as one of unknown origin.
-        return None
+    # A damaged manifest tells no revision: the folder counts as one of unknown origin.
+    manifest = Manifest.read_intact_manifest(folder)
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 
 

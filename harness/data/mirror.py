@@ -135,11 +135,7 @@ Progress = Callable[[str], None]
 """A callback with one line at each step of a pull."""
 
 
-def _hide_progress(_line: str) -> None:
-    """Print nothing."""
-
-
-def pull(need: Need, root: Path, *, progress: Progress = _hide_progress) -> Literal["pulled", "kept"]:
+def pull(need: Need, root: Path, *, progress: Progress = lambda _line: None) -> Literal["pulled", "kept"]:
     """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`, or `<name>@<revision>` if taken.
 
     Only the files of the configurations that are read are fetched, where its README names them; what an
@@ -219,10 +215,7 @@ def _fetch_patterns(need: Need, partial: Path) -> tuple[str, ...]:
 
 def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
     """Take over the undamaged files of an earlier pull of other parts; gives the patterns of that pull."""
-    try:
-        manifest = Manifest.read_manifest(target)
-    except DataError:
-        return ()
+    manifest = Manifest.read_intact_manifest(target)
     if manifest is None:
         return ()
     for name, entry in manifest.files.items():

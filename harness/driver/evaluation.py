@@ -674,10 +674,7 @@ def _measure_run_memory(
         worker.close_worker()
     if finished.failure is not None:
         return None
-    return _measure_free_memory(device), float(json.loads(finished.output["memory"])["peak_bytes"])
-
-
-def _measure_free_memory(device: str) -> float:
     import torch
 
-    return float(torch.cuda.mem_get_info(device)[0])
+    free = float(torch.cuda.mem_get_info(device)[0])
+    return free, float(json.loads(finished.output["memory"])["peak_bytes"])

@@ -21,9 +21,7 @@ from harness.executors.run_log import Closing, DeviceUse, Node, RunLog
 from harness.jobs.context import Event, WorkerLimits
 from harness.jobs.jobs import (
     Job,
-    RecordLocation,
     build_model_part,
-    build_task_part,
     read_model_lineage,
     resolve_weights,
 )
@@ -33,7 +31,7 @@ from harness.results.cost.encoding import note_record, note_speed
 from harness.results.cost.past import Speed
 from harness.search.plaid import drop_indexes
 from harness.storage.leases import Leases
-from harness.storage.record import RECORDS, ErrorPart, Record
+from harness.storage.record import RECORDS, ErrorPart, Record, build_task_part
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 
@@ -262,7 +260,7 @@ class Driver:
         self._queue = _Queue(self._jobs.values(), done)
         for key in failures.keys() & self._jobs:
             self._fail(self._jobs[key], failures[key])
-        while self._unsettled and not self._should_stop():
+        while self._unsettled and not (self._fail_fast and self.failures):
             self._show_nodes(executor)
             late = ends is not None and time.monotonic() >= ends
             if late:
@@ -295,9 +293,6 @@ class Driver:
         if nodes := executor.nodes:
             self._log.update_nodes(nodes)
             self._listeners.nodes(nodes)
-
-    def _should_stop(self) -> bool:
-        return self._fail_fast and bool(self.failures)
 
     def _start(self, executor: Executor) -> int:
         """Submit the jobs that can begin, as long as there is room; returns their number."""
@@ -454,7 +449,8 @@ class Driver:
             return
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples, run = finished.output.get("examples"), finished.output.get("run")
-        if record.purpose == "trial" and self._has_final(job.place, job.key):
+        place = (job.place.artifact, job.place.task, job.key)
+        if record.purpose == "trial" and self._store.get(*place) is not None:
             # It was requested as a result of its own before, and stays one.
             record = record.model_copy(update={"purpose": "final"})
         cell = self._scores.get(job.key)
@@ -472,9 +468,6 @@ class Driver:
     def _finish_job(self, job: Job) -> None:
         self._set_job_state(job.key, "done")
         self._log.note_job_end(job, "done")
-
-    def _has_final(self, place: RecordLocation, key: str) -> bool:
-        return self._store.get(place.artifact, place.task, key) is not None
 
     def _fail(self, job: Job, failure: Failure) -> None:
         # A folder that cannot be written would fail every other job, too.

@@ -21,7 +21,7 @@ from rich.table import Column
 from rich.text import Text
 
 from harness.core.identity import build_encoding_identity
-from harness.core.terminal import create_console
+from harness.core.terminal import create_console, print_lines
 from harness.core.types import OWN_UNITS
 from harness.driver import evaluation
 from harness.driver.estimate import estimate_disk_need
@@ -184,9 +184,7 @@ def follow_events(console: Console, clock: Callable[[], float] = time.monotonic)
         def say(line: str, style: str = "") -> None:
             nonlocal last
             last = clock()
-            console.print(
-                _format_timestamp(console) + line, style=style, highlight=False, markup=False, soft_wrap=True
-            )
+            print_lines([_format_timestamp(console) + line], console, style=style)
 
         def start_bar(name: str, total: int | None, unit: str = "") -> None:
             for task_id in bars.task_ids:
@@ -415,13 +413,7 @@ class Follower:
 
     def _print_line(self, line: str, style: str = "") -> None:
         self._last = self._clock()
-        self._console.print(
-            _format_timestamp(self._console) + line,
-            style=style,
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        print_lines([_format_timestamp(self._console) + line], self._console, style=style)
 
 
 def _format_job_status(job: Job, bar: Bar) -> str:
@@ -508,17 +500,13 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
         print_failures(lost, prepared, out)
-    for line in (*list_repeated_models(prepared), *_list_plan_notes(prepared), *prepared.evaluations):
-        out.print(line, highlight=False, soft_wrap=True)
+    print_lines((*list_repeated_models(prepared), *_list_plan_notes(prepared), *prepared.evaluations), out)
     for model in prepared.subjects:
         how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))
         if prepared.recipe is not None and model.training is None and not _is_encoded(model, prepared):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
-        for line in (
-            f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}",
-            *_format_training_lines(model),
-        ):
-            out.print(line, highlight=False, style="dim", soft_wrap=True)
+        label = f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}"
+        print_lines((label, *_format_training_lines(model)), out, style="dim")
 
 
 def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:

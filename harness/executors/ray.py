@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import pickle
+import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,20 +19,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.core.errors import StoreError, UsageError
+from harness.core.provenance import count_cores
+from harness.data.locate import format_size
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, RaySettings, fail_job
 from harness.executors.local import LAST_CHECKPOINT
-from harness.executors.node import WorkerSettings, build_refusal_error
-from harness.executors.ray_cluster import (
+from harness.executors.node import (
     Answer,
     RayWorker,
     Shape,
     WorkerInfo,
-    describe_devices,
-    format_node_name,
-    join_cluster,
+    WorkerSettings,
+    build_refusal_error,
     run_at_once,
 )
-from harness.executors.run_log import Node
+from harness.executors.run_log import Node, format_count
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.results.cost.memory import SHARE, compute_run_capacity
@@ -101,7 +102,7 @@ class RayExecutor:
             UsageError: No cluster answers, or it has another version of Ray or Python.
         """
         self._settings = settings
-        self._started = join_cluster(settings)
+        self._started = _join_cluster(settings)
         import ray
 
         self._ray = ray
@@ -254,7 +255,7 @@ class RayExecutor:
         alive_nodes = {node["NodeID"]: node for node in nodes if node["Alive"]}
         # Nodes that an autoscaler took away are not reported as lost.
         left = {node["NodeID"] for node in nodes if node.get("DeathReason") in _LEFT}
-        self._names |= {key: format_node_name(node) for key, node in alive_nodes.items()}
+        self._names |= {key: _format_node_name(node) for key, node in alive_nodes.items()}
         self._names = {key: name for key, name in self._names.items() if key not in left}
         workers, busy = Counter[str](), Counter[str]()
         for actor in self._actors:
@@ -265,7 +266,7 @@ class RayExecutor:
             Node(
                 name=name,
                 state="alive" if key in alive_nodes else "lost",
-                devices=(describe_devices(alive_nodes[key]["Resources"]),) if key in alive_nodes else (),
+                devices=(_describe_devices(alive_nodes[key]["Resources"]),) if key in alive_nodes else (),
                 workers=workers[key],
                 busy=busy[key],
             )
@@ -297,7 +298,7 @@ class RayExecutor:
         for shape, job in shapes.items():
             if not any(shape.count_in(node["Resources"]) for node in nodes):
                 node_summary = "; ".join(
-                    f"{format_node_name(node)}: {describe_devices(node['Resources'])}" for node in nodes
+                    f"{_format_node_name(node)}: {_describe_devices(node['Resources'])}" for node in nodes
                 )
                 self.close_executor()
                 raise UsageError(
@@ -503,3 +504,106 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
 def _extract_last_line(error: Exception) -> str:
     """The last line of what Ray says, which is the reason."""
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "nothing")
+
+
+# Joining a cluster
+
+
+def _join_cluster(settings: RaySettings) -> bool:
+    """Join a cluster or start one; whether that was done here.
+
+    Raises:
+        UsageError: No cluster answers, or it has another version of Ray or Python.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            "--executor ray needs Ray, which is not installed here.",
+            hint="Type pip install 'encoder-harness[ray]', here and on every node.",
+        ) from error
+    if ray.is_initialized():
+        return False
+    _require_answer(settings.address)
+    options: dict[str, Any] = {"address": settings.address or "local"}
+    if not settings.address:
+        options |= {"num_cpus": count_cores(), "include_dashboard": False}
+    _hide_raylet_output(ray)
+    try:
+        ray.init(**options, log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as error:
+        if settings.address in ("", "auto"):
+            raise _build_cluster_error(settings.address, str(error)) from error
+        raise UsageError(
+            f"{settings.address} answers, and this machine cannot join it as a Ray cluster: "
+            f"{str(error).rstrip('.')}.",
+            hint="Where ~/.ray/auth_token is, Ray asks for it: set RAY_AUTH_MODE=token, with one file on all "
+            "machines, or type ray:auto on a node (docs/cluster.md).",
+        ) from error
+    except ray.exceptions.AuthenticationError as error:
+        raise UsageError(
+            f"The Ray cluster at {settings.address} asks for a token that this machine does not give.",
+            hint="Set RAY_AUTH_MODE=token, with one ~/.ray/auth_token on every machine (docs/cluster.md).",
+        ) from error
+    except RuntimeError as error:
+        # Ray raises a plain RuntimeError here; only its text ("Version" or "version") tells the cause.
+        if "ersion" not in str(error):
+            text = " ".join(str(error).split())
+            raise UsageError(
+                f"Ray at {settings.address or 'this machine'} cannot be joined: {text}",
+                hint="The driver must run on a node of the cluster (docs/cluster.md).",
+            ) from error
+        raise UsageError(
+            f"The Ray cluster at {settings.address} is of another version. {' '.join(str(error).split())}",
+            hint="Install the same Ray and Python here and there (requirements/cluster.txt).",
+        ) from error
+    return True
+
+
+def _hide_raylet_output(ray: Any) -> None:
+    """Keep what raylets say out of standard output, where Ray prints it: lost workers are noted by us."""
+    # A private name of Ray: a version that lacks it is left as it is.
+    worker: Any = getattr(ray._private, "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_args, **_options: None
+
+
+def _require_answer(address: str) -> None:
+    """Refuse an address that nobody answers, at which Ray itself would wait for minutes."""
+    if address in ("", "auto"):
+        return
+    if "://" in address:
+        raise UsageError(
+            f"{address} is the address of a Ray client; the driver must run on a node of the cluster.",
+            hint="Run it there with --executor ray:auto, e.g. by ray job submit --address … -- harness run …",
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{address!r} is not the address of a Ray cluster.", hint="Type HOST:PORT, or auto.")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise _build_cluster_error(address, str(error)) from error
+
+
+def _build_cluster_error(address: str, reason: str) -> UsageError:
+    where = "on this machine" if address == "auto" else f"at {address}"
+    return UsageError(
+        f"No Ray cluster answers {where}: {reason.rstrip('.')}.",
+        hint="Start one with ray start --head, type its HOST:PORT (6379 is the usual port), or leave the "
+        "address out to start one for this run.",
+    )
+
+
+def _format_node_name(node: Mapping[str, Any]) -> str:
+    """The name of a node, as Ray lists it, for the user."""
+    return str(node["NodeManagerHostname"] or node["NodeName"])
+
+
+def _describe_devices(resources: Mapping[str, float]) -> str:
+    """What a node has, in words, e.g. "8 GPUs, 64 cores, 500.0 GB"."""
+    gpus = int(resources.get("GPU", 0))
+    first = [format_count(gpus, "GPU")] if gpus else []
+    cores = format_count(int(resources.get("CPU", 0)), "core")
+    memory = format_size(int(resources.get("memory", 0)))
+    return ", ".join([*first, cores, memory])

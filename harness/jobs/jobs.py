@@ -13,25 +13,31 @@ those of another task. A job that needs the model there ends with DeviceNeeded, 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
+import functools
 import json
+import os
+import shutil
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
+from filelock import FileLock, Timeout
+
 from harness.core import provenance
 from harness.core.encoding import Encoding
-from harness.core.errors import DataError
+from harness.core.errors import DataError, ModelError
 from harness.core.lineage import Lineage, read_document
 from harness.core.paths import resolve_home_path, shorten_folder
 from harness.core.types import (
     Artifact,
     DataReport,
+    MeasuredModel,
+    MeasuredSource,
     Outcome,
     Purpose,
     Role,
@@ -43,17 +49,9 @@ from harness.core.types import (
 from harness.data.counting import count_task_data
 from harness.data.prepared import explain_disk_full, open_prepared_data
 from harness.data.training.loading import count_trained, read_text_hashes
-from harness.jobs.context import ContextDocuments, DeviceNeeded, EncodedTexts, Event, JobContext
+from harness.jobs.context import ContextDocuments, DeviceNeeded, EncodedTexts, Event, JobContext, load_model
 from harness.results.cost.past import Speed, estimate_non_embedding
-from harness.storage.record import (
-    EXAMPLE_COLUMNS,
-    RUN_COLUMNS,
-    ExamplesPart,
-    ModelPart,
-    Record,
-    RunPart,
-    TaskPart,
-)
+from harness.storage.record import ModelPart, Record, build_record_output, build_task_part
 from harness.storage.remote import Remote
 from harness.training.model_store import ModelStore
 
@@ -63,9 +61,6 @@ if TYPE_CHECKING:
 
 
 JobKind = Literal["train", "finetune", "select", "resolve", "encode", "score", "rank"]
-
-Examples = Mapping[str, Sequence[Any]]
-"""The columns of a per-example file, or of a run file."""
 
 
 class _Work(Protocol):
@@ -411,6 +406,78 @@ class Score(ScoreJob):
         }
 
 
+@contextlib.contextmanager
+def hold_device(device: str, tell: Callable[[str], None]) -> Iterator[None]:
+    """Hold a device of this machine against other measurements; `tell` hears that it waits for one."""
+    # In the system's own place: results and caches of two measurements may lie apart.
+    # A GPU by its own name: its number is another one in a process that sees other GPUs.
+    place = provenance.read_gpu_uuid(device) or device.replace(":", "-")
+    name = f"encoder-harness-{os.getuid()}-{place}.lock"
+    lock = FileLock(Path(tempfile.gettempdir(), name))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        tell(f"another measurement uses {device}: this one waits until it has ended")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(ScoreJob):
+    """Measure a model; the output is the record. What is finished is kept in the cache until then."""
+
+    encoding: Encoding
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Measure on a device that is held, and return the record of the outcome."""
+        started, artifact = datetime.now(tz=UTC), resolve_weights(self.artifact, context.remote)
+        source, work = self.task.source, context.cache / "measured" / self.key
+        assert isinstance(source, MeasuredSource)
+        context.emit(Event(kind="stage", text=f"measuring {self.task.name}"))
+        # The source loads the model itself: there shall not be two in memory.
+        context.forget()
+        context.set_threads()
+        machine = provenance.describe_machine(context.device)
+        if source.per_machine and machine != self.identity["machine"]:
+            raise ModelError(
+                f"{context.device} is not the device that this was planned for: {machine['device']['name']}.",
+                hint="Name one device: --devices cuda:0.",
+            )
+        load = functools.partial(load_model, artifact, self.encoding, device=context.device)
+        model = MeasuredModel(
+            artifact=artifact,
+            dtype=self.encoding.dtype,
+            encoding=self.encoding,
+            device=context.device,
+            load=load,
+            batch_tokens=context.limits.batch_tokens,
+            work=work,
+            announce=lambda steps: context.emit(Event(kind="training", steps=steps)),
+            count=lambda steps: context.emit(Event(kind="trained", steps=steps)),
+            tell=lambda note: context.tell([note]),
+        )
+        with hold_device(context.device, model.tell):
+            work.mkdir(parents=True, exist_ok=True)
+            outcome = source.measure_model(self.task, model, seed=self.seed, data=self.data)
+        context.tell(outcome.notes)
+        ran = build_encoding_provenance(context, self.encoding, EncodedTexts(), outcome, started, texts=0)
+        seconds = (datetime.now(tz=UTC) - started).total_seconds()
+        # What the loading of an encoder left out is not told: the source has loaded the model as it needs it.
+        ran["notes"] = [*outcome.notes]
+        ran |= {"measured": dict(outcome.facts), "seconds": {"measure": round(seconds, 3)}}
+        output = self.build_output(
+            outcome,
+            build_model_part(artifact, context.read_input("facts")),
+            ran,
+            read_model_lineage(artifact),
+        )
+        shutil.rmtree(work, ignore_errors=True)
+        return output
+
+
 def build_encoding_provenance(
     context: JobContext,
     encoding: Encoding,
@@ -509,60 +576,6 @@ def read_model_lineage(artifact: Artifact) -> Lineage | None:
     """The lineage of a trained model; None of any other."""
     document = read_document(resolve_weights(artifact).folder) if artifact.trained else None
     return None if document is None else document.lineage
-
-
-def build_task_part(task: Task) -> TaskPart:
-    """The task's part of a record."""
-    return TaskPart(name=task.name, type=task.type, metric=task.metric)
-
-
-def build_record_output(
-    record: Record, examples: Examples, run: Examples | None = None
-) -> Mapping[str, bytes]:
-    """The output of a job that makes a record: the record, which names the files beside it, and those files.
-
-    Args:
-        record: Without the entries for the files.
-        examples: The columns of the per-example file; without any there is none.
-        run: The columns of the run file; without any there is none.
-    """
-    contents: dict[str, bytes] = {}
-    parts: dict[str, ExamplesPart | RunPart] = {}
-    if examples:
-        contents["examples"] = _serialize_parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
-        # The store names the files when it writes them.
-        parts["examples"] = ExamplesPart(
-            file="", rows=len(examples["example_id"]), sha256=_hash_content(contents["examples"])
-        )
-    if run:
-        contents["run"] = _run_bytes(run)
-        sha256, depth = _hash_content(contents["run"]), max(run["rank"])
-        parts["run"] = RunPart(file="", rows=len(run["rank"]), sha256=sha256, depth=depth)
-    return {"record": record.model_copy(update=parts).to_json().encode(), **contents}
-
-
-def _hash_content(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _run_bytes(run: Examples) -> bytes:
-    """The run file of an outcome, whose columns have types of their own."""
-    import pyarrow as pa
-
-    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
-    return _serialize_parquet(
-        {name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)}
-    )
-
-
-def _serialize_parquet(columns: Mapping[str, Any]) -> bytes:
-    """A Parquet file of columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer, compression="zstd")
-    return buffer.getvalue()
 
 
 class _VectorsNeeded(BaseException):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from typing import Any, TypeVar, TypeVarTuple
 
 from harness.core.encoding import ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
 from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart, format_swept_settings
-from harness.core.types import SEED, Artifact, Data, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
+from harness.core.types import SEED, Artifact, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
 from harness.data.finding import check_data
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.encoder.folder.description import describe
@@ -19,26 +20,21 @@ from harness.jobs.jobs import (
     Encode,
     Job,
     JobKind,
+    Measure,
     RecordLocation,
     Resolve,
     Resources,
     Score,
 )
 from harness.jobs.maxsim import ScoreByMaxSim
-from harness.jobs.measuring import Measure
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.jobs.training_jobs import find_best_member
 from harness.storage.record import Record
 from harness.storage.store import Store
 
-Found = TypeVar("Found", covariant=True)
-
-
-class _Look(Protocol[Found]):
-    """A way to look up a data set: `locate_data`, or `locate_local`."""
-
-    def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found: ...
+Arguments = TypeVarTuple("Arguments")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +248,7 @@ def plan_scores(
         machine: This machine, where a task measures it.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
-    at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
+    at_hand, locate = _create_local_lookup(settings), _Lookups.create_lookups(settings).locate
     cells: dict[str, PlannedScore] = {}
     keys: dict[tuple[ConfiguredModel, Task], str] = {}
     for subject in subjects:
@@ -282,7 +278,7 @@ def plan_trials(
         tasks: The tasks that choose, by the names of their columns.
         settings: The places of data.
     """
-    at_hand = _lookup_once(locate_local, settings)
+    at_hand = _create_local_lookup(settings)
 
     def plan_trial(member: ConfiguredModel, task: Task) -> PlannedScore:
         return replace(_plan_encoding_score(member, task, at_hand(task), seed=SEED), purpose="trial")
@@ -290,19 +286,24 @@ def plan_trials(
     return tuple({name: plan_trial(member, task) for name, task in tasks.items()} for member in members)
 
 
-def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
-    """A lookup of a task's data that runs once for each task and returns the error it meets."""
-    results: dict[Task, Found | DataError] = {}
+def _run_once(look: Callable[[*Arguments], Found]) -> Callable[[*Arguments], Found | DataError]:
+    """A function that runs once for the same arguments, and returns the error that it meets."""
 
-    def locate_task_data(task: Task) -> Found | DataError:
-        if task not in results:
-            try:
-                results[task] = look(task.data, settings, subsets=task.subsets)
-            except DataError as error:
-                results[task] = error
-        return results[task]
+    @cache
+    def look_up(*arguments: *Arguments) -> Found | DataError:
+        try:
+            return look(*arguments)
+        except DataError as error:
+            return error
 
-    return locate_task_data
+    return look_up  # type: ignore[return-value]
+
+
+def _create_local_lookup(settings: DataSettings) -> Callable[[Task], Located | DataError | None]:
+    def look_up(task: Task) -> Located | None:
+        return locate_local(task.data, settings, subsets=task.subsets)
+
+    return _run_once(look_up)
 
 
 def _plan_finetune_score(
@@ -512,14 +513,21 @@ class _Lookups:
     @staticmethod
     def create_lookups(settings: DataSettings) -> _Lookups:
         """The lookups in the places of these settings."""
-        return _Lookups(locate=_lookup_once(locate_data, settings), check=_create_data_check(settings))
+
+        def locate(task: Task) -> Located:
+            return locate_data(task.data, settings, subsets=task.subsets)
+
+        def check(task: Task, located: Located) -> Size:
+            return check_data(task, located, settings)
+
+        return _Lookups(locate=_run_once(locate), check=_run_once(check))
 
     def refresh_scores(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
         """The planned scores with the places of their data, and without records that no longer count."""
         scores = tuple(map(self._fill_planned_score, cells))
         lost = _find_lost_weights(scores)
         return tuple(
-            self._fill_planned_score(_detach_record(cell))
+            self._fill_planned_score(replace(cell, record=None, former=cell.record))
             if cell.record and cell.subject.artifact.key in lost
             else cell
             for cell in scores
@@ -616,10 +624,6 @@ def _find_lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
     return frozenset(mixed | needed)
 
 
-def _detach_record(cell: PlannedScore) -> PlannedScore:
-    return replace(cell, record=None, former=cell.record)
-
-
 def _find_lost_classifiers(cell: PlannedScore, store: Store) -> frozenset[str]:
     """The finished runs of a score whose classifiers are gone; a remote may still have them."""
     if cell.recipe_plan is None or store.remote is not None:
@@ -656,27 +660,12 @@ def _attach_size(
     if cell.record is not None or cell.problem is not None:
         return cell
     located = cell.located or locate(cell.task)
-    size = (
-        located if isinstance(located, DataError) else check(replace(cell.task, data=located.data), located)
-    )
+    if isinstance(located, DataError):
+        return replace(cell, problem=located)
+    size = check(replace(cell.task, data=located.data), located)
     if isinstance(size, DataError):
         return replace(cell, problem=size)
     return replace(cell, task=replace(cell.task, size=size))
-
-
-def _create_data_check(settings: DataSettings) -> Callable[[Task, Located], Size | DataError]:
-    """A check of a task's data that runs once for each task and returns the error it meets."""
-    results: dict[Task, Size | DataError] = {}
-
-    def check_task_data(task: Task, located: Located) -> Size | DataError:
-        if task not in results:
-            try:
-                results[task] = check_data(task, located, settings)
-            except DataError as error:
-                results[task] = error
-        return results[task]
-
-    return check_task_data
 
 
 def _collect_jobs(

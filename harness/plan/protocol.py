@@ -66,7 +66,7 @@ def _build_request(step: ProtocolStep, base: Request, *, quick: bool) -> Request
     plain = bool(recipes) and not _makes_models(recipes)
     # The models of a chain of recipes are evaluated by its last one.
     lasts = [catalog.resolve_recipe_chain(name).rpartition("+")[2].partition(":")[0] for name in recipes]
-    evaluated = any(_has_evaluation(name, base.evaluation) for name in lasts)
+    evaluated = any(base.evaluation in (OWN, RECIPE, *catalog.find_evaluations(name)) for name in lasts)
     request = replace(
         base,
         suites=suites,
@@ -86,10 +86,6 @@ def _build_request(step: ProtocolStep, base: Request, *, quick: bool) -> Request
 
 def _makes_models(recipes: Sequence[str]) -> bool:
     return any(catalog.find_recipe_kind(name) == "model" for name in recipes)
-
-
-def _has_evaluation(recipe: str, name: str) -> bool:
-    return name in (OWN, RECIPE, *catalog.find_evaluations(recipe))
 
 
 def _find_suite_tasks(suite: str, names: Sequence[str]) -> list[str]:

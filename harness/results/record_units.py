@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from harness.core import files, paths
 from harness.core.errors import StoreError
 from harness.core.identity import digest
-from harness.core.types import LOWER_IS_BETTER
+from harness.core.types import LOWER_IS_BETTER, Suite
 from harness.results import units
 from harness.results.metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
-from harness.results.scores import collect_raw_metrics
+from harness.results.scores import Spread, collect_raw_metrics, list_small_columns
 from harness.results.units import NOTHING, Names, Stratum, Texts, Units
 from harness.storage.record import Record
 from harness.storage.store import Store
@@ -521,3 +521,38 @@ def _require_same(task_units: Units, expected: float | None) -> None:
         raise _NotTestableError(
             f"its examples give {task_units.metric} {100 * score:.3f}, its record has {expected_text}"
         )
+
+
+# The intervals of scores over few examples
+
+
+def measure_spreads(
+    suite: Suite, records: Mapping[str, Record], stores: Sequence[Store], cache: Path
+) -> dict[str, Spread]:
+    """The intervals of the small columns of a suite whose scores have per-example results, by column.
+
+    Args:
+        suite: The suite.
+        records: Finished records by task.
+        stores: The results folders that have them.
+        cache: The cache folder.
+    """
+    tasks = {column.name: column.tasks[0].name for column in suite.columns if len(column.tasks) == 1}
+    return {
+        name: replace(spread, half=measure_half_width(records[tasks[name]], stores, cache))
+        for name, spread in list_small_columns(suite).items()
+        if tasks.get(name) in records
+    }
+
+
+def measure_half_width(record: Record, stores: Sequence[Store], cache: Path) -> float | None:
+    """Half of the 95 % interval of a score by the choice of its examples (`Units.estimate_half_width`).
+
+    None where a recipe trained for the score, which has an interval of its own, or nothing tells it.
+    """
+    if "recipe" in record.identity:
+        return None
+    # A store finds the folder of an artifact by the digits at its end, whatever stands before them.
+    folder = f"model-{record.model.artifact[:12]}"
+    scored = ScoredRecord.find(stores, folder, record.task.name, record.key, parts=(), cache=cache)
+    return scored.units.estimate_half_width() if scored and scored.units else None

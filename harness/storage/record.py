@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal, TypeGuard
 
@@ -11,7 +13,7 @@ from pydantic import Field
 
 from harness.core.documents import DocumentKind, DocumentPart, FileName, Migration
 from harness.core.lineage import Lineage
-from harness.core.types import OWN_UNITS, is_number
+from harness.core.types import OWN_UNITS, Task, is_number
 
 SCHEMA = 6
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
@@ -178,3 +180,63 @@ RECORDS = DocumentKind(
     digest_since=3,
     find_problem=find_score_problem,
 )
+
+
+# The files of a record
+
+Examples = Mapping[str, Sequence[Any]]
+"""The columns of a per-example file, or of a run file."""
+
+
+def build_task_part(task: Task) -> TaskPart:
+    """The task's part of a record."""
+    return TaskPart(name=task.name, type=task.type, metric=task.metric)
+
+
+def build_record_output(
+    record: Record, examples: Examples, run: Examples | None = None
+) -> Mapping[str, bytes]:
+    """The output of a job that makes a record: the record, which names the files beside it, and those files.
+
+    Args:
+        record: Without the entries for the files.
+        examples: The columns of the per-example file; without any there is none.
+        run: The columns of the run file; without any there is none.
+    """
+    contents: dict[str, bytes] = {}
+    parts: dict[str, ExamplesPart | RunPart] = {}
+    if examples:
+        contents["examples"] = _serialize_parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+        # The store names the files when it writes them.
+        parts["examples"] = ExamplesPart(
+            file="", rows=len(examples["example_id"]), sha256=_hash_content(contents["examples"])
+        )
+    if run:
+        contents["run"] = _run_bytes(run)
+        sha256, depth = _hash_content(contents["run"]), max(run["rank"])
+        parts["run"] = RunPart(file="", rows=len(run["rank"]), sha256=sha256, depth=depth)
+    return {"record": record.model_copy(update=parts).to_json().encode(), **contents}
+
+
+def _hash_content(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _run_bytes(run: Examples) -> bytes:
+    """The run file of an outcome, whose columns have types of their own."""
+    import pyarrow as pa
+
+    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
+    return _serialize_parquet(
+        {name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)}
+    )
+
+
+def _serialize_parquet(columns: Mapping[str, Any]) -> bytes:
+    """A Parquet file of columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, compression="zstd")
+    return buffer.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -95,21 +95,21 @@ def compare_models(
     if all(settings not in text for side in (a, b) for text in side.settings):
         choose_settings([text for side in (a, b) for text in side.settings], settings)
     sides = (a.select_settings(settings), b.select_settings(settings))
-    pairing = _match_sides(sides, tasks, across_data=across_data)
+    pairs, alone = _match_sides(sides, tasks, across_data=across_data)
     flat = [
         (
             _build_comparable(x).flatten_fields(x.provenance, measurements=measurements),
             _build_comparable(y).flatten_fields(y.provenance, measurements=measurements),
         )
-        for x, y in pairing.pairs
+        for x, y in pairs
     ]
-    deltas = [row for x, y in pairing.pairs for row in _iter_delta_rows(x, y, sides, results, cache)]
+    deltas = [row for x, y in pairs for row in _iter_delta_rows(x, y, sides, results, cache)]
     return _ModelComparison(
         sides=sides,
-        pairs=len(pairing.pairs),
+        pairs=len(pairs),
         deltas=ResultTable(deltas, shown=("task", "split", "subset", "metric", "first", "second", "delta")),
         differences=ResultTable(_count_differences(flat)),
-        not_compared=ResultTable([_describe_unpaired(one) for one in pairing.alone]),
+        not_compared=ResultTable(alone),
     )
 
 
@@ -239,17 +239,6 @@ def _find_query_scores(record: Record, results: Path | None, cache: Path | None)
     )
 
 
-def _describe_unpaired(unpaired: Any) -> dict[str, Any]:
-    settings = describe_record(unpaired.record)
-    return {
-        "task": unpaired.record.task.name,
-        "of": unpaired.of,
-        "splits": [*unpaired.record.scores],
-        "settings": settings,
-        "reason": unpaired.reason,
-    }
-
-
 _Side = Literal["first", "second"]
 
 
@@ -260,21 +249,19 @@ Reason = Literal["task", "splits", "number", "data", "settings", "weights"]
 """The part that the record shares with no record of the other model; "weights": its own has others now."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Unpaired:
+def _describe_unpaired(record: Record, of: _Side, reason: Reason) -> dict[str, Any]:
     """A record without a counterpart, and what keeps the other model's records of the task apart."""
+    return {
+        "task": record.task.name,
+        "of": of,
+        "splits": [*record.scores],
+        "settings": describe_record(record),
+        "reason": reason,
+    }
 
-    record: Record
-    of: _Side
-    reason: Reason
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Pairing:
-    """Pairs of comparable records of two models, and the records without a counterpart."""
-
-    pairs: tuple[tuple[Record, Record], ...]
-    alone: tuple[_Unpaired, ...]
+_Pairing = tuple[list[tuple[Record, Record]], list[dict[str, Any]]]
+"""Pairs of comparable records of two models, and what is said of the records without a counterpart."""
 
 
 def _match_sides(sides: Sequence[MeasuredSuite], tasks: Sequence[str], *, across_data: bool) -> _Pairing:
@@ -282,13 +269,13 @@ def _match_sides(sides: Sequence[MeasuredSuite], tasks: Sequence[str], *, across
     mine = [_select_task_records(one.records, tasks) for one in sides]
     a, b = ([r for r in rows if not one.is_former(r)] for one, rows in zip(sides, mine, strict=True))
     former = [
-        _Unpaired(record=record, of=of, reason="weights")
+        _describe_unpaired(record, of, "weights")
         for of, one, rows in zip(_SIDES, sides, mine, strict=True)
         for record in rows
         if one.is_former(record)
     ]
-    pairing = _match_records(a, b, across_data=across_data)
-    return replace(pairing, alone=(*pairing.alone, *former))
+    pairs, alone = _match_records(a, b, across_data=across_data)
+    return pairs, [*alone, *former]
 
 
 def _match_records(
@@ -317,10 +304,13 @@ def _match_records(
         if len(rest) == len(others) == 1:
             pairs.append((rest[0], others[0]))
     paired = [record for both in pairs for record in both]
-    left = [(r, "first", second) for r in first if r not in paired]
-    left += [(r, "second", first) for r in second if r not in paired]
-    alone = tuple(_Unpaired(record=r, of=of, reason=_find_mismatch(r, others)) for r, of, others in left)  # type: ignore[arg-type]
-    return _Pairing(pairs=tuple(pairs), alone=alone)
+    alone = [
+        _describe_unpaired(record, of, _find_mismatch(record, others))
+        for of, mine, others in zip(_SIDES, (first, second), (second, first), strict=True)
+        for record in mine
+        if record not in paired
+    ]
+    return pairs, alone
 
 
 def _find_mismatch(record: Record, others: Sequence[Record]) -> Reason:

@@ -23,6 +23,7 @@ from harness.driver.report.suite import (
 from harness.driver.report.trained import serialize_trained_result
 from harness.plan import catalog
 from harness.results.index import RecordIndex, distinguish_models
+from harness.results.record_units import measure_spreads
 from harness.results.results import (
     MeasuredSuite,
     RecipeCondition,
@@ -33,7 +34,6 @@ from harness.results.results import (
     serialize_condition,
 )
 from harness.results.scores import Aggregates, Spread, TrainedResult, compute_metric_scores
-from harness.results.spreads import measure_spreads
 from harness.storage.record import Record
 
 _SHOWN = 20

@@ -143,14 +143,6 @@ class ScoringPlan:
         """The largest possible number of scores."""
         return len(self.queries) * min(self.request.documents, len(self.collection.documents))
 
-    def find_scored_data(self, folder: Path) -> ScoredData | None:
-        """What an earlier run made of the same request in a folder; None if the folder is free.
-
-        Raises:
-            UsageError: Something else lies there.
-        """
-        return ScoredData.read_scored_data(folder, self.identity)
-
 
 def _check(request: ScoringRequest, settings: Settings) -> None:
     """Refuse values that no model could use."""
@@ -213,7 +205,7 @@ def make_scored_data(
     device: str,
     cache: Path,
     limits: WorkerLimits,
-    listen: Callable[[Event], None] = lambda _event: None,
+    listen: Callable[[Event], None],
 ) -> ScoredData:
     """Choose documents, score them, and put the data set in place in one step.
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import click
 
 from harness.commands import options
 from harness.core import paths
-from harness.core.terminal import clean_text, create_console
+from harness.core.terminal import clean_text, show_progress
 
 _TRUST = {
     "commit": "of a commit",
@@ -46,7 +44,7 @@ def _import_mteb_results(path: Path, results: Path | None, workers: int | None, 
     from leaderboard.data.mteb_import import import_results
 
     began = time.perf_counter()
-    with _open_progress_bar(quiet=as_json) as progress:
+    with show_progress("files", quiet=as_json) as progress:
         done = import_results(
             paths.resolve_home_path(path),
             paths.resolve_results_folder(results),
@@ -90,15 +88,3 @@ def _list_bad_files(count: int, what: str, rows: list[dict[str, Any]], why: str)
     for row in rows[:_LISTED]:
         path = clean_text(str(row["path"]), line=True)
         yield f"    {path}: {'not finite' if row[why] is None else row[why]}"
-
-
-@contextmanager
-def _open_progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("files"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
-    disable = quiet or not sys.stderr.isatty()
-    with Progress(*columns, console=create_console(stderr=True), transient=True, disable=disable) as bar:
-        files = bar.add_task("files", total=None)
-        yield lambda done, total: bar.update(files, completed=done, total=total)

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 
 from harness.core.documents import read_or_warn
 from harness.core.paths import resolve_cache_folder
+from harness.results.record_units import measure_half_width
 from harness.results.results import (
     Condition,
     EncodingCondition,
@@ -31,7 +32,6 @@ from harness.results.results import (
     serialize_condition,
 )
 from harness.results.scores import TrainedResult, list_small_columns
-from harness.results.spreads import measure_half_width
 from harness.storage.record import SCHEMA, ModelPart, Record
 from harness.storage.store import Store
 from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit

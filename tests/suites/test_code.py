@@ -22,7 +22,7 @@ from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training
 from harness.data.training.sets import locate_user_training
 from suites import code
-from suites._code import parsing, source_folder
+from suites._code import parsing, tasks
 from suites._content import Retrieval
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu"]
@@ -226,7 +226,7 @@ def test_what_is_built_once_is_kept_and_what_is_damaged_is_built_again(
     loaders = {task.name: task.source.loader for task in first.tasks}  # type: ignore[attr-defined]
     contents = {name: loader.content() for name, loader in loaders.items()}
     forget()
-    monkeypatch.setattr(source_folder, "parse_python_functions", None)
+    monkeypatch.setattr(tasks, "parse_python_functions", None)
     assert opened(repo, cache) == first
     assert loaders["tool.CodeSearch"].content() == contents["tool.CodeSearch"]
     monkeypatch.undo()
@@ -240,8 +240,8 @@ def test_what_is_built_once_is_kept_and_what_is_damaged_is_built_again(
 
 def forget() -> None:
     """Forget what this process holds in memory, as another process does."""
-    source_folder._load_folder_index.cache_clear()
-    source_folder._build.cache_clear()
+    tasks._load_folder_index.cache_clear()
+    tasks._build.cache_clear()
 
 
 def git(place: Path, *arguments: str) -> str:

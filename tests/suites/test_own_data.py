@@ -259,13 +259,13 @@ def test_a_place_that_leads_nowhere_is_said(
 def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites._code import source, source_folder
+    from suites._code import source, tasks
 
     repo = repository(tmp_path / "repo")
     found = source.find_source_files(repo)
     (repo / "locked.py").unlink()
-    monkeypatch.setattr(source_folder, "find_source_files", lambda *_: found)
-    content = source_folder.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
+    monkeypatch.setattr(tasks, "find_source_files", lambda *_: found)
+    content = tasks.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
     assert len(content.documents) == 13  # type: ignore[union-attr]
 
 

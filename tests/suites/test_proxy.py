@@ -15,10 +15,10 @@ from harness.core.documents import append_digest
 from harness.core.errors import RecordError, UsageError
 from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, SuiteOptions, Task
-from harness.jobs.jobs import build_model_part, build_task_part
+from harness.jobs.jobs import build_model_part
 from harness.plan import catalog
 from harness.proxy.document import PROXIES
-from harness.storage.record import Record
+from harness.storage.record import Record, build_task_part
 from harness.storage.store import Store
 from proxies import put
 

@@ -23,8 +23,8 @@ from harness.core.identity import build_evaluation_identity, digest
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
 from harness.encoder.folder.content import compute_folder_identity
-from harness.jobs.jobs import build_model_part, build_task_part
-from harness.storage.record import Record
+from harness.jobs.jobs import build_model_part
+from harness.storage.record import Record, build_task_part
 from suites._mteb.source import BuiltSource
 
 SECONDS = itertools.count(10)

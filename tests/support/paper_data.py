@@ -10,8 +10,7 @@ import site_data
 from fakes import encoding
 from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, Task
-from harness.jobs.jobs import build_task_part
-from harness.storage.record import Record
+from harness.storage.record import Record, build_task_part
 from suites.glue import TASKS
 
 ACCURACY, F1 = 0.8, 0.9

@@ -42,10 +42,10 @@ from harness.core import paths
 from harness.core.identity import build_evaluation_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, SuiteOptions, Task
-from harness.jobs.jobs import build_model_part, build_task_part
+from harness.jobs.jobs import build_model_part
 from harness.plan import catalog
 from harness.storage import imported
-from harness.storage.record import ErrorPart, Record
+from harness.storage.record import ErrorPart, Record, build_task_part
 from harness.storage.store import Store
 from judged_data import put_checks, put_watches
 from leaderboard.data.mteb_import import SCHEMA, infer_revision_trust

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import Suite
 from harness.driver.estimate import PlanCost
 from harness.driver.report.suite import format_empty_columns
+from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import ScoreCost
 from harness.results.cost.training import TrainingCost
 
@@ -30,21 +31,18 @@ def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
     with_runs = [line for line in cost.scores if line.runs is not None]
     encoded = [line for line in cost.scores if line.runs is None]
     for lines, names in (
-        (encoded, ("texts ≈", "tokens ≈", "TFLOPs ≈", "time")),
-        (with_runs, ("runs", "steps ≤", "TFLOPs ≈", "time")),
+        (encoded, ("texts ≈", "tokens ≈", "TFLOPs ≈")),
+        (with_runs, ("runs", "steps ≤", "TFLOPs ≈")),
     ):
         if lines:
             print_table(_build_plan_table(lines, names, keys=out.width >= WIDE), out)
     if any(line.source for line in with_runs):
         note = "Times of runs are from twenty steps on this machine; one that stops early is shorter."
-        out.print(note, style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(
-        note for suite in suites for note in (*suite.notes, *format_empty_columns(suite))
-    ):
-        out.print(note, style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(note for line in cost.scores for note in line.notes):
-        out.print(note, style="yellow", highlight=False, soft_wrap=True)
-    out.print(_format_plan_total(cost), highlight=False, soft_wrap=True)
+        print_lines([note], out, style="dim")
+    notes = (note for suite in suites for note in (*suite.notes, *format_empty_columns(suite)))
+    print_lines(dict.fromkeys(notes), out, style="dim")
+    print_lines(dict.fromkeys(note for line in cost.scores for note in line.notes), out, style="yellow")
+    print_lines([_format_plan_total(cost)], out)
 
 
 def _format_plan_total(cost: PlanCost) -> str:
@@ -68,11 +66,9 @@ def _format_plan_total(cost: PlanCost) -> str:
 
 
 def _build_plan_table(lines: Sequence[ScoreCost], numbers: Sequence[str], *, keys: bool) -> Table:
-    table = Table(title="plan; nothing was run")
-    for name in ("model", "task", *(["key"] if keys else []), "state"):
-        table.add_column(name)
-    for name in numbers:
-        table.add_column(name, justify="left" if name == "time" else "right")
+    names = ("model", "task", *(["key"] if keys else []), "state")
+    table = create_table(*names, numbers=numbers, title="plan; nothing was run")
+    table.add_column("time")
     for line in lines:
         key = [line.key[:12]] if keys else []
         state = f"{line.state}, trial" if line.purpose == "trial" else line.state
@@ -84,35 +80,26 @@ def _build_plan_table(lines: Sequence[ScoreCost], numbers: Sequence[str], *, key
             state,
             *("?" if count is None else f"{count:,}" for count in counts),
             "?" if line.flops is None else f"{line.flops / 1e12:,.1f}",
-            _time_text(line),
+            _format_time(line.time, line.state),
         )
     return table
 
 
-def _time_text(line: ScoreCost) -> str:
-    if line.state == "done":
+DONE = ("done", "there", "diverged", "to choose")
+"""The states of scores and trainings that take no time."""
+
+
+def _format_time(time: TimeRange | None, state: str) -> str:
+    """The time that a score or a training still takes; a question mark where that is not known."""
+    if state in DONE:
         return ""
-    return "?" if line.time is None else line.time.text
-
-
-DONE = ("there", "diverged", "to choose")
-"""The states of trainings that take no time."""
-
-
-def _format_time_left(line: TrainingCost) -> str:
-    """The time that a training still takes; a question mark where that is not known."""
-    if line.time_left is None:
-        return "?"
-    return "" if line.state in DONE else line.time_left.text
+    return "?" if time is None else time.text
 
 
 def print_trainings(lines: Sequence[TrainingCost]) -> None:
     """Print planned trainings as a table, and what their recipes say of them."""
-    table = Table(title="trainings; nothing was run")
-    for name in ("model", "key", "from", "data", "seed", "state"):
-        table.add_column(name)
-    for name in ("steps", "texts"):
-        table.add_column(name, justify="right")
+    names, title = ("model", "key", "from", "data", "seed", "state"), "trainings; nothing was run"
+    table = create_table(*names, numbers=("steps", "texts"), title=title)
     table.add_column("time")
     for line in lines:
         done = f"{line.done:,} of " if line.done else ""
@@ -125,11 +112,10 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
             line.state,
             "?" if line.steps is None else f"{done}{line.steps:,}",
             "?" if line.texts is None else f"{line.texts:,}",
-            _format_time_left(line),
+            _format_time(line.time_left, line.state),
         )
     out = create_console()
     print_table(table, out)
-    for source in dict.fromkeys(line.source for line in lines if line.source):
-        out.print(f"Times of trainings are by {source}.", style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(note for line in lines for note in line.notes):
-        out.print(note, style="dim", highlight=False, soft_wrap=True)
+    sources = dict.fromkeys(line.source for line in lines if line.source)
+    print_lines((f"Times of trainings are by {source}." for source in sources), out, style="dim")
+    print_lines(dict.fromkeys(note for line in lines for note in line.notes), out, style="dim")

@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.core import paths
 from harness.core.encoding import Settings
 from harness.core.errors import shorten_names
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol
@@ -292,13 +291,10 @@ class ProtocolReport:
         """Print each table with its gaps, what differs, the failures and the folder of the records."""
         for ranked in self.tables:
             _print_table(ranked, self.prepared.title, console)
-        for line in self.list_differences():
-            console.print(f"differs: {line}", highlight=False, soft_wrap=True)
+        print_lines((f"differs: {line}" for line in self.list_differences()), console)
         _print_step_gaps(self.prepared, console)
         print_failures([one for one in self.results if one.failure], self.prepared.joined, console)
-        console.print(
-            f"Records: {self.prepared.joined.store.root / 'records'}", highlight=False, soft_wrap=True
-        )
+        print_lines([f"Records: {self.prepared.joined.store.root / 'records'}"], console)
 
 
 def _measure_mean(report: Report, model: ConfiguredModel, suite: Suite, of: str) -> tuple[Mean, float | None]:
@@ -404,12 +400,9 @@ def show_protocol(report: ProtocolReport, as_json: bool) -> int:
 
 def print_protocol_plan(prepared: PreparedProtocol, console: Console) -> None:
     """Print what each step of a protocol has to do, and the steps that cannot be run with the reason."""
-    table = Table(title=f"{prepared.title}: its steps")
-    for name in ("step", "recipe", "suites"):
-        table.add_column(name)
     counts = ("trainings", "runs", "trials", "scores", "done", "lacking")
-    for name in counts:
-        table.add_column(name, justify="right")
+    title = f"{prepared.title}: its steps"
+    table = create_table("step", "recipe", "suites", numbers=counts, title=title)
     for step in prepared.count_steps():
         numbers = [f"{getattr(step, name):,}" for name in counts]
         table.add_row(step.step, step.recipe, step.suites, *numbers)
@@ -420,16 +413,14 @@ def print_protocol_plan(prepared: PreparedProtocol, console: Console) -> None:
 
 
 def _print_step_gaps(prepared: PreparedProtocol, console: Console) -> None:
-    for name, reason in prepared.gaps.items():
-        console.print(f"gap: the step {name}: {reason}", highlight=False, soft_wrap=True)
+    gaps = prepared.gaps.items()
+    print_lines((f"gap: the step {name}: {reason}" for name, reason in gaps), console)
 
 
 def _print_table(ranked: _RankedTable, title: str, console: Console) -> None:
     """Print a row of the paper as a column, best first, so that it fits a terminal."""
-    table = Table(
-        title=f"{ranked.table.paper}, table {ranked.table.table}: printed and measured rows; {title}"
-    )
-    table.add_column("")
+    heading = f"{ranked.table.paper}, table {ranked.table.table}: printed and measured rows; {title}"
+    table = create_table("", title=heading)
     settings = [*dict.fromkeys(row.setting for row in ranked.rows if row.origin == "printed" and row.setting)]
     for row in ranked.rows:
         setting = f"({settings.index(row.setting) + 1})" if row.setting in settings else row.setting
@@ -442,5 +433,4 @@ def _print_table(ranked: _RankedTable, title: str, console: Console) -> None:
     rules = [f"{c.name}: {c.rule}" for c in ranked.table.columns if c.of in ("tasks", "types")]
     order = f"sorted by {ranked.by}" if ranked.by else "not sorted: no measured number is complete"
     printed = (f"({number}) {setting}" for number, setting in enumerate(settings, start=1))
-    for line in ("; ".join((order, *rules)), *printed, *ranked.gaps):
-        console.print(line, highlight=False, soft_wrap=True)
+    print_lines(("; ".join((order, *rules)), *printed, *ranked.gaps), console)

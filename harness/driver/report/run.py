@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness.core.errors import shorten_names
 from harness.core.lineage import Lineage
-from harness.core.terminal import print_table
+from harness.core.terminal import create_table, print_lines, print_table
 from harness.core.types import Column, Convention, Suite, Task
 from harness.data.locate import DataMissing, format_size
 from harness.driver.execute import Result
@@ -148,9 +148,7 @@ def _build_report_table(suite: Suite, report: Report) -> Table:
     names = {group[0].artifact.name for group in groups}
     # Of one model the lengths alone are columns.
     alone = f" of {next(iter(names))}" if lengths and len(names) == 1 else ""
-    table = Table(title=f"{suite.heading}, {suite.unit}{alone}")
-    for name in ("task", "type", "metric"):
-        table.add_column(name)
+    table = create_table("task", "type", "metric", title=f"{suite.heading}, {suite.unit}{alone}")
     for group in groups:
         label = report.prepared.format_length(group[0]).removeprefix(", ") if alone else ""
         table.add_column(label or report.format_group_label(group), justify="right")
@@ -247,7 +245,7 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
     if stopped:
         late = prepared.request.budget is not None and not prepared.request.fail_fast
         why = "the budget was used up" if late else "--fail-fast stopped at the first failure"
-        console.print(f"{stopped} not run: {why}.", highlight=False, soft_wrap=True)
+        print_lines([f"{stopped} not run: {why}."], console)
 
 
 def _build_failure_key(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
@@ -320,7 +318,7 @@ class Report:
         if not list_small_columns(suite):
             return {}
         # Here, as numpy is not needed for suites of large tasks.
-        from harness.results.spreads import measure_spreads
+        from harness.results.record_units import measure_spreads
 
         records = self._collect_records(model, suite)
         return measure_spreads(suite, records, [self.prepared.store], self.prepared.cache)
@@ -489,31 +487,24 @@ class Report:
             if all(task.output == "label" for task in suite.tasks):
                 continue
             print_table(_build_report_table(suite, self), console)
-            for note in suite.notes:
-                console.print(note, style="dim", highlight=False, soft_wrap=True)
+            print_lines(suite.notes, console, style="dim")
             groups = self.list_suite_groups(suite)
             for group in groups:
                 named = f"{self.format_group_label(group)}: " if len(groups) > 1 else ""
-                for line in self._format_suite_lines(suite, group):
-                    console.print(named + line, highlight=False, soft_wrap=True)
-        for note in self.notes:
-            console.print(note, style="dim", highlight=False, soft_wrap=True)
+                print_lines((named + line for line in self._format_suite_lines(suite, group)), console)
+        print_lines(self.notes, console, style="dim")
         print_failures(self.failures, self.prepared, console)
         if any(use.seconds for use in self.uses):
             use = f"Busy with encoding or training: {format_device_uses(self.uses, self.seconds)}"
-            console.print(f"{use} of {format_duration(self.seconds)}.", highlight=False, soft_wrap=True)
+            print_lines([f"{use} of {format_duration(self.seconds)}."], console)
+        records = f"Records: {self.prepared.store.root / 'records'}"
         # A recipe encodes nothing that would be counted, so only records are named.
         if all(cell.recipe_plan for cell in self.prepared.plan.cells):
             cached_count = sum(result.how == "cached" for result in self.results)
             cached_text = f"{cached_count} of {len(self.results)} scores were there. " if cached_count else ""
-            summary = f"{cached_text}Records: {self.prepared.store.root / 'records'}"
-            console.print(summary, highlight=False, soft_wrap=True)
+            print_lines([f"{cached_text}{records}"], console)
             return
-        console.print(
-            f"Encoded {self.texts_encoded:,} texts ({self.tokens_encoded:,} tokens). "
-            f"Records: {self.prepared.store.root / 'records'}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        encoded_text = f"Encoded {self.texts_encoded:,} texts ({self.tokens_encoded:,} tokens)."
+        print_lines([f"{encoded_text} {records}"], console)
         if self.prepared.request.drop_vectors:
             console.print(f"Removed {format_size(self.vectors_dropped)} of cached vectors.", highlight=False)

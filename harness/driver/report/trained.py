@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
-from harness.core.terminal import print_table
+from harness.core.terminal import create_table, print_lines, print_table
 from harness.driver.report.suite import (
     CHOSE,
     format_display_only,
@@ -81,20 +80,15 @@ def _serialize_interval(interval: Interval | None) -> list[float] | None:
 
 def print_trained_result(result: TrainedResult, title: str, console: Console) -> None:
     """Print the table of a model's trained tasks, and the mean with both of its intervals."""
-    table = Table(title=f"{title}, scores × 100")
-    table.add_column("task")
     others = ("last", "cross-fitted") if any(row.best_counts for row in result.rows) else ()
-    for name in ("score", *others, "± 95 %", "sd", "best run"):
-        table.add_column(name, justify="right")
-    table.add_column("seeds", justify="right")
-    table.add_column("raw metrics", style="dim")
-    table.add_column("", style="dim")
+    numbers = ("score", *others, "± 95 %", "sd", "best run", "seeds")
+    notes = ("raw metrics", "")
+    table = create_table("task", numbers=numbers, notes=notes, title=f"{title}, scores × 100")
     for row in result.rows:
         if row.asked:
             table.add_row(row.task, *_format_result_cells(row, others=bool(others)))
     print_table(table, console)
-    for line in _format_result_lines(result):
-        console.print(line, highlight=False, soft_wrap=True)
+    print_lines(_format_result_lines(result), console)
 
 
 def _format_result_cells(row: TaskResult, *, others: bool) -> list[str]:

@@ -18,10 +18,9 @@ from harness.core.identity import build_encoding_identity, digest
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
-from harness.jobs.jobs import build_record_output
 from harness.plan import catalog
 from harness.search.bm25 import resolve_bm25
-from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
+from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record, build_record_output
 from harness.storage.store import Store
 from stored_records import iter_records
 

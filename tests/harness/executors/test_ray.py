@@ -22,9 +22,8 @@ from harness.core.errors import UsageError
 from harness.driver.execute import Driver
 from harness.executors.executor import Executor, RaySettings, parse_executor
 from harness.executors.local import LocalExecutor
-from harness.executors.node import collect_environment
+from harness.executors.node import Shape, collect_environment
 from harness.executors.ray import RayExecutor
-from harness.executors.ray_cluster import Shape
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Resources
 from harness.storage.store import Store

@@ -12,10 +12,9 @@ import pytest
 import scipy.stats
 
 from fakes import record, task
-from harness.jobs.jobs import build_record_output
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Units
-from harness.storage.record import RECORDS, Record
+from harness.storage.record import RECORDS, Record, build_record_output
 from harness.storage.store import Store
 
 FOLDER = "tiny-aaaaaaaaaaaa"

@@ -21,7 +21,7 @@ from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
 from harness.driver.report.suite import format_mean_lines, mean_text, serialize_aggregates
 from harness.driver.report.trained import print_trained_result, serialize_trained_result
-from harness.jobs.jobs import build_model_part, build_record_output, build_task_part
+from harness.jobs.jobs import build_model_part
 from harness.plan import catalog
 from harness.results.bootstrap import Interval
 from harness.results.results import build_suite_views
@@ -34,7 +34,7 @@ from harness.results.scores import (
     Untouched,
     list_exclusions,
 )
-from harness.storage.record import Record
+from harness.storage.record import Record, build_record_output, build_task_part
 
 # Means over a suite
 

@@ -17,10 +17,9 @@ import sklearn.metrics
 
 from harness.core.errors import DataError
 from harness.core.identity import digest
-from harness.jobs.jobs import build_record_output
 from harness.results.record_units import Parts, ScoredRecord
 from harness.results.units import Units
-from harness.storage.record import RECORDS, ModelPart, Record, TaskPart
+from harness.storage.record import RECORDS, ModelPart, Record, TaskPart, build_record_output
 from harness.storage.store import Store
 
 Line = tuple[str, str, str, int, Any, Any, float | None]

@@ -20,7 +20,7 @@ import tiny
 from blocked import invoke_blocked
 from fakes import gated
 from harness.cli import invoke
-from harness.commands import data_score
+from harness.commands import data
 from harness.core import files
 
 WORDS = tiny.WORDS
@@ -229,7 +229,7 @@ def test_what_is_there_is_not_made_again_and_nothing_else_is_overwritten(
     assert (first["state"], first["counts"]["queries"]) == ("made", 4)
     before = bytes_of(output)
     with monkeypatch.context() as patch:
-        patch.setattr(data_score, "make_scored_data", lambda *_, **__: pytest.fail("was made again"))
+        patch.setattr(data, "make_scored_data", lambda *_, **__: pytest.fail("was made again"))
         assert json.loads(said(*asked, "--json")[1]) == {**first, "state": "there"}
         assert "was there" in said(*asked)[1]
         assert json.loads(said(*asked, "--dry-run", "--json")[1])["state"] == "there"
@@ -247,7 +247,7 @@ def test_what_is_there_is_not_made_again_and_nothing_else_is_overwritten(
     assert (code, "is not a data set of this command" in err) == (2, True)
     assert [path.name for path in other.iterdir()] == ["thesis.txt"]
     with monkeypatch.context() as patch:
-        patch.setattr(data_score, "make_scored_data", lambda *_, **__: pytest.fail("was begun"))
+        patch.setattr(data, "make_scored_data", lambda *_, **__: pytest.fail("was begun"))
         code, _, err = said(*asked, "--output", other / "thesis.txt" / "out")
     assert (code, "Cannot write" in err or "is no folder" in err) == (1, True), err
 

@@ -23,10 +23,9 @@ from starlette.testclient import TestClient
 
 from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.types import Artifact, SuiteOptions, Task
-from harness.jobs.jobs import build_record_output
 from harness.plan import catalog
 from harness.results.units import Stratum, Units
-from harness.storage.record import RECORDS
+from harness.storage.record import RECORDS, build_record_output
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from leaderboard.commands.serve import command

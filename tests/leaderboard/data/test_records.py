@@ -14,11 +14,10 @@ import pytest
 
 from harness.core.documents import append_digest
 from harness.core.identity import build_evaluation_identity, digest
-from harness.jobs.jobs import build_record_output
 from harness.results.results import build_suite_views, extract_condition
 from harness.results.scores import TrainedResult
 from harness.search.bm25 import resolve_bm25
-from harness.storage.record import ErrorPart, ExamplesPart, Record
+from harness.storage.record import ErrorPart, ExamplesPart, Record, build_record_output
 from harness.storage.store import Store
 from leaderboard.data import records as measured
 from leaderboard.data.entries import EntryOutcome, NewEntry

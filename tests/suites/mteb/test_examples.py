@@ -28,10 +28,9 @@ from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import build_task_identity
 from harness.core.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
-from harness.jobs.jobs import build_record_output
 from harness.plan.catalog import find_suites, open_suites
 from harness.results.scores import Aggregates
-from harness.storage.record import RECORDS, Record
+from harness.storage.record import RECORDS, Record, build_record_output
 from harness.storage.store import Store
 from suites._content import (
     Clusters,

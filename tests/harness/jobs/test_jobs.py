@@ -28,7 +28,7 @@ from harness.core.types import (
     SuiteOptions,
     Task,
 )
-from harness.jobs.measuring import hold_device
+from harness.jobs.jobs import hold_device
 from harness.plan import catalog
 from leaderboard.data.records import RecordReader, iter_record_units
 from leaderboard.data.suites import load_site_suites
