@@ -20,8 +20,8 @@ from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
 from harness.encoder.folder.files import read_object
 from harness.encoder.library_load import hide_library_output
+from harness.encoder.network.checkpoint import HEAD_IGNORED, NOT_LOADED
 from harness.encoder.network.model import load_network, read_raw_tensors, read_tensors
-from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
 
 
 class Classifier(nn.Module):
