@@ -349,13 +349,14 @@ def _serve() -> None:
     gc.enable()
     # One by one: those before a model that ends this process count.
     for artifact, encoding in models:
-        answers.write(f"{json.dumps(_answer(artifact, encoding))}\n".encode())
+        answers.write(f"{json.dumps(answer_model(artifact, encoding))}\n".encode())
         answers.flush()
     # Python would take all libraries apart before its end.
     os._exit(0)
 
 
-def _answer(artifact: Artifact, encoding: Encoding) -> dict[str, str | int | None]:
+def answer_model(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
+    """The fields of the verdict on a model."""
     try:
         return {"special_tokens": try_load(artifact, encoding)}
     except HarnessError as error:

@@ -22,7 +22,6 @@ from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding
 from harness.core.errors import (
     DamagedModelError,
-    HarnessError,
     ModelError,
     StoreError,
     UsageError,
@@ -311,7 +310,9 @@ def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
 def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
     """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
     if {"torch", "transformers"} <= sys.modules.keys():
-        return [_try_here(artifact, encoding) for artifact, encoding in models]
+        from harness.encoder.trial_load import answer_model
+
+        return [Verdict(**answer_model(*model)) for model in models]
     verdicts: list[Verdict | None] = []
     while len(verdicts) < len(models):
         verdicts += _try_apart(models[len(verdicts) :]) or [None]
@@ -344,12 +345,3 @@ def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
         return []
     lines = answers.splitlines(keepends=True)
     return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]
-
-
-def _try_here(artifact: Artifact, encoding: Encoding) -> Verdict:
-    from harness.encoder.trial_load import try_load
-
-    try:
-        return Verdict(special_tokens=try_load(artifact, encoding))
-    except HarnessError as error:
-        return Verdict(message=error.args[0], hint=error.hint)
