@@ -56,6 +56,9 @@ from harness.encoder.tensors import (
 )
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
+ORDER = "order-dependence"
+"""The name by which vectors that depend on the texts before them are accepted."""
+
 TRIAL_FORM = 4
 """The number of the present trial; another number makes every verdict anew."""
 
@@ -165,6 +168,14 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
         raise ModelError(
             f"{place} is quantised{method}: its config.json has a quantization_config.",
             hint="Give the model that it was made of: a quantised copy has other scores.",
+        )
+    sparse = config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full"
+    if sparse and ORDER not in artifact.allow:
+        raise ModelError(
+            f"{place} has block-sparse attention, which its first short text switches off for good: its "
+            "scores would depend on the order of texts.",
+            hint='Set "attention_type": "original_full" in config.json, which gives every text full '
+            f"attention. Or take it as it is: --allow {ORDER}",
         )
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
