@@ -44,9 +44,7 @@ class CheckpointTensors:
         allowed: Patterns of tensors that may have no place in the model.
         state: Tensors that the network has.
         ignored: Tensors that are left out, each with the reason; those of a head are left out unless loaded.
-        computed: Tensors that the network computes itself.
         extra: Tensors without a place.
-        nameless: Those of them that the family has no name for.
         twice: Tensors that have two values.
         decoder: The decoder of a head that is left out, by its name in the files.
     """
@@ -56,9 +54,7 @@ class CheckpointTensors:
     allowed: Sequence[str] = ()
     state: dict[str, Tensor] = field(default_factory=dict)
     ignored: dict[str, str] = field(default_factory=dict)
-    computed: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
-    nameless: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     decoder: dict[str, Tensor] = field(default_factory=dict)
 
@@ -86,11 +82,8 @@ class CheckpointTensors:
         ours = theirs.removeprefix(ENCODER) if self.names is None else self.names.ours(theirs)
         if why is not None:
             self.ignored[theirs] = why
-            if self.names is not None and self.names.computes(theirs):
-                self.computed.append(theirs)
         elif ours is None:
             self._collect_extra_tensor(theirs)
-            self.nameless.append(theirs)
         elif ours.startswith("head.") and not head:
             self.ignored[theirs] = HEAD_IGNORED
             if ours == DECODER:
@@ -126,7 +119,8 @@ class CheckpointTensors:
         problems = self._describe_mismatches(wanted, shape)
         if problems:
             hint = "Its config and its weights do not belong together, or are of another architecture."
-            if self.extra and set(self.extra) <= set(self.nameless):
+            # A tensor with a name may be one that the config lacks.
+            if self.extra and self.names and not any(map(self.names.ours, self.extra)):
                 named = f"tensors={self.extra[0]}{',…' if len(self.extra) > 1 else ''}"
                 hint += f" If these tensors are known to be harmless, add --allow {named}"
             raise ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
@@ -170,8 +164,9 @@ class CheckpointTensors:
     def notes(self) -> list[str]:
         """Sentences on the tensors that are left out, one for each reason; none on computed ones."""
         reasons: dict[str, list[str]] = {}
-        for name in sorted(self.ignored.keys() - set(self.computed)):
-            reasons.setdefault(self.ignored[name], []).append(name)
+        for name in sorted(self.ignored):
+            if self.names is None or not self.names.computes(name):
+                reasons.setdefault(self.ignored[name], []).append(name)
         return [describe_ignored_tensors(names, why) for why, names in reasons.items()]
 
     def _format_checkpoint_name(self, ours: str) -> str:

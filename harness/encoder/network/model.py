@@ -22,7 +22,7 @@ from harness.core.errors import ModelError
 from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.backbones import parse_harness_architecture
-from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
+from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import read_object
 from harness.encoder.network.checkpoint import CheckpointTensors
 from harness.encoder.network.layers import (
@@ -458,11 +458,6 @@ def load_network(
     model.eval()  # type: ignore[no-untyped-call]
     model.notes += folder_tensors.notes
     return _Loaded(model=model, ignored=folder_tensors.ignored)
-
-
-def read_tensors(folder: Path, names: Names | None, *, head: bool) -> CheckpointTensors:
-    """The tensors of a folder's weight files, on the CPU."""
-    return CheckpointTensors.sort_tensors(read_raw_tensors(folder), names, head=head)
 
 
 def read_raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]:
