@@ -48,7 +48,14 @@ DEFAULTS: Config = {
 }
 """Defaults of a config.json, from transformers' DistilBertConfig."""
 
-BASE = {"model_type": "distilbert", **DEFAULTS}
+BASE = {
+    "model_type": "distilbert",
+    "vocab_size": 30_522,
+    "dim": 768,
+    "n_layers": 6,
+    "n_heads": 12,
+    "hidden_dim": 3072,
+}
 
 
 def _parse_distilbert_config(config: Config) -> Architecture:

@@ -49,7 +49,14 @@ DEFAULTS: Config = {
 }
 """Defaults of a config.json, from transformers' ModernBertConfig, which computes the layers' types."""
 
-BASE = {"model_type": "modernbert", **DEFAULTS}
+BASE = {
+    "model_type": "modernbert",
+    "vocab_size": 50_368,
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+}
 
 LARGE = {
     **BASE,
