@@ -20,8 +20,8 @@ from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
 from harness.encoder.folder.files import read_object
 from harness.encoder.library_load import hide_library_output
-from harness.encoder.network.model import load_network, read_raw_tensors, read_tensors
-from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
+from harness.encoder.network.checkpoint import HEAD_IGNORED, NOT_LOADED, CheckpointTensors
+from harness.encoder.network.model import load_network, read_raw_tensors
 
 
 class Classifier(nn.Module):
@@ -271,7 +271,8 @@ def _load_encoder(
         return _load_library_encoder(folder, head, dropout)
     family = read_family(folder)
     names = None if family is None else family.names
-    with_head = head.dense == "mlm" and "head.dense.weight" in read_tensors(folder, names, head=True).state
+    tensors = read_raw_tensors(folder) if head.dense == "mlm" else {}
+    with_head = "head.dense.weight" in CheckpointTensors.sort_tensors(tensors, names, head=True).state
     changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
     model: Any = load_network(
         folder, family, dtype=torch.float32, head=with_head, changes=changes, allow_extra=allow_extra

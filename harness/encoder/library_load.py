@@ -19,13 +19,9 @@ from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
+from harness.encoder.network.checkpoint import describe_ignored_tensors
 from harness.encoder.network.layers import scale_frequencies
-from harness.encoder.tensors import (
-    StoredTensor,
-    describe_ignored_tensors,
-    list_module_weights,
-    read_tensor_headers,
-)
+from harness.encoder.tensors import StoredTensor, list_module_weights, read_tensor_headers
 
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 

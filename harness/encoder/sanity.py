@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
-from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder, collect_backbones
+from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder
+from harness.encoder.folder.preflight import ORDER
 from harness.encoder.observed import Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
 from harness.encoder.two_stage import ContextualEncoder
@@ -320,12 +321,6 @@ def _detect_order_effect(
 
 
 def _find_order_cure(encoder: Encoder | TokenEncoder) -> str:
-    configs = [one.config for one in collect_backbones(encoder.model)]
-    if any(getattr(config, "attention_type", "") == "block_sparse" for config in configs):
-        return (
-            "its first short text switches block-sparse attention off for good. "
-            'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
-        )
     training = [name for name, module in encoder.model.named_modules() if module.training]
     if training:
         return (
@@ -333,9 +328,6 @@ def _find_order_cure(encoder: Encoder | TokenEncoder) -> str:
         )
     return "make its forward leave its buffers and attributes as they are."
 
-
-ORDER = "order-dependence"
-"""The name by which vectors that depend on the texts before them are accepted."""
 
 SHOWN_CHARACTERS = 40
 

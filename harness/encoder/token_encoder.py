@@ -26,7 +26,7 @@ from harness.core.encoding import Encoding, LateInteraction, TextToken, TextToke
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import AHEAD, SHORT_TEXT, WINDOW, Engine, Progress, VectorSink, find_unique_texts
-from harness.encoder.folder.colbert import COLBERT
+from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TOKENS, find_library_class, read_modules
 from harness.encoder.folder.trust import check_trust

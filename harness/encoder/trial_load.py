@@ -56,7 +56,7 @@ from harness.encoder.library_load import (
     scale_library_rotary,
 )
 from harness.encoder.network.model import load_network
-from harness.encoder.tensors import list_module_weights, read_tensor_headers
+from harness.encoder.tensors import TYPES, list_module_weights, read_tensor_headers
 
 LARGEST = 2 << 30
 """Bytes of weights up to which a doubt is settled by a load."""
@@ -79,17 +79,6 @@ ENCODER_CLASSES = {
     "T5GemmaConfig": "T5GemmaEncoderModel",
 }
 """The classes that sentence-transformers loads instead of AutoModel's, by their config."""
-
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "BOOL": torch.bool,
-}
-"""The types of tensors as safetensors spells them."""
 
 
 class _DoubtError(Exception):
@@ -260,15 +249,15 @@ def _read_tokens(place: Path) -> set[str]:
 
 def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
     """Build our network of a folder on the meta device; returns rows and width of its token embedding."""
-    headers = read_tensor_headers(list_module_weights(place))
-    if headers is None or any(tensor.dtype not in DTYPES for tensor in headers.values()):
+    headers = read_tensor_headers(list_module_weights(place)) or {}
+    dtypes = {name: _find_torch_type(tensor.dtype) for name, tensor in headers.items()}
+    if not headers or None in dtypes.values():
         raise _DoubtError
     # sentence-transformers asks such a config for the width of a token.
     if "text_config" in read_object(place / "config.json"):
         raise _DoubtError
     tensors = {
-        name: torch.empty(tensor.shape, dtype=DTYPES[tensor.dtype], device="meta")
-        for name, tensor in headers.items()
+        name: torch.empty(tensor.shape, dtype=dtypes[name], device="meta") for name, tensor in headers.items()
     }
     shape = load_network(
         place,
@@ -278,6 +267,13 @@ def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
         tensors=tensors,
     ).model.shape
     return shape.vocab_size, shape.hidden_size
+
+
+def _find_torch_type(dtype: str) -> torch.dtype | None:
+    """The type of a tensor that safetensors calls so; None where torch stores none so."""
+    # torch has each type under the name of its storage, too: torch.half is torch.float16.
+    storage, _ = TYPES.get(dtype, (None, ""))
+    return getattr(torch, str(storage).lower(), None)
 
 
 def _try_library_class(
@@ -353,13 +349,14 @@ def _serve() -> None:
     gc.enable()
     # One by one: those before a model that ends this process count.
     for artifact, encoding in models:
-        answers.write(f"{json.dumps(_answer(artifact, encoding))}\n".encode())
+        answers.write(f"{json.dumps(answer_model(artifact, encoding))}\n".encode())
         answers.flush()
     # Python would take all libraries apart before its end.
     os._exit(0)
 
 
-def _answer(artifact: Artifact, encoding: Encoding) -> dict[str, str | int | None]:
+def answer_model(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
+    """The fields of the verdict on a model."""
     try:
         return {"special_tokens": try_load(artifact, encoding)}
     except HarnessError as error:

@@ -22,7 +22,6 @@ from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding
 from harness.core.errors import (
     DamagedModelError,
-    HarnessError,
     ModelError,
     StoreError,
     UsageError,
@@ -56,6 +55,9 @@ from harness.encoder.tensors import (
     require_shapes,
 )
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
+
+ORDER = "order-dependence"
+"""The name by which vectors that depend on the texts before them are accepted."""
 
 TRIAL_FORM = 4
 """The number of the present trial; another number makes every verdict anew."""
@@ -166,6 +168,14 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
         raise ModelError(
             f"{place} is quantised{method}: its config.json has a quantization_config.",
             hint="Give the model that it was made of: a quantised copy has other scores.",
+        )
+    sparse = config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full"
+    if sparse and ORDER not in artifact.allow:
+        raise ModelError(
+            f"{place} has block-sparse attention, which its first short text switches off for good: its "
+            "scores would depend on the order of texts.",
+            hint='Set "attention_type": "original_full" in config.json, which gives every text full '
+            f"attention. Or take it as it is: --allow {ORDER}",
         )
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
@@ -311,7 +321,9 @@ def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
 def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
     """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
     if {"torch", "transformers"} <= sys.modules.keys():
-        return [_try_here(artifact, encoding) for artifact, encoding in models]
+        from harness.encoder.trial_load import answer_model
+
+        return [Verdict(**answer_model(*model)) for model in models]
     verdicts: list[Verdict | None] = []
     while len(verdicts) < len(models):
         verdicts += _try_apart(models[len(verdicts) :]) or [None]
@@ -344,12 +356,3 @@ def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
         return []
     lines = answers.splitlines(keepends=True)
     return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]
-
-
-def _try_here(artifact: Artifact, encoding: Encoding) -> Verdict:
-    from harness.encoder.trial_load import try_load
-
-    try:
-        return Verdict(special_tokens=try_load(artifact, encoding))
-    except HarnessError as error:
-        return Verdict(message=error.args[0], hint=error.hint)

@@ -22,8 +22,9 @@ from harness.core.errors import ModelError
 from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.backbones import parse_harness_architecture
-from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
+from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import read_object
+from harness.encoder.network.checkpoint import CheckpointTensors
 from harness.encoder.network.layers import (
     Block,
     Embeddings,
@@ -35,13 +36,7 @@ from harness.encoder.network.layers import (
     compute_rotations,
 )
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
-from harness.encoder.tensors import (
-    FoundTensors,
-    has_same_content,
-    has_same_shape,
-    list_module_weights,
-    require_flat,
-)
+from harness.encoder.tensors import list_module_weights, require_flat
 
 
 class _Sealed:
@@ -439,12 +434,11 @@ def load_network(
         config, shape = resolve_network_config(folder, family)
     else:
         shape = _resolve_architecture(config, family)
-    folder_tensors = FoundTensors.sort_tensors(
+    folder_tensors = CheckpointTensors.sort_tensors(
         read_raw_tensors(folder) if tensors is None else tensors,
         None if family is None else family.names,
         head=head,
         allowed=allow_extra,
-        same=has_same_content if tensors is None else has_same_shape,
     )
     # Many checkpoints come without the pooler that their class names, and no vector needs it.
     pooled = shape.pooler and any("pooler." in name for name in folder_tensors.state)
@@ -464,13 +458,6 @@ def load_network(
     model.eval()  # type: ignore[no-untyped-call]
     model.notes += folder_tensors.notes
     return _Loaded(model=model, ignored=folder_tensors.ignored)
-
-
-def read_tensors(
-    folder: Path, names: Names | None, *, head: bool, allowed: Sequence[str] = ()
-) -> FoundTensors:
-    """The tensors of a folder's weight files, on the CPU."""
-    return FoundTensors.sort_tensors(read_raw_tensors(folder), names, head=head, allowed=allowed)
 
 
 def read_raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]:

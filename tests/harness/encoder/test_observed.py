@@ -20,6 +20,7 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import describe
+from harness.encoder.folder.preflight import check_folder
 from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.sanity import check_encoder
 from harness.results.differences import is_field_name
@@ -410,6 +411,11 @@ def test_full_attention_is_the_cure_of_block_sparse_attention(
     config = json.loads((full / "config.json").read_text())
     (full / "config.json").write_text(json.dumps({**config, "attention_type": "original_full"}))
     assert observe(full, artifact)[1] == []
+    encoding = resolve_encoding(describe(folder), Settings())
+    with pytest.raises(ModelError, match="switches off for good"):
+        check_folder(artifact(folder), encoding)
+    check_folder(artifact(folder, allow=("order-dependence",)), encoding)
+    check_folder(artifact(full), encoding)
 
 
 def test_no_name_is_also_that_of_a_field() -> None:
