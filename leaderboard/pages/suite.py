@@ -213,7 +213,7 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
     if any("spread" in scores.averages.get(row, {}) for row in table.rows):
         yield "The tasks of the mean are small: ± is half of the 95 % interval by the choice of examples."
     if other:
-        count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
+        count = "in no mean" if scores.pinned else "counted; heads name both revisions, cells any other"
         yield f"{other:,} scores are not on the pinned revision of their data (‡): {count}."
     if contradicted := len({row for row, _ in scores.contradicted} & {*table.rows}):
         models = "1 model has" if contradicted == 1 else f"{contradicted} models have"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from harness.core.types import Column
 from harness.results.scores import Spread, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.groups import group_by
@@ -285,7 +287,26 @@ class SuiteTable:
 
     def _build_model_cell(self, row: int) -> Cell:
         cell = build_model_cell(self.scores.entries[row])
+        if revision := _get_revision(self.entries, self._usual_sources[row]):
+            notes = [cell.note, f"revision {revision}"]
+            cell = replace(cell, note="; ".join(filter(None, notes)))
         return cell.mark("outside") if row in self.scores.unranked else cell
+
+    @cached_property
+    def _usual_sources(self) -> list[int]:
+        """Of each row the entry that most of a joined model's scores are of, else 0."""
+        joined = [len(entry.revisions) > 1 for entry in self.scores.entries]
+        rows = self.scores.sources.tolist() if self.scores.sources.size else [[]] * len(joined)
+        counts = [Counter(filter(None, row if many else ())) for row, many in zip(rows, joined, strict=True)]
+        return [next(iter(count.most_common(1)), (0,))[0] for count in counts]
+
+    @cached_property
+    def _usual_data(self) -> list[str]:
+        """Of each column the revision that most of the scores on other data than the pinned are on."""
+        counts: list[Counter[str]] = [Counter() for _ in self.scores.site_suite.suite.columns]
+        for row, at in np.argwhere(self.scores.reasons == REASONS.index("other")).tolist():
+            counts[at][_name_data(self.scores, row, at)] += 1
+        return [next(iter(count.most_common(1)), ("",))[0] for count in counts]
 
     def _build_marked_size(self, row: int) -> Cell:
         """A size, with its source where that is not the card of this revision."""
@@ -360,10 +381,12 @@ class SuiteTable:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
         whole = "; an imported model that lacks some has its source's own number of the whole"
         many = f": the mean of {len(column.tasks)} tasks{whole}" if len(column.tasks) > 1 else ""
+        other = f", of ‡ {usual}" if (usual := self._usual_data[at]) else ""
         return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
-            href=format_column_path(scores.site_suite, column), note=f"{column.name}{many}",
+            href=format_column_path(scores.site_suite, column),
+            note=f"{column.name}{many}; data revision {_name_pinned(column)}{other}",
             cell=lambda row: self._build_marked_task(row, at),
         )  # fmt: skip
 
@@ -371,13 +394,15 @@ class SuiteTable:
         """The share of the tasks that a model was not trained on, marked where it was trained on any."""
         share, seen = float(self.scores.zero_shot[row]), self.scores.list_seen_columns(row)
         if share != share:
-            return Cell(text="?", note="Its makers do not say what it was trained on.")
+            return Cell(text="?", note="Its makers do not say.")
         note = f"trained on {', '.join(seen)}" if seen else ""
         return Cell(text=f"{share:.0%}", value=share, kind="leak" if seen else "", note=note)
 
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
-        cell = build_task_cell(self.scores, row, at, self.entries)
+        cell = build_task_cell(
+            self.scores, row, at, self.entries, (self._usual_sources[row], self._usual_data[at])
+        )
         return cell.mark("chance") if cell.value is not None and self.scores.at_chance[row, at] else cell
 
     def _build_count_cell(self, row: int) -> Cell:
@@ -726,7 +751,9 @@ def describe_untouched(untouched: UntouchedMeans) -> str:
     )
 
 
-def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
+def build_task_cell(
+    scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry], usual: tuple[int, str] | None = None
+) -> Cell:
     """A task's score, or why it has none.
 
     Args:
@@ -734,6 +761,7 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
         row: The row.
         at: The column's place.
         entries: Entries by number, single revisions among them.
+        usual: On a board, whose heads name the pinned data: the entry and the data that headings name.
     """
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
@@ -753,7 +781,7 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
         scopes = build_column_scopes(column)
         kinds = [*find_leak_kinds(entry, scopes, texts, column.name), *kinds]
         notes += [*describe_score_choices(entry, scopes), *([format_leak_count(texts)] if texts else [])]
-    notes += _list_revision_notes(scores, row, at, entries)
+    notes += _list_revision_notes(scores, row, at, entries, usual)
     href = f"/results/{number}" if number else ""
     cell = build_score_cell(value, href, kind=" ".join(kinds), note="; ".join(notes))
     if (stated := scores.contradicted.get((row, at))) is not None:
@@ -762,14 +790,30 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
     return add_seed_deviation(cell, float(scores.deviations[row, at]), entry.seeds)
 
 
-def _list_revision_notes(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
+def _list_revision_notes(
+    scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry], usual: tuple[int, str] | None
+) -> list[str]:
     """Notes on the revision of a joined model, and on data that is not the pinned one."""
-    notes, entry = [], scores.entries[row]
-    source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
-    if len(entry.revisions) > 1 and source and source.revision:
-        notes.append(f"model revision {source.revision[:10]}")
-    if REASONS[scores.reasons[row, at]] == "other":
-        (pinned, *more) = {task.data.revision[:10] for task in scores.site_suite.suite.columns[at].tasks}
-        revision = scores.data.get((row, at), "")[:10] or "unknown"
-        notes.append(f"data revision {revision}, pinned {'several' if more else pinned or 'none'}")
+    notes, source = [], int(scores.sources[row, at]) if scores.sources.size else 0
+    usual_source, usual_data = usual or (None, "")
+    if len(scores.entries[row].revisions) > 1 and source != usual_source:
+        # On a board what has no note is of the revision that the heading names.
+        unnamed = ("unknown" if source else "several") if usual else ""
+        notes += [f"model revision {name}" for name in [_get_revision(entries, source) or unnamed] if name]
+    if REASONS[scores.reasons[row, at]] == "other" and (name := _name_data(scores, row, at)) != usual_data:
+        pinned = "" if usual else f", pinned {_name_pinned(scores.site_suite.suite.columns[at])}"
+        notes.append(f"data revision {name}{pinned}")
     return notes
+
+
+def _name_data(scores: SuiteScores, row: int, at: int) -> str:
+    return scores.data.get((row, at), "")[:10] or "unknown"
+
+
+def _get_revision(entries: Mapping[int, Entry], number: int) -> str:
+    return (entries[number].revision or "")[:10] if number in entries else ""
+
+
+def _name_pinned(column: Column) -> str:
+    revisions = {task.data.revision[:10] for task in column.tasks}
+    return "several" if len(revisions) > 1 else "".join(revisions) or "none"

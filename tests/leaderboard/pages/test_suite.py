@@ -190,7 +190,9 @@ def test_scores_on_other_data_are_marked_and_counted_when_asked() -> None:
         assert found["data"]["rows_complete"] == complete
         (note,) = [note for note in found["tables"][0]["notes"] if "pinned revision" in note]
         assert ("in no mean" in note) == (revisions == "pinned")
-        assert re.search(r"data revision \w{7,10}, pinned \w{7,10}$", row["cells"][key]["note"])
+        (head,) = [column["note"] for column in found["tables"][0]["columns"] if column["key"] == key]
+        assert re.search(r"data revision \w{7,10}, of ‡ \w{7,10}$", head)
+        assert "data revision" not in row["cells"][key].get("note", "")
 
 
 def test_what_a_model_was_trained_on_is_marked() -> None:
