@@ -94,7 +94,7 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     sorting = {line: _find_sorting_cell(cells, line[0], state.sort.removeprefix("-")) for line in lines}
     lines.sort(key=lambda line: (sorting[line] is EMPTY, "apart" in sorting[line].kind))
     table = fill_table(
-        "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
+        "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state,
         key=lambda line: f"{line[0].slug}-{line[1]}", notes=NOTES, cards=True,
     )  # fmt: skip
     drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}

@@ -403,7 +403,7 @@ def _build_tasks_table(
     columns = shared.scores.site_suite.suite.columns
     return sorting.fill_table(
         "tasks", "Scores × 100 on what all have, and differences to the first", fields, rows,
-        state=state, path=PATH, key=lambda at: columns[at].name,
+        state=state, key=lambda at: columns[at].name,
         notes=[f"“tie”: the best scores are {rule}."],
     )  # fmt: skip
 

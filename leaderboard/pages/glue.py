@@ -72,7 +72,7 @@ def _show_glue(site: Site, state: _GlueState) -> Page:
     name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
     groups = {True: f"By {name}'s convention", False: "By another convention, or not stated"}
     table = fill_table(
-        GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state, path=PATH,
+        GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state,
         kind=lambda line: "part" if "part" in _find_line_cell(line, "mean").kind else "",
         group=lambda line: groups[line.own], cards=True,
     )  # fmt: skip

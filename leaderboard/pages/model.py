@@ -368,7 +368,7 @@ def _build_results_section(
     fields = build_result_fields(shown)
     table = fill_table(
         "results", "Results by task: main scores × 100", fields,
-        where.cut(sort_rows(some, fields, state.sort)), state=state, path=path, key=lambda row: row.task,
+        where.cut(sort_rows(some, fields, state.sort)), state=state, key=lambda row: row.task,
         notes=["A score is the mean over all splits and subsets of its result."],
     )  # fmt: skip
     return [table], where, controls, len(rows)

@@ -621,18 +621,28 @@ def _build_pareto_tables(
         column(
             "model", "Model", lambda dot: link(dot.label, dot.href, note=dot.entry.treatment), sticky=True
         ),
-        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True),
-        column("score", _format_heading(score.label), _score_cell, numeric=True),
+        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True, card=measure.label),
+        column("score", _format_heading(score.label), _score_cell, numeric=True, card="Score"),
     ]
     gain = column(
-        "step", "Gain", lambda dot: _build_gain_cell(dot, neighbours.get(id(dot))), numeric=True, note=GAIN
+        "step",
+        "Gain",
+        lambda dot: _build_gain_cell(dot, neighbours.get(id(dot))),
+        numeric=True,
+        note=GAIN,
+        card="Gain",
     )
     count = column(
-        "there", "Tasks", numeric=True,
-        cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
-    )  # fmt: skip
-    origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series))
-    beaten = column("beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN)
+        "there",
+        "Tasks",
+        lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
+        numeric=True,
+        card="Tasks",
+    )
+    origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series), card="Origin")
+    beaten = column(
+        "beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN, card="Beaten by"
+    )
     counts = [count] if expected > 1 else []
     tables = (
         ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
@@ -641,7 +651,10 @@ def _build_pareto_tables(
     )  # fmt: skip
     return [
         sorting.fill_table(
-            *table, key=lambda dot: dot.entry.slug, kind=lambda dot: "part" if dot.hollow else ""
+            *table,
+            key=lambda dot: dot.entry.slug,
+            kind=lambda dot: "part" if dot.hollow else "",
+            cards=True,
         )
         for table in tables
     ]

@@ -127,7 +127,7 @@ class Answer:
     def build_top_table(self) -> Table:
         """The best rows with the columns of a card, for the first page."""
         table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
-        return replace(table.build_suite_table(self.ranked[:BEST], []), name="top")
+        return replace(table.build_suite_table(self.ranked[:BEST], [], PATH), name="top")
 
     def describe(self, *, chosen: bool = False) -> str:
         """The answer in sentences; `chosen` says that the reader named no tasks."""

@@ -381,7 +381,7 @@ class SuiteTable:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
         whole = "; an imported model that lacks some has its source's own number of the whole"
         many = f": the mean of {len(column.tasks)} tasks{whole}" if len(column.tasks) > 1 else ""
-        other = f", of ‡ {usual}" if (usual := self._usual_data[at]) else ""
+        other = f"; ‡ mostly on {usual}" if (usual := self._usual_data[at]) else ""
         return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
@@ -519,15 +519,21 @@ class SuiteTable:
         places = compute_frontier([(sizes[row], float(means[row])) for row in rows], "lower")
         return {rows[place] for place in places}
 
-    def build_suite_table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
-        """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
+    def build_suite_table(self, rows: Sequence[int], notes: Sequence[str], path: str = "") -> Table:
+        """Some rows with the headings above them, and the columns with URLs that sort and fold them.
+
+        Args:
+            rows: The rows.
+            notes: Sentences below them.
+            path: The page's path, where the table stands on another one.
+        """
         scores = self.scores
         by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
         caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
         fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
         borda = [f"Borda: h{head.note[1:]}" for head in self.shown if head.key == "borda"]
         table = fill_table(
-            "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
+            "suite", caption, fields, rows, state=self._state, path=path, group=self._find_row_group,
             key=lambda row: scores.entries[row].slug, notes=[*notes, *borda], cards=True,
             kind=self._find_row_kind,
         )  # fmt: skip
@@ -553,7 +559,7 @@ class SuiteTable:
         """The URL that opens or folds a type."""
         types = list(self.scores.by_type) if "all" in self.state.tasks else list(self.state.tasks)
         others = [name for name in types if name != kind]
-        return f"{self.path}?{self.state.build_query(tasks=others if kind in types else [*types, kind])}"
+        return f"?{self.state.build_query(tasks=others if kind in types else [*types, kind])}"
 
 
 def _build_number_column(

@@ -17,7 +17,7 @@ from harness.core.terminal import clean_text
 from leaderboard.data.queries import Card, Entry, Queries
 from leaderboard.web.filters import FilterForm
 from leaderboard.web.page import PRINTED, PageRoute
-from leaderboard.web.tables import Cell, Table, TableRow
+from leaderboard.web.tables import Cell, Table, TableRow, mark_row_heads
 
 LINK = re.compile(rb'(href|src|action)="(/[^"]*)"')
 FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
@@ -106,7 +106,7 @@ class PlainFiles:
         columns = list(zip(*filter(None, looks), strict=True)) or [()] * len(table.columns)
         usual = [next(iter(Counter(column).most_common(1)), ("",))[0] for column in columns]
         heads = [[c.css, c.card, look] for c, look in zip(table.columns, usual, strict=True)]
-        names = [column.names_row for column in table.columns]
+        names = mark_row_heads(table.columns)
         rows = [
             _write_group(row)
             if row.kind == "group"

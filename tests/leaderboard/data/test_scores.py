@@ -307,7 +307,7 @@ def test_headings_name_what_most_scores_of_a_board_are_of_and_cells_the_rest() -
     assert note == "revision aaaaaaaaaa"
     notes = [columns[f"task:c{at}"].build_cell(0).note for at in range(5)]
     assert notes == ["", "", *(f"model revision {name}" for name in ("b", "unknown", "several"))]
-    assert columns["task:c1"].note.endswith(", of ‡ later")
+    assert columns["task:c1"].note.endswith("; ‡ mostly on later")
 
 
 SIZES = {"min_size": 3, "max_size": 3}
