@@ -69,6 +69,8 @@ STATED = (
 NOTHING = "No model that passes these filters has both values."
 WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
+NAMED = 3
+"""Points that a reader named whose place is told, at most."""
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
 
@@ -400,11 +402,13 @@ class _Points:
     """The points of a name, the best score first, incomplete ones last; the frontier of all by x.
 
     Models are left out `without` an x, with a `part` of the tasks, and `placed` ones of these have an x.
+    `every` are those of all names.
     """
 
     dots: Sequence[_CostPoint]
     best: Sequence[_CostPoint]
     plot: Scatter
+    every: Sequence[_CostPoint]
     without: int
     part: int
     placed: int
@@ -413,13 +417,25 @@ class _Points:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
         if dot in self.best or dot.hollow:
             return None
+        return max(self.list_rivals(self.best, dot), key=lambda one: one.score, default=None)
+
+    def list_rivals(self, dots: Sequence[_CostPoint], dot: _CostPoint) -> list[_CostPoint]:
+        """Those of some points that are at least as good across as one of them."""
         sign = 1 if self.plot.better == "lower" else -1
-        better = (
-            one
-            for one in self.best
-            if sign * _convert_amount(one.amount) <= sign * _convert_amount(dot.amount)
-        )
-        return max(better, key=lambda one: one.score, default=None)
+        most = sign * _convert_amount(dot.amount)
+        return [one for one in dots if one is not dot and sign * _convert_amount(one.amount) <= most]
+
+    def describe_place(self, dot: _CostPoint, measure: _Measure) -> str:
+        """Where a point stands among those that are at least as good across, in a sentence."""
+        rivals = self.list_rivals([one for one in self.every if not one.hollow], dot)
+        more = "no more" if measure.better == "lower" else "no less"
+        others = f"the {len(rivals)} others with {more} {measure.name}"
+        if isinstance(dot.amount, date):
+            others = f"the {len(rivals)} others released no later"
+        above = sum(one.score > dot.score for one in rivals)
+        rank = f"{above} have a higher score" if above else "none has a higher score"
+        across = f"a {measure.name} of {measure.text(dot.amount)}"
+        return f"{dot.label} has {score_text(dot.score)} with {across}: of {others}, {rank}."
 
 
 def _convert_amount(x: Place) -> float:
@@ -456,7 +472,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     return Page(
         title="Trade-offs",
         template="pareto.html",
-        lead=_describe_points(points, suite.suite.title, across),
+        lead=_describe_points(points, suite.suite.title, across, state),
         tables=_build_pareto_tables(points, where, state, score, across.axis.label) if points.dots else [],
         charts=[build_chart("points", title, points.plot)] if points.dots else [],
         notes=[*_list_pareto_notes(points, state, across), *_list_selection_notes(points, state, untouched)],
@@ -588,7 +604,7 @@ def _build_pareto_points(
 
     placed_rows = [row for row in scored_rows if row in across.values]
     return _Points(
-        dots=named, best=best,
+        dots=named, best=best, every=dots,
         plot=replace(plot, points=[*named, *(dot for dot in best if dot not in named)]),
         without=count_models(eligible_rows) - count_models(shown),
         part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
@@ -733,13 +749,15 @@ def _list_measures(scores: SuiteScores) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_points(points: _Points, title: str, across: _Across) -> str:
+def _describe_points(points: _Points, title: str, across: _Across, state: _ParetoState) -> str:
     complete_count = sum(not dot.hollow for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if complete_count == 1 else 's'}"
     if not points.dots:
         return f"{title}: no points."
     best_count = sum(dot in points.best for dot in points.dots)
-    return f"{title}: {complete_count} {what}, {best_count} on the frontier."
+    named = points.dots[:NAMED] if state.q else []
+    places = [points.describe_place(dot, MEASURES[state.x]) for dot in named if not dot.hollow]
+    return " ".join([f"{title}: {complete_count} {what}, {best_count} on the frontier.", *places])
 
 
 def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> list[str]:

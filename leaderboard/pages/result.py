@@ -16,11 +16,19 @@ from harness.storage.store import Store
 from leaderboard.data.queries import Entry, EntryResult
 from leaderboard.data.settings import copy_folder
 from leaderboard.data.suites import SiteSuite
+from leaderboard.views import cells
 from leaderboard.views.history import build_score_history
-from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reasons, describe_result_data
+from leaderboard.views.model_scores import (
+    TRUST,
+    build_score_cell,
+    collect_reasons,
+    describe_result_data,
+    list_result_kinds,
+)
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import iter_training_charts, list_training_notes
 from leaderboard.web.filters import ask_name, build_form
+from leaderboard.web.marks import KINDS
 from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
@@ -203,10 +211,15 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     where = build_paging(len(shown), state, path)
     reasons = collect_reasons(site.queries.find_scores(result=row.id)).get(row.id, frozenset())
     file = site.queries.find_source_file(row)
+    kinds = list_result_kinds(entry, row, reasons)
+    score = "".join([build_score_cell(row, entry).text, *(KINDS[kind].mark for kind in kinds)])
+    facts = {"metric": row.metric, "task": row.task}
+    quote = cells.describe_score(entry.model, score, facts, cells.SOURCES[entry.origin])
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
-        "score": build_score_cell(row, entry).text,
+        "score": score,
+        "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})

@@ -336,11 +336,8 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     if row is None:
         return EMPTY
     reasons = results.reasons.get(row.id, frozenset())
-    # Without splits and subsets, as one result may answer several suites with different parts.
-    scope = Scope(task=task, splits=(), subsets=(), data=row.data)
-    kinds = find_leak_kinds(results.entry, [scope], row.trained_on)
+    kinds = list_result_kinds(results.entry, row, reasons)
     kinds += ["chosen"] if row.id in results.chosen else []
-    kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
     notes = [*(format_leak_count(n) for n in [row.trained_on] if n), describe_result_data(row.data, reasons)]
     if (mean := results.part_means.get(task)) is not None:
         kinds, notes = [*kinds, "contradicted"], [format_part_mean(mean), *notes]
@@ -349,6 +346,14 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
     cell = build_score_cell(row, results.entry, " ".join(kinds), "; ".join(notes))
     return replace(cell, href=f"/results/{row.id}")
+
+
+def list_result_kinds(entry: Entry, row: Any, reasons: frozenset[str]) -> list[str]:
+    """Why a result flatters an entry, or is not what suites ask for, as kinds."""
+    # Without splits and subsets, as one result may answer several suites with different parts.
+    scope = Scope(task=row.task, splits=(), subsets=(), data=row.data)
+    kinds = find_leak_kinds(entry, [scope], row.trained_on)
+    return kinds + [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
 
 
 def describe_result_data(data: str, reasons: frozenset[str]) -> str:

@@ -415,7 +415,9 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     imported = ask(client, f"/results/{number_of(client, LARGE, task)}")["data"]
     home = "https://github.com/embeddings-benchmark/results/blob/main/results"
     assert imported["source"] == f"{home}/acme__tiny-large/{site_data.COMMIT}/{task}.json"
-    assert imported["source"] in page(client, f"/results/{imported['id']}").hrefs
+    shown = page(client, f"/results/{imported['id']}")
+    assert imported["source"] in shown.hrefs
+    assert f"To quote: acme/tiny-large scores {imported['score_text']} (" in shown.text
     trained = ask(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
     again = "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"
