@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -85,81 +85,48 @@ Key = Literal[
 ]  # fmt: skip
 
 
-@dataclass(kw_only=True)
-class _Work:
-    """Seconds of all steps on one device, the tokens encoded there, and the seconds of encoding them."""
+def _load_device_figures(
+    queries: Queries, scores: SuiteScores, price: float | None
+) -> dict[str, dict[int, float]]:
+    """What the measured entries of a suite took by their records: a figure by device and row.
 
-    seconds: float = 0.0
-    tokens: float = 0.0
-    encoding: float = 0.0
-
-
-_Works: TypeAlias = "Mapping[int, Mapping[str, _Work]]"
-"""The work of measured entries by row and device."""
-
-
-def _load_device_work(queries: Queries, scores: SuiteScores) -> _Works:
-    """What the measured entries of a suite took, from their records."""
+    Args:
+        queries: The site's queries.
+        scores: The suite.
+        price: Dollars for an hour of a device, for what each row cost; None for its tokens per second.
+    """
     rows = {entry.id: row for row, entry in enumerate(scores.entries) if entry.origin == "measured"}
     names = [task.name for task in scores.site_suite.suite.tasks]
-    by_row: dict[int, dict[str, _Work]] = {}
+    totals: dict[str, dict[int, defaultdict[str, float]]] = {}
     for entry, document in queries.load_entry_records(list(rows), names):
         # The schema of records makes it an object, so it needs no check.
         provenance = document.get("provenance", {})
-        device = provenance.get("device")
+        device, steps = provenance.get("device"), provenance.get("seconds")
         name = str(device.get("name") or device.get("kind")) if isinstance(device, dict) else "unknown device"
-        _add(by_row.setdefault(rows[entry], {}).setdefault(name, _Work()), provenance)
-    return by_row
-
-
-def _add(work: _Work, provenance: Mapping[str, Any]) -> None:
-    steps, tokens = provenance.get("seconds"), provenance.get("tokens_encoded")
-    seconds = {k: v for k, v in steps.items() if _is_amount(v)} if isinstance(steps, Mapping) else {}
-    work.seconds += sum(seconds.values())
-    if _is_amount(tokens) and seconds.get("encode"):
-        work.tokens += tokens
-        work.encoding += seconds["encode"]
+        total = totals.setdefault(name, {}).setdefault(rows[entry], defaultdict(float))
+        seconds = {k: v for k, v in steps.items() if _is_amount(v)} if isinstance(steps, Mapping) else {}
+        total["seconds"] += sum(seconds.values())
+        # Of the encoding alone: other steps take no tokens.
+        if _is_amount(tokens := provenance.get("tokens_encoded")) and seconds.get("encode"):
+            total["tokens"] += tokens
+            total["encoding"] += seconds["encode"]
+    if price is None:
+        return {
+            device: {row: one["tokens"] / one["encoding"] for row, one in some.items() if one["tokens"]}
+            for device, some in totals.items()
+        }
+    devices = Counter(row for some in totals.values() for row in some)
+    # A price is for an hour of one machine: the cost of what ran on two is not known.
+    return {
+        device: {row: price * one["seconds"] / 3600 for row, one in some.items()
+                 if devices[row] == 1 and one["seconds"]}
+        for device, some in totals.items()
+    }  # fmt: skip
 
 
 def _is_amount(value: Any) -> TypeGuard[float]:
     """Whether it is a number of something: a record of any origin may hold anything."""
     return is_number(value) and 0 <= value < math.inf
-
-
-def _rank_devices(by_row: _Works) -> list[str]:
-    """The devices, those with the most entries first."""
-    count = Counter(device for by_device in by_row.values() for device in by_device)
-    return sorted(count, key=lambda device: (-count[device], device))
-
-
-def _compute_throughput(by_row: _Works, device: str) -> dict[int, float]:
-    """Tokens per second of each row on a device."""
-    work_by_row = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
-    return {
-        # Of the encoding alone: other steps take no tokens.
-        row: work.tokens / work.encoding
-        for row, work in work_by_row.items()
-        if work.tokens and work.encoding
-    }
-
-
-def _compute_cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
-    """The price of each row's seconds, where it ran on this device alone.
-
-    Args:
-        by_row: Work by row and device.
-        device: The device.
-        price: Dollars for an hour of it.
-
-    Returns:
-        Dollars by row.
-    """
-    return {
-        # A price is for an hour of one machine: the cost of what ran on two is not known.
-        row: by_device[device].seconds * price / 3600
-        for row, by_device in by_row.items()
-        if set(by_device) == {device} and by_device[device].seconds
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,13 +396,11 @@ class _Points:
         """Where a point stands among those that are at least as good across, in a sentence."""
         rivals = self.list_rivals([one for one in self.every if not one.hollow], dot)
         more = "no more" if measure.better == "lower" else "no less"
-        others = f"the {len(rivals)} others with {more} {measure.name}"
-        if isinstance(dot.amount, date):
-            others = f"the {len(rivals)} others released no later"
+        which = "released no later" if isinstance(dot.amount, date) else f"with {more} of it"
         above = sum(one.score > dot.score for one in rivals)
         rank = f"{above} have a higher score" if above else "none has a higher score"
-        across = f"a {measure.name} of {measure.text(dot.amount)}"
-        return f"{dot.label} has {score_text(dot.score)} with {across}: of {others}, {rank}."
+        place = f"{dot.label} has {score_text(dot.score)} ({measure.name} {measure.text(dot.amount)})"
+        return f"{place}: of the {len(rivals)} others {which}, {rank}."
 
 
 def _convert_amount(x: Place) -> float:
@@ -543,20 +508,21 @@ def _load_x_values(
         axis = Axis(label=measure.label, kind="date") if state.x == "date" else axis
         why = "" if printed or amounts else measure.why
         return _Across(values=amounts, printed=printed, axis=axis, why=why)
-    figures = load_measured_figures(queries, scores.entries, measure.figure) if measure.figure else {}
-    work = {} if measure.figure else _load_device_work(queries, scores)
-    names = sorted(figures, key=lambda name: (-len(figures[name]), name)) or _rank_devices(work)
+    price = state.price if state.x == "cost" else None
+    if measure.figure:
+        figures = load_measured_figures(queries, scores.entries, measure.figure)
+    else:
+        figures = _load_device_figures(queries, scores, price)
+    names = sorted(figures, key=lambda name: (-len(figures[name]), name))
     device = state.device if state.device in names else next(iter(names), "")
-    priced = state.x == "cost" and state.price
-    values = _compute_throughput(work, device) if state.x == "throughput" else figures.get(device, {})
-    values = _compute_cost(work, device, state.price) if priced and state.price else values
-    why = measure.why
-    if state.x == "cost" and not state.price and names:
+    values, why = figures.get(device, {}), measure.why
+    if state.x == "cost" and price is None and names:
+        values = {}
         why = (
             "No price is known: a cost is the hours that were measured times the price of an hour. "
             "Give the price of an hour of the machine as USD an hour."
         )
-    label = f"{measure.label} at ${state.price:g} an hour" if priced else measure.label
+    label = f"{measure.label} at ${price:g} an hour" if price else measure.label
     axis = Axis(label=f"{label}, on {device}" if device else label, kind=axis.kind)
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
 

@@ -14,7 +14,7 @@ from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import (
-    build_spread_cell,
+    build_count_cell,
     describe_lineage,
     format_entry_kinds,
     mean_cell,
@@ -187,15 +187,6 @@ def _mean_over_untouched(one: Standing) -> Cell:
     return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
 
 
-def _build_count_cell(one: Standing) -> Cell:
-    if one.average.get("types"):
-        return Cell(text="by type")
-    if "spread" in one.average:
-        return build_spread_cell(one.average["spread"], int(one.scores.over_tasks.count[one.row]))
-    count, expected = int(one.scores.over_tasks.count[one.row]), one.scores.over_tasks.expected
-    return Cell(text=f"{count}/{expected}", value=count)
-
-
 SUITE_FIELDS: Sequence[Field[Standing]] = [
     Field("name", "Suite", _build_suite_cell),
     Field("convention", "Convention", sort=lambda one: one.scores.convention or None,
@@ -209,7 +200,8 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="The mean of the task types' own means."),
     Field("untouched", "over untouched tasks", _mean_over_untouched, numeric=True,
           note="The mean over the tasks whose scores did not choose this model."),
-    Field("count", "Tasks", _build_count_cell, numeric=True, note="How many of the suite's tasks count."),
+    Field("count", "Tasks", lambda one: build_count_cell(one.scores, one.row), numeric=True,
+          note="How many of the suite's tasks count."),
     Field("tied", "Tied with", sort=lambda one: one.tied or None, numeric=True,
           note="How many other models share the rank."),
 ]  # fmt: skip

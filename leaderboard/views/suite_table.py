@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from harness.core.types import Column
-from harness.results.scores import Spread, score_text
+from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Card, Entry
@@ -159,16 +159,10 @@ class SuiteTable:
 
     def passes_bounds(self, row: int) -> bool:
         """Whether a row passes the filters, and is not only shown beside those that do."""
-        state, card = self.state, self.find_card(row)
-        language = state.language if isinstance(state, SuiteState) else ""
         return (
-            state.should_keep(self.scores.entries[row])
-            and bool(state.select_zero_shot(self.scores.zero_shot[row]))
-            and (not state.instructions or card.instructions is True)
-            and state.licence in ("", card.licence, card.licence_group)
-            and (state.memory is None or (card.memory is not None and card.memory <= state.memory))
-            and (not language or language in card.languages)
-            and (not state.reproduced or bool(self._count_reproduced(row)))
+            self.state.should_keep(self.scores.entries[row], self.find_card(row))
+            and bool(self.state.select_zero_shot(self.scores.zero_shot[row]))
+            and (not self.state.reproduced or bool(self._count_reproduced(row)))
         )
 
     @cached_property
@@ -265,7 +259,8 @@ class SuiteTable:
             _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
                                  note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
-            _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
+            _Column("there", "Tasks", partial(build_count_cell, scores),
+                    scores.over_tasks.count.tolist().__getitem__,
                     card="Tasks", note="Tasks with a score that counts."),
             _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
                     optional=True, note="Tasks on which two sources agree, of those that two have.",
@@ -404,16 +399,6 @@ class SuiteTable:
             self.scores, row, at, self.entries, (self._usual_sources[row], self._usual_data[at])
         )
         return cell.mark("chance") if cell.value is not None and self.scores.at_chance[row, at] else cell
-
-    def _build_count_cell(self, row: int) -> Cell:
-        """How many of the suite's tasks count."""
-        average = self.scores.averages.get(row, {})
-        if average.get("types"):
-            return Cell(text="by type", note="The paper prints means of types only.")
-        if "spread" in average:
-            return build_spread_cell(average["spread"], int(self.scores.over_tasks.count[row]))
-        count, expected = int(self.scores.over_tasks.count[row]), self.scores.over_tasks.expected
-        return Cell(text=f"{count}/{expected}", value=count)
 
     @cached_property
     def shown(self) -> list[_Column]:
@@ -709,9 +694,15 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
     return add_seed_deviation(cell, float(means.deviations[row]), seeds)
 
 
-def build_spread_cell(spread: Spread, tasks: int) -> Cell:
-    """How many examples a mean is over, in place of the number of its tasks where these are small."""
-    return Cell(text=spread.text, value=tasks, note="Too few for a mean with larger tasks.")
+def build_count_cell(scores: SuiteScores, row: int) -> Cell:
+    """How many of a suite's tasks count; of small tasks over how many examples the mean is."""
+    average, count = scores.averages.get(row) or {}, int(scores.over_tasks.count[row])
+    if average.get("types"):
+        return Cell(text="by type", note="The paper prints means of types only.")
+    if "spread" in average:
+        note = "Too few for a mean with larger tasks."
+        return Cell(text=average["spread"].text, value=count, note=note)
+    return Cell(text=f"{count}/{scores.over_tasks.expected}", value=count)
 
 
 def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import hypot
 from typing import Any, TypeAlias
@@ -62,6 +63,7 @@ def format_column_path(site_suite: SiteSuite, column: Column) -> str:
     return build_address(f"/tasks/{format_task_key(column.tasks[0].name)}", query)
 
 
+@cache
 def format_task_key(name: str) -> str:
     """The name of a task in addresses, not quoted: a short form with a digest where a path cannot hold it."""
     safe = all(sign.isascii() and (sign.isalnum() or sign in "-_. ") for sign in name)

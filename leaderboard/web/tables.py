@@ -134,7 +134,7 @@ class Table:
         return [
             [c.css for c in self.columns],
             [c.card for c in self.columns],
-            mark_row_heads(self.columns),
+            [*mark_row_heads(self.columns)],
         ]
 
     @property

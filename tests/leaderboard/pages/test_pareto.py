@@ -138,7 +138,7 @@ def test_a_name_is_told_where_it_stands(client: TestClient) -> None:
     rivals = [p["score"] for p in points.values() if p["x"] <= named["x"] and p is not named]
     above = sum(score > named["score"] for score in rivals) or "none"
     lead = read(client, "q=acme/m10")["lead"]
-    place = rf"of the {len(rivals)} others with no more parameter count, {above} ha(ve|s) a higher score\.$"
+    place = rf"of the {len(rivals)} others with no more of it, {above} ha(ve|s) a higher score\.$"
     assert re.search(place, lead)
     assert "of the" not in read(client)["lead"]
 
