@@ -27,12 +27,11 @@ from leaderboard.views.backbones import (
     GlueView,
     build_backbone_cells,
     build_backbone_form,
-    build_measured_mean,
     build_plain_cell,
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
-from leaderboard.views.suite_table import describe_lineage, format_entry_kinds
+from leaderboard.views.suite_table import build_mean_cell, describe_lineage, format_entry_kinds
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
@@ -179,7 +178,7 @@ def _iter_measured_means(queries: Queries, convention: GlueView) -> Iterator[_Nu
         for row, entry in enumerate(matches):
             if scores.mean(over).complete[row]:
                 text = describe_lineage(entry) or entry.treatment
-                cell = build_measured_mean(scores, row, over)
+                cell = build_mean_cell(scores, row, over)
                 kinds = dict.fromkeys([*cell.kind.split(), *format_entry_kinds(entry).split()])
                 yield _Number(
                     backbone=roots[entry.id], benchmark=benchmark, origin="measured",

@@ -27,9 +27,9 @@ from leaderboard.views.comparison import (
     load_record_fields,
 )
 from leaderboard.views.suite_table import (
+    build_mean_cell,
     build_task_cell,
     describe_lineage,
-    mean_cell,
     mean_of,
     name_entry_model,
 )
@@ -323,9 +323,8 @@ def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
         ]
     rows = [row for row in rows if any(cell is not EMPTY for cell in row[1:-1])]
     for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
-        cells = [mean_cell(means, row, None, entry.seeds) for row, entry in enumerate(shared.entries)]
-        marked = [mean_of(cell, scores, row) for row, cell in enumerate(cells)]
-        rows.append([f"Own, over {means.over}", *marked, f"{means.expected} {means.over}"])
+        cells = [build_mean_cell(scores, row, means.over, detailed=False) for row in range(len(labels))]
+        rows.append([f"Own, over {means.over}", *cells, f"{means.expected} {means.over}"])
     entries = _build_entry_heads(labels)
     caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
     return values_table(

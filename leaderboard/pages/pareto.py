@@ -484,7 +484,7 @@ def _select_score(scores: SuiteScores, key: str, label: str, untouched: Untouche
     elif key == "untouched" and untouched:
         means = untouched.over_tasks
     else:
-        means = scores.by_type[name] if kind == "type" else scores.mean(key)
+        means = scores.mean(name or key)
         selected = np.array([bool(scores.find_selection_columns(row, name)) for row in range(len(low))], bool)
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):

@@ -15,10 +15,10 @@ from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_convent
 from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import (
     build_count_cell,
+    build_mean_cell,
     describe_lineage,
     format_entry_kinds,
     mean_cell,
-    mean_of,
 )
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
@@ -168,11 +168,6 @@ def _build_suite_cell(one: Standing) -> Cell:
     return Cell(text=one.suite.suite.title, value=one.suite.slug, href=href)
 
 
-def _build_mean_cell(one: Standing, over: str) -> Cell:
-    average = one.average if over == "tasks" else None
-    return mean_of(mean_cell(one.scores.mean(over), one.row, average, one.entry.seeds), one.scores, one.row)
-
-
 def _mean_over_untouched(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
     chose = one.scores.find_selection_columns(one.row)
@@ -195,8 +190,8 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Field("ranked", "of", sort=lambda one: one.ranked or None, numeric=True,
           note="How many models have a rank."),
-    Field("tasks", "Mean over tasks", lambda one: _build_mean_cell(one, "tasks"), numeric=True),
-    Field("types", "over types", lambda one: _build_mean_cell(one, "types"), numeric=True,
+    Field("tasks", "Mean over tasks", lambda one: build_mean_cell(one.scores, one.row), numeric=True),
+    Field("types", "over types", lambda one: build_mean_cell(one.scores, one.row, "types"), numeric=True,
           note="The mean of the task types' own means."),
     Field("untouched", "over untouched tasks", _mean_over_untouched, numeric=True,
           note="The mean over the tasks whose scores did not choose this model."),

@@ -150,7 +150,7 @@ class Answer:
         best = _find_first_row(self.table)
         first, level = scores.entries[best], int((place[ranked] == place[best]).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
-        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[best]
+        mean = scores.mean(self.table.mean).values[best]
         texts = {column.key: column.build_cell(best).text for column in self.table.columns
                  if column.key in ("half", "places")}  # fmt: skip
         half = texts.get("half")
@@ -316,7 +316,7 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
 
 def _find_first_row(table: SuiteTable) -> int:
     """The row of rank 1 with the highest mean, of a table with ranks."""
-    place, means = table.ranks.place, table.scores.mean("types" if table.mean == "types" else "tasks").values
+    place, means = table.ranks.place, table.scores.mean(table.mean).values
     return int(min(np.flatnonzero(place), key=lambda row: (place[row], -means[row])))
 
 

@@ -467,7 +467,7 @@ class SuiteTable:
 
         Rows without a value are last, by how many of the tasks they have.
         """
-        means = self.scores.mean("types" if self.mean == "types" else "tasks")
+        means = self.scores.mean(self.mean)
         count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
         # Three stable sorts, the one that matters most last.
         rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
@@ -498,7 +498,7 @@ class SuiteTable:
     @cached_property
     def _frontier(self) -> set[int]:
         """The ranked rows that no smaller one of those shown beats by the mean that ranks."""
-        means = self.scores.mean("types" if self.mean == "types" else "tasks").values
+        means = self.scores.mean(self.mean).values
         sizes = {row: self.scores.entries[row].parameters for row in self.rows}
         rows = [r for r, size in sizes.items() if size and self.ranks.place[r] and self.passes_bounds(r)]
         places = compute_frontier([(sizes[row], float(means[row])) for row in rows], "lower")
@@ -692,6 +692,20 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
         note = f"over {spread.text}; ± half of the 95 % interval by the choice of examples"
         cell = replace(cell, text=f"{cell.text}{half}", note=note)
     return add_seed_deviation(cell, float(means.deviations[row]), seeds)
+
+
+def build_mean_cell(scores: SuiteScores, row: int, over: str = "tasks", *, detailed: bool = True) -> Cell:
+    """The cell of a mean, marked as `mean_of` does.
+
+    Args:
+        scores: The suite.
+        row: The row.
+        over: "tasks", "types" or a task type.
+        detailed: Whether a mean over tasks has its interval, or the spread of small tasks.
+    """
+    average = scores.averages.get(row) if detailed and over == "tasks" else None
+    cell = mean_cell(scores.mean(over), row, average, scores.entries[row].seeds)
+    return mean_of(cell, scores, row, over if over in scores.by_type else "")
 
 
 def build_count_cell(scores: SuiteScores, row: int) -> Cell:

@@ -49,6 +49,13 @@ FITS: Mapping[str, Callable[[Any, Any], bool]] = {
 """How a fact fits what is asked for; the others are equal to it."""
 
 
+def _fits(name: str, fact: Any, asked: Any) -> bool:
+    """Whether a fact is what a filter asks for: what is not known never is."""
+    if fact is None:
+        return False
+    return FITS[name](fact, asked) if name in FITS else bool(fact == asked)
+
+
 class EntryState(State):
     """Filters that every page with entries has."""
 
@@ -88,12 +95,10 @@ class EntryState(State):
         return {name: value for name, value in fields.items() if not isinstance(value, list)}
 
     def should_keep(self, entry: Entry, card: Card = NO_CARD) -> bool:
-        """Whether an entry passes: what is not known of it passes no filter."""
+        """Whether an entry passes."""
         name = entry.model.casefold()
-        facts = {name: FACTS[name](entry, card) for name in self._bounds}
         return all(word in name for word in self.q.casefold().split()) and all(
-            fact is not None and FITS.get(name, operator.eq)(fact, self._bounds[name])
-            for name, fact in facts.items()
+            _fits(key, FACTS[key](entry, card), asked) for key, asked in self._bounds.items()
         )
 
 
