@@ -83,8 +83,8 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
     suite = caption.removesuffix(RANKED) if caption.endswith(RANKED) else ""
     ranked, total = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
     rows = table["rows"] if labels else ()
-    if data.get("score_text"):
-        yield describe_score(data["model"], data["score_text"], data, SOURCES[data["origin"]]), ""
+    if data.get("quote"):
+        yield data["quote"], ""
         return
     for row in sorted(rows, key=lambda row: (row["kind"] != "beside", row["kind"] == "part")):
         cells = row["cells"]

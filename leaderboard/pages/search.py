@@ -17,7 +17,7 @@ from leaderboard.data.entries import compute_precedence, extract_letters
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
-from leaderboard.views.task_scores import format_task_path, list_site_tasks
+from leaderboard.views.task_scores import find_asked_scores, format_task_path, list_site_tasks
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
@@ -146,10 +146,11 @@ def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
             numbers = [number for number, slug in pages.items() if slug in models]
             rows = queries.find_results(entry=numbers, task=tasks) if tasks and numbers else []
             rows.sort(key=lambda row: compute_precedence(queries.entries[row.entry]), reverse=True)
+            asked = find_asked_scores(queries, rows[0].task, [row.id for row in rows]) if rows else {}
             for row in rows:
-                entry = queries.entries[row.entry]
+                entry, value = queries.entries[row.entry], asked.get(row.id, row.value)
                 if not entry.member:
-                    score = "" if row.value is None else f", {score_text(row.value)}"
+                    score = "" if value is None else f", {score_text(value)}"
                     yield _Item("result", f"{entry.model} on {row.task}", f"/results/{row.id}",
                                 what=f"{entry.origin}{score}")  # fmt: skip
 

@@ -276,6 +276,16 @@ def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> l
     ]  # fmt: skip
 
 
+def find_asked_scores(queries: Queries, task: str, results: Sequence[int]) -> dict[int, float]:
+    """The scores of some results as the first suite asks for their task, by the result's number."""
+    questions = load_questions(queries).get(task)
+    if not questions or not results:
+        return {}
+    scope = queries.scope_ids.get(questions[0].scope.form, 0)
+    scores = queries.find_scores(scope=scope, result=list(results))
+    return {one.result: one.value for one in scores if one.value is not None}
+
+
 def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:
     """One row for each model: a ranked score, then the best known revision, then the newest."""
 
