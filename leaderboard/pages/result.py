@@ -192,10 +192,10 @@ def _find_asked_score(site: Site, row: EntryResult) -> tuple[str, str]:
 
     A file may hold others, and the mean over all of them is not the score to quote.
     """
-    asked = find_asked_scores(site.queries, row.task, [row.id]).get(row.id)
-    if asked is None or row.value is None or score_text(asked) == score_text(row.value):
+    score = find_asked_scores(site.queries, row.task, [row.id]).get(row.id)
+    if score is None or row.value is None or score_text(score) == score_text(row.value):
         return "", ""
-    return score_text(asked), load_questions(site.queries)[row.task][0].scope_text
+    return score_text(score), load_questions(site.queries)[row.task][0].scope_text
 
 
 def _list_result_paths(site: Site) -> Iterable[str]:
@@ -224,15 +224,15 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     file = site.queries.find_source_file(row)
     kinds = list_result_kinds(entry, row, reasons)
     score = "".join([build_score_cell(row, entry).text, *(KINDS[kind].mark for kind in kinds)])
-    asked, scope = _find_asked_score(site, row)
+    asked_score, scope = _find_asked_score(site, row)
     facts = {"metric": row.metric, "task": f"{row.task} ({scope})" if scope else row.task}
-    quoted = score.replace(score_text(row.value), asked) if scope else score
+    quoted = score.replace(score_text(row.value), asked_score) if scope else score
     quote = cells.describe_score(entry.model, quoted, facts, cells.SOURCES[entry.origin])
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
         "score": score,
-        "asked": asked, "scope": scope,
+        "asked": asked_score, "scope": scope,
         "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(

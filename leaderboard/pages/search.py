@@ -146,9 +146,9 @@ def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
             numbers = [number for number, slug in pages.items() if slug in models]
             rows = queries.find_results(entry=numbers, task=tasks) if tasks and numbers else []
             rows.sort(key=lambda row: compute_precedence(queries.entries[row.entry]), reverse=True)
-            asked = find_asked_scores(queries, rows[0].task, [row.id for row in rows]) if rows else {}
+            scores = find_asked_scores(queries, rows[0].task, [row.id for row in rows]) if rows else {}
             for row in rows:
-                entry, value = queries.entries[row.entry], asked.get(row.id, row.value)
+                entry, value = queries.entries[row.entry], scores.get(row.id, row.value)
                 if not entry.member:
                     score = "" if value is None else f", {score_text(value)}"
                     yield _Item("result", f"{entry.model} on {row.task}", f"/results/{row.id}",

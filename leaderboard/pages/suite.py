@@ -13,13 +13,13 @@ from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, list_conventions
 from leaderboard.views import sorting
+from leaderboard.views.cells import format_task_count
 from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
     describe_untouched,
     explain_missing_model,
-    format_task_count,
     plot_suite_sizes,
 )
 from leaderboard.views.task_scores import format_column_path

@@ -36,6 +36,15 @@ def format_count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else plural}"
 
 
+def format_task_count(count: int) -> str:
+    """A number of tasks.
+
+    >>> format_task_count(1), format_task_count(41)
+    ('its one task', '41 tasks')
+    """
+    return "its one task" if count == 1 else f"{count} tasks"
+
+
 def build_delta_cell(value: float | None) -> Cell:
     """The cell of a difference."""
     return Cell(text=format_delta(value), value=value)

@@ -21,7 +21,7 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell
+from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell, format_task_count
 from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
@@ -299,8 +299,8 @@ class SuiteTable:
     def _usual_data(self) -> list[str]:
         """Of each column the revision that most of the scores on other data than the pinned are on."""
         counts: list[Counter[str]] = [Counter() for _ in self.scores.site_suite.suite.columns]
-        for row, at in np.argwhere(self.scores.reasons == REASONS.index("other")).tolist():
-            counts[at][_name_data(self.scores, row, at)] += 1
+        for row, place in np.argwhere(self.scores.reasons == REASONS.index("other")).tolist():
+            counts[place][_name_data(self.scores, row, place)] += 1
         return [next(iter(count.most_common(1)), ("",))[0] for count in counts]
 
     def _build_marked_size(self, row: int) -> Cell:
@@ -591,15 +591,6 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -
     ]  # fmt: skip
     title = f"{scores.site_suite.suite.title}: score against size"
     return build_size_chart(title, f"Mean over {over}", points, name, most)
-
-
-def format_task_count(count: int) -> str:
-    """A number of tasks.
-
-    >>> format_task_count(1), format_task_count(41)
-    ('its one task', '41 tasks')
-    """
-    return "its one task" if count == 1 else f"{count} tasks"
 
 
 def _format_entry_path(entry: Entry) -> str:
