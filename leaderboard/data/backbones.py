@@ -121,7 +121,7 @@ def find_printed_parameters(row: PaperValue) -> int | None:
     return backbone.parameters if backbone else parse_parameter_count(row.params)
 
 
-def find_backbone(name: str, folder: Path | None = None) -> Backbone | None:
+def find_backbone(name: str) -> Backbone | None:
     """The backbone with this name as a whole: its slug, name, hub id, repository or printed name.
 
     None for a name of several sizes, such as BERT, and for a model made from a backbone.
@@ -129,7 +129,7 @@ def find_backbone(name: str, folder: Path | None = None) -> Backbone | None:
     >>> find_backbone("Alibaba-NLP/gte-modernbert-base"), find_backbone("BERT")
     (None, None)
     """
-    folder = folder or paths.find_reported_folder()
+    folder = paths.find_reported_folder()
     return _map_aliases(folder).get(_normalize_backbone_name(name)) if folder else None
 
 
@@ -155,20 +155,18 @@ def _normalize_backbone_name(name: str) -> str:
     return re.sub(r"[^a-z0-9/]+", "-", name.casefold()).strip("-")
 
 
-def resolve_base_backbones(
-    parents: Mapping[str, str | None], folder: Path | None = None
-) -> dict[str, Backbone]:
+def resolve_base_backbones(parents: Mapping[str, str | None]) -> dict[str, Backbone]:
     """The backbone that each finished model was made from, through what each was adapted from.
 
     The table of backbones goes before what `parents` say.
     """
-    backbone_by_model = {model: one for one in load_backbones(folder).values() for model in one.models}
+    backbone_by_model = {model: one for one in load_backbones().values() for model in one.models}
     behind = {}
     for model in parents:
         # Cards may name each other as parents: `seen` ends the circle.
-        name, seen = None if find_backbone(model, folder) else model, set[str]()
+        name, seen = None if find_backbone(model) else model, set[str]()
         while name and name not in seen:
-            if backbone := backbone_by_model.get(name) or find_backbone(name, folder):
+            if backbone := backbone_by_model.get(name) or find_backbone(name):
                 behind[model] = backbone
                 break
             seen.add(name)
@@ -242,9 +240,7 @@ class PrintedScore:
     notes: tuple[str, ...]
 
 
-def collect_printed_scores(
-    papers: Mapping[str, Paper], folder: Path | None = None
-) -> dict[tuple[str, str], list[PrintedScore]]:
+def collect_printed_scores(papers: Mapping[str, Paper]) -> dict[tuple[str, str], list[PrintedScore]]:
     """The printed numbers by backbone (its slug) and benchmark (its key), in print's order.
 
     Copied numbers are left out; a number that an overview repeats counts once.
@@ -254,7 +250,7 @@ def collect_printed_scores(
         # Overviews last: their numbers count only where no other table of the paper has them.
         rows = sorted(paper.rows, key=lambda row: row.setting == "overview")
         for row, benchmark in ((row, one) for row in rows for one in BENCHMARKS if one.has(row)):
-            backbone = find_backbone(row.backbone, folder)
+            backbone = find_backbone(row.backbone)
             column_scores = scores[backbone.slug, benchmark.key] if backbone else []
             seen_values = {(one.paper, one.row.value) for one in column_scores}
             if row.setting != "overview" or (paper.slug, row.value) not in seen_values:
@@ -304,9 +300,9 @@ _SOURCES = {"MosaicBERT Table": "mosaicbert", "Warner 2024": "modernbert"}
 _OWN = ("own result", "best average value", "interval bounds")
 
 
-def collect_glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) -> list[GlueLine]:
+def collect_glue_lines(papers: Mapping[str, Paper]) -> list[GlueLine]:
     """Every printed line of GLUE; an average in an overview stands in the line of its tasks."""
-    lines = [line for paper in papers.values() for line in _iter_glue_lines(paper, folder)]
+    lines = [line for paper in papers.values() for line in _iter_glue_lines(paper)]
     for overview in [line for line in lines if not line.tasks]:
         place = (overview.paper, overview.backbone, None)
         matches = [at for at, line in enumerate(lines) if (line.paper, line.backbone, line.average) == place]
@@ -327,7 +323,7 @@ def find_glue_source(paper: Paper, row: PaperValue) -> tuple[str, str]:
     return source, named if copied else paper.slug
 
 
-def _iter_glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
+def _iter_glue_lines(paper: Paper) -> Iterator[GlueLine]:
     rows = [row for row in paper.rows if row.suite == "GLUE dev" and row.is_score]
     for table in paper.tables:
         for line in group_printed_lines([row for row in rows if row.table == table]):
@@ -336,7 +332,7 @@ def _iter_glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
             average = tasks.pop(AVERAGE, None)
             source, convention = find_glue_source(paper, first)
             yield GlueLine(
-                paper=paper.slug, backbone=find_backbone(first.backbone, folder), name=first.name,
+                paper=paper.slug, backbone=find_backbone(first.backbone), name=first.name,
                 table=table, setting=first.setting, convention=convention, source=source, tasks=tasks,
                 average=average,
             )  # fmt: skip

@@ -362,7 +362,7 @@ class Queries:
         key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
-            scores = self._make(site_suite, convention, None, pinned=pinned, revisions=revisions)
+            scores = self.load_entry_scores(None, site_suite, convention, pinned=pinned, revisions=revisions)
         with self._lock:
             self._suite_scores[key] = scores
             # Used last, dropped last.
@@ -371,19 +371,6 @@ class Queries:
             while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
                 self._suite_scores.popitem(last=False)
         return scores
-
-    def load_entry_scores(
-        self, entries: Sequence[Entry], site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
-    ) -> SuiteScores:
-        """A suite with a row for each of some entries, which may be members of others.
-
-        Args:
-            entries: The rows, in order.
-            site_suite: The suite.
-            convention: The convention's name; empty for the first.
-            pinned: Whether only scores on the pinned revisions of the data count.
-        """
-        return self._make(site_suite, convention, entries, pinned=pinned)
 
     @cached_property
     def _wholes(self) -> dict[str, tuple[SiteSuite, int]]:
@@ -400,15 +387,24 @@ class Queries:
         means = [(row, scores.values[row, at]) for row, at in scores.contradicted if at == column]
         return {entries[row].id: float(mean) for row, mean in means}
 
-    def _make(
+    def load_entry_scores(
         self,
-        site_suite: SiteSuite,
-        convention: str,
         entries: Sequence[Entry] | None,
+        site_suite: SiteSuite,
+        convention: str = "",
         *,
-        pinned: bool,
+        pinned: bool = False,
         revisions: bool = False,
     ) -> SuiteScores:
+        """A suite with a row for each of some entries, which may be members of others.
+
+        Args:
+            entries: The rows, in order; None for all, as load_suite_scores has them.
+            site_suite: The suite.
+            convention: The convention's name; empty for the first.
+            pinned: Whether only scores on the pinned revisions of the data count.
+            revisions: Of all entries, whether each revision of an imported model has its own row.
+        """
         convention = convention or list_conventions(site_suite.suite)[0]
         columns, wholes, others = self._resolve_column_scopes(site_suite, convention)
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
@@ -716,6 +712,8 @@ class Queries:
 
     def load_result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
         """The whole records of some results by number; imported ones are left out."""
+        if not ids:
+            return {}
         sql = f"""SELECT {_RESULT} FROM results
                   WHERE batch IS NULL AND source = entry AND id IN (SELECT unnest(?::BIGINT[]))"""
         unread = map(EntryResult._make, self._fetch_rows(sql, list(ids)))

@@ -146,8 +146,8 @@ class SuiteScores(Cells, SuiteMeans):
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
-        """The mean over "tasks" or "types"."""
-        return self.over_types if over == "types" else self.over_tasks
+        """The mean over "types", within a type, or else over the tasks."""
+        return self.by_type.get(over) or (self.over_types if over == "types" else self.over_tasks)
 
     @property
     def size(self) -> int:

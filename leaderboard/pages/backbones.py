@@ -27,12 +27,11 @@ from leaderboard.views.backbones import (
     GlueView,
     build_backbone_cells,
     build_backbone_form,
-    build_measured_mean,
     build_plain_cell,
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
-from leaderboard.views.suite_table import describe_lineage, format_entry_kinds
+from leaderboard.views.suite_table import build_mean_cell, describe_lineage, format_entry_kinds
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
@@ -94,7 +93,7 @@ def _show_backbones(site: Site, state: _BackbonesState) -> Page:
     sorting = {line: _find_sorting_cell(cells, line[0], state.sort.removeprefix("-")) for line in lines}
     lines.sort(key=lambda line: (sorting[line] is EMPTY, "apart" in sorting[line].kind))
     table = fill_table(
-        "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
+        "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state,
         key=lambda line: f"{line[0].slug}-{line[1]}", notes=NOTES, cards=True,
     )  # fmt: skip
     drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}
@@ -179,7 +178,7 @@ def _iter_measured_means(queries: Queries, convention: GlueView) -> Iterator[_Nu
         for row, entry in enumerate(matches):
             if scores.mean(over).complete[row]:
                 text = describe_lineage(entry) or entry.treatment
-                cell = build_measured_mean(scores, row, over)
+                cell = build_mean_cell(scores, row, over)
                 kinds = dict.fromkeys([*cell.kind.split(), *format_entry_kinds(entry).split()])
                 yield _Number(
                     backbone=roots[entry.id], benchmark=benchmark, origin="measured",

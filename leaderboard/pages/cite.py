@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 
 from pydantic import Field
 
+from leaderboard.views.cells import SOURCES, describe_score
 from leaderboard.web.formats import escape_tex
 from leaderboard.web.marks import KINDS
 from leaderboard.web.page import Page, serve_page
@@ -20,11 +21,6 @@ CITED = ("rank", "tasks", "types", "mean", "untouched", "score", "count")
 """The columns whose numbers a sentence names."""
 RANKED = ": scores × 100, ranked by the mean over tasks"
 """How the caption of a suite's table ends whose ranks are by the mean that a sentence names."""
-SOURCES = {
-    "measured": "measured by this harness", "imported": "imported from the results of mteb",
-    "reported": "printed in a paper",
-}  # fmt: skip
-"""Where a number comes from, as a sentence ends."""
 EMPTY: Mapping[str, Any] = {"text": "", "value": None}
 """The cell of a column that a table does not show."""
 MOST = 100
@@ -87,8 +83,8 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
     suite = caption.removesuffix(RANKED) if caption.endswith(RANKED) else ""
     ranked, total = data.get("models_ranked", data.get("rows_complete")), data.get("tasks_asked")
     rows = table["rows"] if labels else ()
-    if data.get("score_text"):
-        yield _describe_score(data["model"], data["score_text"], data, SOURCES[data["origin"]]), ""
+    if data.get("quote"):
+        yield data["quote"], ""
         return
     for row in sorted(rows, key=lambda row: (row["kind"] != "beside", row["kind"] == "part")):
         cells = row["cells"]
@@ -112,7 +108,7 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
             place = [_format_place(cells.get("rank", EMPTY)["text"], ranked), _name_source(cells["origin"])]
             scale = " × 100" if caption.endswith(" × 100") else ""
             facts = {**data, "task": page["title"]}
-            yield _describe_score(name, _format_cited(cells["score"]), facts, *place, scale=scale), ""
+            yield describe_score(name, _format_cited(cells["score"]), facts, *place, scale=scale), ""
         else:
             numbers = [f"{text} {_format_cited(cells[key], noted=True)}" for key, text in labels.items()
                        if cells.get(key, EMPTY)["value"] is not None]  # fmt: skip
@@ -131,15 +127,7 @@ def _iter_result_sentences(name: str, table: Mapping[str, Any], tasks: str) -> I
         for key, source in sources.items():
             if cells.get(key, EMPTY)["value"] is not None:
                 facts = {"metric": cells["metric"]["value"], "task": row["key"]}
-                yield _describe_score(name, _format_cited(cells[key]), facts, source)
-
-
-def _describe_score(
-    name: str, number: str, facts: Mapping[str, Any], *more: str, scale: str = " × 100"
-) -> str:
-    """A score on the task of `facts`, with its metric where they state it, and `more` of it."""
-    metric = f"{facts.get('metric') or 'main score'}{scale}"
-    return ", ".join([f"{name} scores {number} ({metric}) on {facts['task']}", *filter(None, more)])
+                yield describe_score(name, _format_cited(cells[key]), facts, source)
 
 
 def _format_share(count: str, total: str = "") -> str:

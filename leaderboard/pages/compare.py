@@ -27,9 +27,9 @@ from leaderboard.views.comparison import (
     load_record_fields,
 )
 from leaderboard.views.suite_table import (
+    build_mean_cell,
     build_task_cell,
     describe_lineage,
-    mean_cell,
     mean_of,
     name_entry_model,
 )
@@ -323,9 +323,8 @@ def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
         ]
     rows = [row for row in rows if any(cell is not EMPTY for cell in row[1:-1])]
     for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
-        cells = [mean_cell(means, row, None, entry.seeds) for row, entry in enumerate(shared.entries)]
-        marked = [mean_of(cell, scores, row) for row, cell in enumerate(cells)]
-        rows.append([f"Own, over {means.over}", *marked, f"{means.expected} {means.over}"])
+        cells = [build_mean_cell(scores, row, means.over, detailed=False) for row in range(len(labels))]
+        rows.append([f"Own, over {means.over}", *cells, f"{means.expected} {means.over}"])
     entries = _build_entry_heads(labels)
     caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
     return values_table(
@@ -403,7 +402,7 @@ def _build_tasks_table(
     columns = shared.scores.site_suite.suite.columns
     return sorting.fill_table(
         "tasks", "Scores × 100 on what all have, and differences to the first", fields, rows,
-        state=state, path=PATH, key=lambda at: columns[at].name,
+        state=state, key=lambda at: columns[at].name,
         notes=[f"“tie”: the best scores are {rule}."],
     )  # fmt: skip
 

@@ -18,12 +18,16 @@ from leaderboard.views.backbones import (
     GlueView,
     build_backbone_cells,
     build_backbone_form,
-    build_measured_mean,
     build_plain_cell,
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
-from leaderboard.views.suite_table import build_task_cell, build_treatment_cell, format_entry_kinds
+from leaderboard.views.suite_table import (
+    build_mean_cell,
+    build_task_cell,
+    build_treatment_cell,
+    format_entry_kinds,
+)
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import add_seed_deviation, parse_cell_value
 from leaderboard.web.page import PRINTED, Page, serve_page
@@ -72,7 +76,7 @@ def _show_glue(site: Site, state: _GlueState) -> Page:
     name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
     groups = {True: f"By {name}'s convention", False: "By another convention, or not stated"}
     table = fill_table(
-        GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state, path=PATH,
+        GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state,
         kind=lambda line: "part" if "part" in _find_line_cell(line, "mean").kind else "",
         group=lambda line: groups[line.own], cards=True,
     )  # fmt: skip
@@ -156,7 +160,7 @@ def _iter_measured_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
         columns = enumerate(scores.site_suite.suite.columns)
         cells = {one.name: build_task_cell(scores, row, at, queries.entries) for at, one in columns}
         more = {
-            "mean": build_measured_mean(scores, row),
+            "mean": build_mean_cell(scores, row),
             "source": link("measured here", f"/models/{entry.model_slug}",
                            kind=f"measured {format_entry_kinds(entry)}".strip()),
             "convention": Cell(text=name, value=convention.chosen), "setting": build_treatment_cell(entry),

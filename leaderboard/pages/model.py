@@ -51,6 +51,9 @@ from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, val
 SIDE_BY_SIDE, SHOWN = 6, 25
 """Entries whose results stand side by side, and comparisons of numbers of several sources."""
 
+AGAINST = {"parameters": "size", "operations": "forward compute", "flops": "training compute"}
+"""What the page of trade-offs sets a score against, by its parameter."""
+
 FACTS = (
     "parameters", "n_embedding_parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb",
     "license", "released", "open_weights", "languages", "framework", "modalities", "similarity_fn_name",
@@ -313,6 +316,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
         | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
         "badges": _list_badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
+        "trade_offs": _list_trade_offs(standings),
         "training": [c for one in records.values() if one.get("training") for c in iter_training_charts(one)],
     }  # fmt: skip
     tables = [
@@ -368,7 +372,7 @@ def _build_results_section(
     fields = build_result_fields(shown)
     table = fill_table(
         "results", "Results by task: main scores × 100", fields,
-        where.cut(sort_rows(some, fields, state.sort)), state=state, path=path, key=lambda row: row.task,
+        where.cut(sort_rows(some, fields, state.sort)), state=state, key=lambda row: row.task,
         notes=["A score is the mean over all splits and subsets of its result."],
     )  # fmt: skip
     return [table], where, controls, len(rows)
@@ -386,6 +390,16 @@ def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     }
     parts = [text for name, text in stated.items() if facts[name] is not None]
     return " · ".join([*parts, *(f"made from {name}" for name in parents[:1])])
+
+
+def _list_trade_offs(standings: Sequence[Standing]) -> list[tuple[str, str]]:
+    """Where the model stands by size and by compute, on the board that has most of it: label and URL."""
+    boards = [one for one in standings if one.suite.main and one.entry.origin != "reported"]
+    if not boards:
+        return []
+    best = max(boards, key=lambda one: (one.complete, one.scores.over_tasks.count[one.row]))
+    query = {"suite": best.suite.slug, "q": best.entry.model, **({} if best.complete else {"part": 1})}
+    return [(label, build_address("/pareto", {**query, "x": x})) for x, label in AGAINST.items()]
 
 
 def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.queries import Entry, EntryResult, Queries
-from leaderboard.views.cells import build_score_cell, build_size_cell, format_time
+from leaderboard.views.cells import build_score_cell, build_size_cell, format_task_count, format_time
 from leaderboard.views.question import (
     QuestionState,
     answer_question,
@@ -23,7 +23,6 @@ from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
     build_model_cell,
-    format_task_count,
     mean_cell,
     mean_of,
     name_entry_model,

@@ -18,10 +18,9 @@ from leaderboard.data.papers import (
     match_task_column,
 )
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.ranking import Means
 from leaderboard.data.scores import SuiteScores
 from leaderboard.views.paper_tables import Measured, build_paper_table, list_print_warnings
-from leaderboard.views.suite_table import build_task_cell, mean_cell, mean_of
+from leaderboard.views.suite_table import build_mean_cell, build_task_cell
 from leaderboard.views.training import list_paper_recipes
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import State
@@ -234,9 +233,8 @@ def _build_entry_cells(
     names = {normalize_metric(row.suite, row.metric): row for row in rows}
     if rows[0].suite.startswith("MTEB("):
         kinds = {name: kind for name in names if (kind := TYPES.get(name, "")) in scores.by_type}
-        means = {name: (scores.by_type[kind], kind) for name, kind in kinds.items()}
-        means |= {OVER_TASKS: (scores.over_tasks, ""), OVER_TYPES: (scores.over_types, "")}
-        cells = {name: _build_entry_mean(scores, at, *mean) for name, mean in means.items()}
+        kinds |= {OVER_TASKS: "tasks", OVER_TYPES: "types"}
+        cells = {name: _build_entry_mean(scores, at, over) for name, over in kinds.items()}
     else:
         columns = [column.name for column in scores.site_suite.suite.columns]
         column_names = {name: match_task_column(name, columns) for name in names if name != AVERAGE}
@@ -247,15 +245,14 @@ def _build_entry_cells(
             for name, n in places.items() if scores.counted[at, n]
         }  # fmt: skip
         if AVERAGE in names:
-            cells[AVERAGE] = _mark_other_queries(_build_entry_mean(scores, at, scores.over_tasks), others)
+            cells[AVERAGE] = _mark_other_queries(_build_entry_mean(scores, at, "tasks"), others)
     return {name: cell for name, cell in cells.items() if cell is not EMPTY}
 
 
-def _build_entry_mean(scores: SuiteScores, at: int, means: Means, kind: str = "") -> Cell:
+def _build_entry_mean(scores: SuiteScores, at: int, over: str) -> Cell:
     """A mean over tasks, types, or within a type; empty where it is not complete."""
-    if not means.complete[at]:
-        return EMPTY
-    return mean_of(mean_cell(means, at, None, scores.entries[at].seeds), scores, at, kind)
+    is_complete = scores.mean(over).complete[at]
+    return build_mean_cell(scores, at, over, detailed=False) if is_complete else EMPTY
 
 
 def _mark_other_queries(cell: Cell, columns: Sequence[str], column: str = "") -> Cell:

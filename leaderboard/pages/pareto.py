@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -69,6 +69,8 @@ STATED = (
 NOTHING = "No model that passes these filters has both values."
 WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
+NAMED = 3
+"""Points that a reader named whose place is told, at most."""
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
 
@@ -83,81 +85,48 @@ Key = Literal[
 ]  # fmt: skip
 
 
-@dataclass(kw_only=True)
-class _Work:
-    """Seconds of all steps on one device, the tokens encoded there, and the seconds of encoding them."""
+def _load_device_figures(
+    queries: Queries, scores: SuiteScores, price: float | None
+) -> dict[str, dict[int, float]]:
+    """What the measured entries of a suite took by their records: a figure by device and row.
 
-    seconds: float = 0.0
-    tokens: float = 0.0
-    encoding: float = 0.0
-
-
-_Works: TypeAlias = "Mapping[int, Mapping[str, _Work]]"
-"""The work of measured entries by row and device."""
-
-
-def _load_device_work(queries: Queries, scores: SuiteScores) -> _Works:
-    """What the measured entries of a suite took, from their records."""
+    Args:
+        queries: The site's queries.
+        scores: The suite.
+        price: Dollars for an hour of a device, for what each row cost; None for its tokens per second.
+    """
     rows = {entry.id: row for row, entry in enumerate(scores.entries) if entry.origin == "measured"}
     names = [task.name for task in scores.site_suite.suite.tasks]
-    by_row: dict[int, dict[str, _Work]] = {}
+    totals: dict[str, dict[int, defaultdict[str, float]]] = {}
     for entry, document in queries.load_entry_records(list(rows), names):
         # The schema of records makes it an object, so it needs no check.
         provenance = document.get("provenance", {})
-        device = provenance.get("device")
+        device, steps = provenance.get("device"), provenance.get("seconds")
         name = str(device.get("name") or device.get("kind")) if isinstance(device, dict) else "unknown device"
-        _add(by_row.setdefault(rows[entry], {}).setdefault(name, _Work()), provenance)
-    return by_row
-
-
-def _add(work: _Work, provenance: Mapping[str, Any]) -> None:
-    steps, tokens = provenance.get("seconds"), provenance.get("tokens_encoded")
-    seconds = {k: v for k, v in steps.items() if _is_amount(v)} if isinstance(steps, Mapping) else {}
-    work.seconds += sum(seconds.values())
-    if _is_amount(tokens) and seconds.get("encode"):
-        work.tokens += tokens
-        work.encoding += seconds["encode"]
+        total = totals.setdefault(name, {}).setdefault(rows[entry], defaultdict(float))
+        seconds = {k: v for k, v in steps.items() if _is_amount(v)} if isinstance(steps, Mapping) else {}
+        total["seconds"] += sum(seconds.values())
+        # Of the encoding alone: other steps take no tokens.
+        if _is_amount(tokens := provenance.get("tokens_encoded")) and seconds.get("encode"):
+            total["tokens"] += tokens
+            total["encoding"] += seconds["encode"]
+    if price is None:
+        return {
+            device: {row: one["tokens"] / one["encoding"] for row, one in some.items() if one["tokens"]}
+            for device, some in totals.items()
+        }
+    devices = Counter(row for some in totals.values() for row in some)
+    # A price is for an hour of one machine: the cost of what ran on two is not known.
+    return {
+        device: {row: price * one["seconds"] / 3600 for row, one in some.items()
+                 if devices[row] == 1 and one["seconds"]}
+        for device, some in totals.items()
+    }  # fmt: skip
 
 
 def _is_amount(value: Any) -> TypeGuard[float]:
     """Whether it is a number of something: a record of any origin may hold anything."""
     return is_number(value) and 0 <= value < math.inf
-
-
-def _rank_devices(by_row: _Works) -> list[str]:
-    """The devices, those with the most entries first."""
-    count = Counter(device for by_device in by_row.values() for device in by_device)
-    return sorted(count, key=lambda device: (-count[device], device))
-
-
-def _compute_throughput(by_row: _Works, device: str) -> dict[int, float]:
-    """Tokens per second of each row on a device."""
-    work_by_row = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
-    return {
-        # Of the encoding alone: other steps take no tokens.
-        row: work.tokens / work.encoding
-        for row, work in work_by_row.items()
-        if work.tokens and work.encoding
-    }
-
-
-def _compute_cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
-    """The price of each row's seconds, where it ran on this device alone.
-
-    Args:
-        by_row: Work by row and device.
-        device: The device.
-        price: Dollars for an hour of it.
-
-    Returns:
-        Dollars by row.
-    """
-    return {
-        # A price is for an hour of one machine: the cost of what ran on two is not known.
-        row: by_device[device].seconds * price / 3600
-        for row, by_device in by_row.items()
-        if set(by_device) == {device} and by_device[device].seconds
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,11 +369,13 @@ class _Points:
     """The points of a name, the best score first, incomplete ones last; the frontier of all by x.
 
     Models are left out `without` an x, with a `part` of the tasks, and `placed` ones of these have an x.
+    `every` are those of all names.
     """
 
     dots: Sequence[_CostPoint]
     best: Sequence[_CostPoint]
     plot: Scatter
+    every: Sequence[_CostPoint]
     without: int
     part: int
     placed: int
@@ -413,13 +384,23 @@ class _Points:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
         if dot in self.best or dot.hollow:
             return None
+        return max(self.list_rivals(self.best, dot), key=lambda one: one.score, default=None)
+
+    def list_rivals(self, dots: Sequence[_CostPoint], dot: _CostPoint) -> list[_CostPoint]:
+        """Those of some points that are at least as good across as one of them."""
         sign = 1 if self.plot.better == "lower" else -1
-        better = (
-            one
-            for one in self.best
-            if sign * _convert_amount(one.amount) <= sign * _convert_amount(dot.amount)
-        )
-        return max(better, key=lambda one: one.score, default=None)
+        most = sign * _convert_amount(dot.amount)
+        return [one for one in dots if one is not dot and sign * _convert_amount(one.amount) <= most]
+
+    def describe_place(self, dot: _CostPoint, measure: _Measure) -> str:
+        """Where a point stands among those that are at least as good across, in a sentence."""
+        rivals = self.list_rivals([one for one in self.every if not one.hollow], dot)
+        more = "no more" if measure.better == "lower" else "no less"
+        which = "released no later" if isinstance(dot.amount, date) else f"with {more} of it"
+        above = sum(one.score > dot.score for one in rivals)
+        rank = f"{above} have a higher score" if above else "none has a higher score"
+        place = f"{dot.label} has {score_text(dot.score)} ({measure.name} {measure.text(dot.amount)})"
+        return f"{place}: of the {len(rivals)} others {which}, {rank}."
 
 
 def _convert_amount(x: Place) -> float:
@@ -456,7 +437,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     return Page(
         title="Trade-offs",
         template="pareto.html",
-        lead=_describe_points(points, suite.suite.title, across),
+        lead=_describe_points(points, suite.suite.title, across, state),
         tables=_build_pareto_tables(points, where, state, score, across.axis.label) if points.dots else [],
         charts=[build_chart("points", title, points.plot)] if points.dots else [],
         notes=[*_list_pareto_notes(points, state, across), *_list_selection_notes(points, state, untouched)],
@@ -503,7 +484,7 @@ def _select_score(scores: SuiteScores, key: str, label: str, untouched: Untouche
     elif key == "untouched" and untouched:
         means = untouched.over_tasks
     else:
-        means = scores.by_type[name] if kind == "type" else scores.mean(key)
+        means = scores.mean(name or key)
         selected = np.array([bool(scores.find_selection_columns(row, name)) for row in range(len(low))], bool)
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
@@ -527,20 +508,21 @@ def _load_x_values(
         axis = Axis(label=measure.label, kind="date") if state.x == "date" else axis
         why = "" if printed or amounts else measure.why
         return _Across(values=amounts, printed=printed, axis=axis, why=why)
-    figures = load_measured_figures(queries, scores.entries, measure.figure) if measure.figure else {}
-    work = {} if measure.figure else _load_device_work(queries, scores)
-    names = sorted(figures, key=lambda name: (-len(figures[name]), name)) or _rank_devices(work)
+    price = state.price if state.x == "cost" else None
+    if measure.figure:
+        figures = load_measured_figures(queries, scores.entries, measure.figure)
+    else:
+        figures = _load_device_figures(queries, scores, price)
+    names = sorted(figures, key=lambda name: (-len(figures[name]), name))
     device = state.device if state.device in names else next(iter(names), "")
-    priced = state.x == "cost" and state.price
-    values = _compute_throughput(work, device) if state.x == "throughput" else figures.get(device, {})
-    values = _compute_cost(work, device, state.price) if priced and state.price else values
-    why = measure.why
-    if state.x == "cost" and not state.price and names:
+    values, why = figures.get(device, {}), measure.why
+    if state.x == "cost" and price is None and names:
+        values = {}
         why = (
             "No price is known: a cost is the hours that were measured times the price of an hour. "
             "Give the price of an hour of the machine as USD an hour."
         )
-    label = f"{measure.label} at ${state.price:g} an hour" if priced else measure.label
+    label = f"{measure.label} at ${price:g} an hour" if price else measure.label
     axis = Axis(label=f"{label}, on {device}" if device else label, kind=axis.kind)
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
 
@@ -588,7 +570,7 @@ def _build_pareto_points(
 
     placed_rows = [row for row in scored_rows if row in across.values]
     return _Points(
-        dots=named, best=best,
+        dots=named, best=best, every=dots,
         plot=replace(plot, points=[*named, *(dot for dot in best if dot not in named)]),
         without=count_models(eligible_rows) - count_models(shown),
         part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
@@ -621,18 +603,28 @@ def _build_pareto_tables(
         column(
             "model", "Model", lambda dot: link(dot.label, dot.href, note=dot.entry.treatment), sticky=True
         ),
-        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True),
-        column("score", _format_heading(score.label), _score_cell, numeric=True),
+        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True, card=measure.label),
+        column("score", _format_heading(score.label), _score_cell, numeric=True, card="Score"),
     ]
     gain = column(
-        "step", "Gain", lambda dot: _build_gain_cell(dot, neighbours.get(id(dot))), numeric=True, note=GAIN
+        "step",
+        "Gain",
+        lambda dot: _build_gain_cell(dot, neighbours.get(id(dot))),
+        numeric=True,
+        note=GAIN,
+        card="Gain",
     )
     count = column(
-        "there", "Tasks", numeric=True,
-        cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
-    )  # fmt: skip
-    origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series))
-    beaten = column("beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN)
+        "there",
+        "Tasks",
+        lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
+        numeric=True,
+        card="Tasks",
+    )
+    origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series), card="Origin")
+    beaten = column(
+        "beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN, card="Beaten by"
+    )
     counts = [count] if expected > 1 else []
     tables = (
         ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
@@ -641,7 +633,10 @@ def _build_pareto_tables(
     )  # fmt: skip
     return [
         sorting.fill_table(
-            *table, key=lambda dot: dot.entry.slug, kind=lambda dot: "part" if dot.hollow else ""
+            *table,
+            key=lambda dot: dot.entry.slug,
+            kind=lambda dot: "part" if dot.hollow else "",
+            cards=True,
         )
         for table in tables
     ]
@@ -720,13 +715,15 @@ def _list_measures(scores: SuiteScores) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_points(points: _Points, title: str, across: _Across) -> str:
+def _describe_points(points: _Points, title: str, across: _Across, state: _ParetoState) -> str:
     complete_count = sum(not dot.hollow for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if complete_count == 1 else 's'}"
     if not points.dots:
         return f"{title}: no points."
     best_count = sum(dot in points.best for dot in points.dots)
-    return f"{title}: {complete_count} {what}, {best_count} on the frontier."
+    named = points.dots[:NAMED] if state.q else []
+    places = [points.describe_place(dot, MEASURES[state.x]) for dot in named if not dot.hollow]
+    return " ".join([f"{title}: {complete_count} {what}, {best_count} on the frontier.", *places])
 
 
 def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> list[str]:

@@ -15,7 +15,7 @@ from leaderboard.data.papers import Line, format_anchor, format_table_title, gro
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.backbones import resolve_backbones
 from leaderboard.views.paper_tables import build_printed_cell, list_print_warnings
-from leaderboard.views.suite_table import build_task_cell, describe_lineage, mean_cell, mean_of
+from leaderboard.views.suite_table import build_mean_cell, build_task_cell, describe_lineage
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import State
@@ -159,10 +159,6 @@ def _iter_measured_cells(
             cell = build_task_cell(scores, row, names.index(column.of), queries.entries)
             counts = bool(scores.counted[row, names.index(column.of)])
         else:
-            means = scores.by_type[kind] if kind != column.of else scores.mean(column.of)
-            average = scores.averages.get(row) if column.of == "tasks" else None
-            over = "" if kind == column.of else kind
-            cell = mean_of(mean_cell(means, row, average, entry.seeds), scores, row, over)
-            counts = bool(means.count[row])
+            cell, counts = build_mean_cell(scores, row, kind), bool(scores.mean(kind).count[row])
         if counts:
             yield entry, cell

@@ -86,7 +86,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
         title="Reproductions", lead=lead,
         tables=[
             sorting.fill_table("pairs", "Numbers of two sources: scores × 100", fields, where.cut(rows),
-                               state=state, path=PATH, cards=True),
+                               state=state, cards=True),
             values_table("verdicts", "Verdicts", {"name": "Verdict", "count": "Numbers", "about": "Meaning"},
                          verdicts, "count"),
             _summarize("tasks", "By task", compared, lambda one: one.task),

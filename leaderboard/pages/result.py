@@ -16,11 +16,19 @@ from harness.storage.store import Store
 from leaderboard.data.queries import Entry, EntryResult
 from leaderboard.data.settings import copy_folder
 from leaderboard.data.suites import SiteSuite
+from leaderboard.views import cells
 from leaderboard.views.history import build_score_history
-from leaderboard.views.model_scores import TRUST, build_score_cell, collect_reasons, describe_result_data
-from leaderboard.views.task_scores import format_task_path
+from leaderboard.views.model_scores import (
+    TRUST,
+    build_score_cell,
+    collect_reasons,
+    describe_result_data,
+    list_result_kinds,
+)
+from leaderboard.views.task_scores import find_asked_scores, format_task_path, load_questions
 from leaderboard.views.training import iter_training_charts, list_training_notes
 from leaderboard.web.filters import ask_name, build_form
+from leaderboard.web.marks import KINDS
 from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
@@ -179,6 +187,17 @@ def _find_record_origin(site: Site, row: EntryResult, entry: Entry) -> tuple[str
     return "", ""
 
 
+def _find_asked_score(site: Site, row: EntryResult) -> tuple[str, str]:
+    """A result's score as suites ask for it, and of which splits and subsets; empty where it is the same.
+
+    A file may hold others, and the mean over all of them is not the score to quote.
+    """
+    score = find_asked_scores(site.queries, row.task, [row.id]).get(row.id)
+    if score is None or row.value is None or score_text(score) == score_text(row.value):
+        return "", ""
+    return score_text(score), load_questions(site.queries)[row.task][0].scope_text
+
+
 def _list_result_paths(site: Site) -> Iterable[str]:
     """The page of every measured result: imported ones are too many, and hold little more."""
     measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
@@ -203,10 +222,18 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     where = build_paging(len(shown), state, path)
     reasons = collect_reasons(site.queries.find_scores(result=row.id)).get(row.id, frozenset())
     file = site.queries.find_source_file(row)
+    kinds = list_result_kinds(entry, row, reasons)
+    score = "".join([build_score_cell(row, entry).text, *(KINDS[kind].mark for kind in kinds)])
+    asked_score, scope = _find_asked_score(site, row)
+    facts = {"metric": row.metric, "task": f"{row.task} ({scope})" if scope else row.task}
+    quoted = score.replace(score_text(row.value), asked_score) if scope else score
+    quote = cells.describe_score(entry.model, quoted, facts, cells.SOURCES[entry.origin])
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
-        "score": build_score_cell(row, entry).text,
+        "score": score,
+        "asked": asked_score, "scope": scope,
+        "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
@@ -229,7 +256,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         data={
             **{name: getattr(row, name) for name in names},
             "model": entry.model, "entry": entry.slug, "origin": entry.origin, "score": row.value,
-            "score_text": texts["score"] if row.value is not None else None,
+            "quote": quote if row.value is not None else None,
             "source": texts["source"] or None, "record": texts["record"] or None,
             "commit": texts["commit"] or None, "command": texts["command"] or None,
             "trained_on_task": None if entry.trained_on is None else row.task in entry.trained_on,

@@ -13,11 +13,11 @@ from pydantic import Field
 from harness.plan import catalog
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
-from leaderboard.data.entries import extract_letters
+from leaderboard.data.entries import compute_precedence, extract_letters
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
-from leaderboard.views.task_scores import format_task_path, list_site_tasks
+from leaderboard.views.task_scores import find_asked_scores, format_task_path, list_site_tasks
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
@@ -31,7 +31,9 @@ KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 class _SearchState(State):
     """What the search takes."""
 
-    q: Text = Field("", description="Parts of a name; or the whole names of a model and of a task.")
+    q: Text = Field(
+        "", description="Parts of a name; or a part of a model's name and the whole name of a task."
+    )
     kind: Literal["", "backbone", "model", "suite", "task", "recipe", "paper"] = Field(
         "", description="Only hits of this kind."
     )
@@ -123,22 +125,32 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
 
 
 def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
-    """The results of a model on a task, of words that are the whole names of both in either order."""
-    queries, items = site.queries, _items[site.queries]
+    """The results of models on a task, of the task's whole name and a part of theirs in either order.
 
-    def list_keys(kinds: Sequence[str], part: Sequence[str]) -> set[str]:
-        matches = ((one, one.match(part)) for one in items if one.kind in kinds)
-        return {one.name if one.kind == "task" else one.href.rpartition("/")[2]
-                for one, match in matches if match and not match[0]}  # fmt: skip
+    Where the part is the whole name of some models, the results are theirs alone.
+    """
+    queries, pages, items = site.queries, join_models(site.queries), _items[site.queries]
+
+    def find_models(part: Sequence[str]) -> set[str]:
+        matches = [(one, one.match(part)) for one in items if one.kind in ("backbone", "model")]
+        named = [(one.href.rpartition("/")[2], match[0]) for one, match in matches if match]
+        slugs = {slug for slug, quality in named if not quality} or {slug for slug, _ in named}
+        # Of a model with several names each has a page of its own in the list.
+        return slugs | {pages[entry.id] for slug in slugs for entry in queries.models.get(slug, ())}
 
     for cut in range(1, len(words)):
         for name, task in ((words[:cut], words[cut:]), (words[cut:], words[:cut])):
-            tasks, models = list_keys(["task"], task), list_keys(["backbone", "model"], name)
-            numbers = [number for number, slug in join_models(queries).items() if slug in models]
-            for row in queries.find_results(entry=numbers, task=[*tasks]) if tasks and numbers else ():
-                entry = queries.entries[row.entry]
+            matches = ((one.name, one.match(task)) for one in items if one.kind == "task")
+            tasks = [whole for whole, match in matches if match and not match[0]]
+            models = find_models(name) if tasks else set[str]()
+            numbers = [number for number, slug in pages.items() if slug in models]
+            rows = queries.find_results(entry=numbers, task=tasks) if tasks and numbers else []
+            rows.sort(key=lambda row: compute_precedence(queries.entries[row.entry]), reverse=True)
+            scores = find_asked_scores(queries, rows[0].task, [row.id for row in rows]) if rows else {}
+            for row in rows:
+                entry, value = queries.entries[row.entry], scores.get(row.id, row.value)
                 if not entry.member:
-                    score = "" if row.value is None else f", {score_text(row.value)}"
+                    score = "" if value is None else f", {score_text(value)}"
                     yield _Item("result", f"{entry.model} on {row.task}", f"/results/{row.id}",
                                 what=f"{entry.origin}{score}")  # fmt: skip
 

@@ -13,13 +13,13 @@ from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, list_conventions
 from leaderboard.views import sorting
+from leaderboard.views.cells import format_task_count
 from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
     describe_untouched,
     explain_missing_model,
-    format_task_count,
     plot_suite_sizes,
 )
 from leaderboard.views.task_scores import format_column_path
@@ -213,8 +213,13 @@ def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:
     if any("spread" in scores.averages.get(row, {}) for row in table.rows):
         yield "The tasks of the mean are small: ± is half of the 95 % interval by the choice of examples."
     if other:
-        count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
-        yield f"{other:,} scores are not on the pinned revision of their data (‡): {count}."
+        count = "in no mean" if scores.pinned else "counted"
+        yield (
+            f"{other:,} scores are not on the pinned revision of their data (‡): {count}. The title of a "
+            "heading names that revision, and the one that most of its ‡ are on; a title of a cell any other."
+        )
+    if any(len(scores.entries[row].revisions) > 1 for row in table.rows):
+        yield "The title of a model names the revision that its scores are of; that of a cell any other."
     if contradicted := len({row for row, _ in scores.contradicted} & {*table.rows}):
         models = "1 model has" if contradicted == 1 else f"{contradicted} models have"
         yield f"{models} a mean of parts that its source contradicts (‖): the mean counts, a title has both."

@@ -132,7 +132,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
     best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
     ranking = sorting.fill_table(
-        "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state, path=path,
+        "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
         notes=_list_ranking_notes(rows, ranked),
     )  # fmt: skip

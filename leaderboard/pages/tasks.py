@@ -100,15 +100,16 @@ def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sortin
         column("name", "Task", lambda one: link(one.name, format_task_path(one.name)),
                lambda one: one.name.casefold(), sticky=True),
         column("results", "Results", sort=lambda one: one.results, numeric=True,
-               note="Results of all entries, with any splits."),
+               note="Results of all entries, with any splits.", card="Results"),
         column("best", "Best", lambda one: build_score_cell((best.get(one.name) or (None, None))[1]),
-               lambda one: one.best and one.best[1], numeric=True, note="The best ranked score."),
+               lambda one: one.best and one.best[1], numeric=True, note="The best ranked score.",
+               card="Best"),
         column("model", "Best model", link_best_model, lambda one: one.best and one.best[0].model.casefold(),
-               note="The model with the best score."),
-        column("type", "Type", sort=lambda one: one.type),
+               note="The model with the best score.", card="by"),
+        column("type", "Type", sort=lambda one: one.type, card="Type"),
         column("metric", "Metric", sort=lambda one: one.metric or None, note="The main metric."),
         column("suites", "Suites", build_suites_cell, lambda one: len(one.suites),
-               note="The suites of this site that have it."),
+               note="The suites of this site that have it.", card="Suites"),
     ]  # fmt: skip
 
 
@@ -125,8 +126,8 @@ def _show_tasks(site: Site, state: _TasksState) -> Page:
     where = build_paging(len(rows), state, PATH)
     shown = where.cut(rows)
     table = sorting.fill_table(
-        "tasks", "Tasks; scores × 100", _build_tasks_fields(queries, shown), shown, state=state, path=PATH,
-        key=lambda one: one.name, notes=[NOTE],
+        "tasks", "Tasks; scores × 100", _build_tasks_fields(queries, shown), shown, state=state,
+        key=lambda one: one.name, notes=[NOTE], cards=True,
     )  # fmt: skip
     return Page(
         title="Tasks",

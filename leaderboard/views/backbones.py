@@ -14,10 +14,8 @@ from harness.plan.catalog import open_suite
 from harness.results.printed import Paper, PaperValue
 from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
 from leaderboard.data.queries import SIZES, Entry, find_size_class
-from leaderboard.data.scores import SuiteScores
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.paper_tables import build_printed_cell
-from leaderboard.views.suite_table import mean_cell, mean_of
 from leaderboard.web.filters import (
     CHIPS,
     SIZE_NAMES,
@@ -136,12 +134,6 @@ def build_plain_cell(row: PaperValue) -> Cell:
     interval = cell.text.removeprefix(row.value).strip()
     note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note.rstrip(".")]))
     return replace(cell, text=row.value, kind="", note=note)
-
-
-def build_measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> Cell:
-    """The mean of a measured entry, with its deviation over seeds."""
-    seeds, average = scores.entries[row].seeds, scores.averages.get(row) if over == "tasks" else None
-    return mean_of(mean_cell(scores.mean(over), row, average, seeds), scores, row)
 
 
 def build_backbone_form(state: BackboneState, path: str, sizes: Iterable[int | None]) -> FilterForm:

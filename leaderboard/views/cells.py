@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.entries import Entry
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.tables import Cell
+
+SOURCES = {
+    "measured": "measured by this harness",
+    "imported": "imported from the results of mteb",
+    "reported": "printed in a paper",
+}
+"""Where a number comes from, as a sentence ends."""
+
+
+def describe_score(
+    name: str, number: str, facts: Mapping[str, Any], *more: str, scale: str = " × 100"
+) -> str:
+    """A score on the task of `facts`, with its metric where they state it, and `more` of it."""
+    metric = f"{facts.get('metric') or 'main score'}{scale}"
+    return ", ".join([f"{name} scores {number} ({metric}) on {facts['task']}", *filter(None, more)])
 
 
 def format_count(number: int, what: str) -> str:
@@ -16,6 +34,15 @@ def format_count(number: int, what: str) -> str:
     """
     plural = "es" if what.endswith("ch") else "s"
     return f"{number:,} {what}{'' if number == 1 else plural}"
+
+
+def format_task_count(count: int) -> str:
+    """A number of tasks.
+
+    >>> format_task_count(1), format_task_count(41)
+    ('its one task', '41 tasks')
+    """
+    return "its one task" if count == 1 else f"{count} tasks"
 
 
 def build_delta_cell(value: float | None) -> Cell:

@@ -14,11 +14,11 @@ from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import (
-    build_spread_cell,
+    build_count_cell,
+    build_mean_cell,
     describe_lineage,
     format_entry_kinds,
     mean_cell,
-    mean_of,
 )
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
@@ -168,11 +168,6 @@ def _build_suite_cell(one: Standing) -> Cell:
     return Cell(text=one.suite.suite.title, value=one.suite.slug, href=href)
 
 
-def _build_mean_cell(one: Standing, over: str) -> Cell:
-    average = one.average if over == "tasks" else None
-    return mean_of(mean_cell(one.scores.mean(over), one.row, average, one.entry.seeds), one.scores, one.row)
-
-
 def _mean_over_untouched(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
     chose = one.scores.find_selection_columns(one.row)
@@ -187,15 +182,6 @@ def _mean_over_untouched(one: Standing) -> Cell:
     return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
 
 
-def _build_count_cell(one: Standing) -> Cell:
-    if one.average.get("types"):
-        return Cell(text="by type")
-    if "spread" in one.average:
-        return build_spread_cell(one.average["spread"], int(one.scores.over_tasks.count[one.row]))
-    count, expected = int(one.scores.over_tasks.count[one.row]), one.scores.over_tasks.expected
-    return Cell(text=f"{count}/{expected}", value=count)
-
-
 SUITE_FIELDS: Sequence[Field[Standing]] = [
     Field("name", "Suite", _build_suite_cell),
     Field("convention", "Convention", sort=lambda one: one.scores.convention or None,
@@ -204,12 +190,13 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Field("ranked", "of", sort=lambda one: one.ranked or None, numeric=True,
           note="How many models have a rank."),
-    Field("tasks", "Mean over tasks", lambda one: _build_mean_cell(one, "tasks"), numeric=True),
-    Field("types", "over types", lambda one: _build_mean_cell(one, "types"), numeric=True,
+    Field("tasks", "Mean over tasks", lambda one: build_mean_cell(one.scores, one.row), numeric=True),
+    Field("types", "over types", lambda one: build_mean_cell(one.scores, one.row, "types"), numeric=True,
           note="The mean of the task types' own means."),
     Field("untouched", "over untouched tasks", _mean_over_untouched, numeric=True,
           note="The mean over the tasks whose scores did not choose this model."),
-    Field("count", "Tasks", _build_count_cell, numeric=True, note="How many of the suite's tasks count."),
+    Field("count", "Tasks", lambda one: build_count_cell(one.scores, one.row), numeric=True,
+          note="How many of the suite's tasks count."),
     Field("tied", "Tied with", sort=lambda one: one.tied or None, numeric=True,
           note="How many other models share the rank."),
 ]  # fmt: skip
@@ -336,11 +323,8 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     if row is None:
         return EMPTY
     reasons = results.reasons.get(row.id, frozenset())
-    # Without splits and subsets, as one result may answer several suites with different parts.
-    scope = Scope(task=task, splits=(), subsets=(), data=row.data)
-    kinds = find_leak_kinds(results.entry, [scope], row.trained_on)
+    kinds = list_result_kinds(results.entry, row, reasons)
     kinds += ["chosen"] if row.id in results.chosen else []
-    kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
     notes = [*(format_leak_count(n) for n in [row.trained_on] if n), describe_result_data(row.data, reasons)]
     if (mean := results.part_means.get(task)) is not None:
         kinds, notes = [*kinds, "contradicted"], [format_part_mean(mean), *notes]
@@ -349,6 +333,14 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
     cell = build_score_cell(row, results.entry, " ".join(kinds), "; ".join(notes))
     return replace(cell, href=f"/results/{row.id}")
+
+
+def list_result_kinds(entry: Entry, row: Any, reasons: frozenset[str]) -> list[str]:
+    """Why a result flatters an entry, or is not what suites ask for, as kinds."""
+    # Without splits and subsets, as one result may answer several suites with different parts.
+    scope = Scope(task=row.task, splits=(), subsets=(), data=row.data)
+    kinds = find_leak_kinds(entry, [scope], row.trained_on)
+    return kinds + [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
 
 
 def describe_result_data(data: str, reasons: frozenset[str]) -> str:

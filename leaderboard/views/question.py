@@ -127,7 +127,7 @@ class Answer:
     def build_top_table(self) -> Table:
         """The best rows with the columns of a card, for the first page."""
         table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
-        return replace(table.build_suite_table(self.ranked[:BEST], []), name="top")
+        return replace(table.build_suite_table(self.ranked[:BEST], [], PATH), name="top")
 
     def describe(self, *, chosen: bool = False) -> str:
         """The answer in sentences; `chosen` says that the reader named no tasks."""
@@ -150,7 +150,7 @@ class Answer:
         best = _find_first_row(self.table)
         first, level = scores.entries[best], int((place[ranked] == place[best]).sum()) - 1
         others = f", level with {level} other{'s' if level > 1 else ''}" if level else ""
-        mean = scores.mean("types" if self.table.mean == "types" else "tasks").values[best]
+        mean = scores.mean(self.table.mean).values[best]
         texts = {column.key: column.build_cell(best).text for column in self.table.columns
                  if column.key in ("half", "places")}  # fmt: skip
         half = texts.get("half")
@@ -316,7 +316,7 @@ def answer_question(queries: Queries, state: QuestionState) -> Answer:
 
 def _find_first_row(table: SuiteTable) -> int:
     """The row of rank 1 with the highest mean, of a table with ranks."""
-    place, means = table.ranks.place, table.scores.mean("types" if table.mean == "types" else "tasks").values
+    place, means = table.ranks.place, table.scores.mean(table.mean).values
     return int(min(np.flatnonzero(place), key=lambda row: (place[row], -means[row])))
 
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from leaderboard.web.page import build_missing_error
-from leaderboard.web.tables import Cell, Sorted, Table, TableColumn, TableRow, format_value_cell
+from leaderboard.web.tables import (
+    Cell,
+    Sorted,
+    Table,
+    TableColumn,
+    TableRow,
+    format_value_cell,
+    mark_row_heads,
+)
 
 T = TypeVar("T")
 
@@ -32,7 +40,12 @@ class Field(Generic[T]):
     card: str = ""
 
     def build_head(self, state: Any = None, path: str = "") -> TableColumn:
-        """The heading; a click sorts by it where a page's state has `sort`."""
+        """The heading; a click sorts by it where a page's state has `sort`.
+
+        Args:
+            state: The page's state.
+            path: The page's path, where the table stands on another one.
+        """
         url, order = "", state.sort if state and self.sort else ""
         if state and self.sort:
             first, second = f"-{self.key}", self.key
@@ -100,7 +113,7 @@ def fill_table(
         fields: The columns.
         rows: From top to bottom.
         state: The page's state, for headings that sort.
-        path: The page's own path, for the same.
+        path: The page's path, where the table stands on another one.
         key: What a row is about.
         kind: How a row looks.
         group: The heading over a row and those that follow with the same.
@@ -112,7 +125,7 @@ def fill_table(
     for row in rows:
         if (row_group := group(row)) != heading:
             heading = row_group
-            cells = [Cell(text=heading if column.names_row else "") for column in columns]
+            cells = [Cell(text=heading if is_head else "") for is_head in mark_row_heads(columns)]
             body.append(TableRow(kind="group", cells=cells))
         body.append(TableRow(cells=[field.build_cell(row) for field in fields], key=key(row), kind=kind(row)))
     return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes, cards=cards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -12,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from harness.results.scores import Spread, score_text
+from harness.core.types import Column
+from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell
+from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell, format_task_count
 from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
@@ -157,16 +159,10 @@ class SuiteTable:
 
     def passes_bounds(self, row: int) -> bool:
         """Whether a row passes the filters, and is not only shown beside those that do."""
-        state, card = self.state, self.find_card(row)
-        language = state.language if isinstance(state, SuiteState) else ""
         return (
-            state.should_keep(self.scores.entries[row])
-            and bool(state.select_zero_shot(self.scores.zero_shot[row]))
-            and (not state.instructions or card.instructions is True)
-            and state.licence in ("", card.licence, card.licence_group)
-            and (state.memory is None or (card.memory is not None and card.memory <= state.memory))
-            and (not language or language in card.languages)
-            and (not state.reproduced or bool(self._count_reproduced(row)))
+            self.state.should_keep(self.scores.entries[row], self.find_card(row))
+            and bool(self.state.select_zero_shot(self.scores.zero_shot[row]))
+            and (not self.state.reproduced or bool(self._count_reproduced(row)))
         )
 
     @cached_property
@@ -263,7 +259,8 @@ class SuiteTable:
             _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
                                  note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
-            _Column("there", "Tasks", self._build_count_cell, scores.over_tasks.count.tolist().__getitem__,
+            _Column("there", "Tasks", partial(build_count_cell, scores),
+                    scores.over_tasks.count.tolist().__getitem__,
                     card="Tasks", note="Tasks with a score that counts."),
             _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
                     optional=True, note="Tasks on which two sources agree, of those that two have.",
@@ -285,7 +282,26 @@ class SuiteTable:
 
     def _build_model_cell(self, row: int) -> Cell:
         cell = build_model_cell(self.scores.entries[row])
+        if revision := _get_revision(self.entries, self._usual_sources[row]):
+            notes = [cell.note, f"revision {revision}"]
+            cell = replace(cell, note="; ".join(filter(None, notes)))
         return cell.mark("outside") if row in self.scores.unranked else cell
+
+    @cached_property
+    def _usual_sources(self) -> list[int]:
+        """Of each row the entry that most of a joined model's scores are of, else 0."""
+        joined = [len(entry.revisions) > 1 for entry in self.scores.entries]
+        rows = self.scores.sources.tolist() if self.scores.sources.size else [[]] * len(joined)
+        counts = [Counter(filter(None, row if many else ())) for row, many in zip(rows, joined, strict=True)]
+        return [next(iter(count.most_common(1)), (0,))[0] for count in counts]
+
+    @cached_property
+    def _usual_data(self) -> list[str]:
+        """Of each column the revision that most of the scores on other data than the pinned are on."""
+        counts: list[Counter[str]] = [Counter() for _ in self.scores.site_suite.suite.columns]
+        for row, place in np.argwhere(self.scores.reasons == REASONS.index("other")).tolist():
+            counts[place][_name_data(self.scores, row, place)] += 1
+        return [next(iter(count.most_common(1)), ("",))[0] for count in counts]
 
     def _build_marked_size(self, row: int) -> Cell:
         """A size, with its source where that is not the card of this revision."""
@@ -360,10 +376,12 @@ class SuiteTable:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
         whole = "; an imported model that lacks some has its source's own number of the whole"
         many = f": the mean of {len(column.tasks)} tasks{whole}" if len(column.tasks) > 1 else ""
+        other = f"; ‡ mostly on {usual}" if (usual := self._usual_data[at]) else ""
         return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
-            href=format_column_path(scores.site_suite, column), note=f"{column.name}{many}",
+            href=format_column_path(scores.site_suite, column),
+            note=f"{column.name}{many}; data revision {_name_pinned(column)}{other}",
             cell=lambda row: self._build_marked_task(row, at),
         )  # fmt: skip
 
@@ -371,24 +389,16 @@ class SuiteTable:
         """The share of the tasks that a model was not trained on, marked where it was trained on any."""
         share, seen = float(self.scores.zero_shot[row]), self.scores.list_seen_columns(row)
         if share != share:
-            return Cell(text="?", note="Its makers do not say what it was trained on.")
+            return Cell(text="?", note="Its makers do not say.")
         note = f"trained on {', '.join(seen)}" if seen else ""
         return Cell(text=f"{share:.0%}", value=share, kind="leak" if seen else "", note=note)
 
     def _build_marked_task(self, row: int, at: int) -> Cell:
         """A task's score, marked where it is at chance level."""
-        cell = build_task_cell(self.scores, row, at, self.entries)
+        cell = build_task_cell(
+            self.scores, row, at, self.entries, (self._usual_sources[row], self._usual_data[at])
+        )
         return cell.mark("chance") if cell.value is not None and self.scores.at_chance[row, at] else cell
-
-    def _build_count_cell(self, row: int) -> Cell:
-        """How many of the suite's tasks count."""
-        average = self.scores.averages.get(row, {})
-        if average.get("types"):
-            return Cell(text="by type", note="The paper prints means of types only.")
-        if "spread" in average:
-            return build_spread_cell(average["spread"], int(self.scores.over_tasks.count[row]))
-        count, expected = int(self.scores.over_tasks.count[row]), self.scores.over_tasks.expected
-        return Cell(text=f"{count}/{expected}", value=count)
 
     @cached_property
     def shown(self) -> list[_Column]:
@@ -457,7 +467,7 @@ class SuiteTable:
 
         Rows without a value are last, by how many of the tasks they have.
         """
-        means = self.scores.mean("types" if self.mean == "types" else "tasks")
+        means = self.scores.mean(self.mean)
         count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
         # Three stable sorts, the one that matters most last.
         rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
@@ -488,21 +498,27 @@ class SuiteTable:
     @cached_property
     def _frontier(self) -> set[int]:
         """The ranked rows that no smaller one of those shown beats by the mean that ranks."""
-        means = self.scores.mean("types" if self.mean == "types" else "tasks").values
+        means = self.scores.mean(self.mean).values
         sizes = {row: self.scores.entries[row].parameters for row in self.rows}
         rows = [r for r, size in sizes.items() if size and self.ranks.place[r] and self.passes_bounds(r)]
         places = compute_frontier([(sizes[row], float(means[row])) for row in rows], "lower")
         return {rows[place] for place in places}
 
-    def build_suite_table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
-        """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
+    def build_suite_table(self, rows: Sequence[int], notes: Sequence[str], path: str = "") -> Table:
+        """Some rows with the headings above them, and the columns with URLs that sort and fold them.
+
+        Args:
+            rows: The rows.
+            notes: Sentences below them.
+            path: The page's path, where the table stands on another one.
+        """
         scores = self.scores
         by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
         caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
         fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
         borda = [f"Borda: h{head.note[1:]}" for head in self.shown if head.key == "borda"]
         table = fill_table(
-            "suite", caption, fields, rows, state=self._state, path=self.path, group=self._find_row_group,
+            "suite", caption, fields, rows, state=self._state, path=path, group=self._find_row_group,
             key=lambda row: scores.entries[row].slug, notes=[*notes, *borda], cards=True,
             kind=self._find_row_kind,
         )  # fmt: skip
@@ -528,7 +544,7 @@ class SuiteTable:
         """The URL that opens or folds a type."""
         types = list(self.scores.by_type) if "all" in self.state.tasks else list(self.state.tasks)
         others = [name for name in types if name != kind]
-        return f"{self.path}?{self.state.build_query(tasks=others if kind in types else [*types, kind])}"
+        return f"?{self.state.build_query(tasks=others if kind in types else [*types, kind])}"
 
 
 def _build_number_column(
@@ -575,15 +591,6 @@ def plot_suite_sizes(table: SuiteTable, name: str = "size", most: int = DRAWN) -
     ]  # fmt: skip
     title = f"{scores.site_suite.suite.title}: score against size"
     return build_size_chart(title, f"Mean over {over}", points, name, most)
-
-
-def format_task_count(count: int) -> str:
-    """A number of tasks.
-
-    >>> format_task_count(1), format_task_count(41)
-    ('its one task', '41 tasks')
-    """
-    return "its one task" if count == 1 else f"{count} tasks"
 
 
 def _format_entry_path(entry: Entry) -> str:
@@ -678,9 +685,29 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
     return add_seed_deviation(cell, float(means.deviations[row]), seeds)
 
 
-def build_spread_cell(spread: Spread, tasks: int) -> Cell:
-    """How many examples a mean is over, in place of the number of its tasks where these are small."""
-    return Cell(text=spread.text, value=tasks, note="Too few for a mean with larger tasks.")
+def build_mean_cell(scores: SuiteScores, row: int, over: str = "tasks", *, detailed: bool = True) -> Cell:
+    """The cell of a mean, marked as `mean_of` does.
+
+    Args:
+        scores: The suite.
+        row: The row.
+        over: "tasks", "types" or a task type.
+        detailed: Whether a mean over tasks has its interval, or the spread of small tasks.
+    """
+    average = scores.averages.get(row) if detailed and over == "tasks" else None
+    cell = mean_cell(scores.mean(over), row, average, scores.entries[row].seeds)
+    return mean_of(cell, scores, row, over if over in scores.by_type else "")
+
+
+def build_count_cell(scores: SuiteScores, row: int) -> Cell:
+    """How many of a suite's tasks count; of small tasks over how many examples the mean is."""
+    average, count = scores.averages.get(row) or {}, int(scores.over_tasks.count[row])
+    if average.get("types"):
+        return Cell(text="by type", note="The paper prints means of types only.")
+    if "spread" in average:
+        note = "Too few for a mean with larger tasks."
+        return Cell(text=average["spread"].text, value=count, note=note)
+    return Cell(text=f"{count}/{scores.over_tasks.expected}", value=count)
 
 
 def _build_printed_mean(means: Means, row: int, printed: float | None) -> Cell:
@@ -726,7 +753,9 @@ def describe_untouched(untouched: UntouchedMeans) -> str:
     )
 
 
-def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
+def build_task_cell(
+    scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry], usual: tuple[int, str] | None = None
+) -> Cell:
     """A task's score, or why it has none.
 
     Args:
@@ -734,6 +763,7 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
         row: The row.
         at: The column's place.
         entries: Entries by number, single revisions among them.
+        usual: On a board, whose heads name the pinned data: the entry and the data that headings name.
     """
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
@@ -753,7 +783,7 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
         scopes = build_column_scopes(column)
         kinds = [*find_leak_kinds(entry, scopes, texts, column.name), *kinds]
         notes += [*describe_score_choices(entry, scopes), *([format_leak_count(texts)] if texts else [])]
-    notes += _list_revision_notes(scores, row, at, entries)
+    notes += _list_revision_notes(scores, row, at, entries, usual)
     href = f"/results/{number}" if number else ""
     cell = build_score_cell(value, href, kind=" ".join(kinds), note="; ".join(notes))
     if (stated := scores.contradicted.get((row, at))) is not None:
@@ -762,14 +792,30 @@ def build_task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int
     return add_seed_deviation(cell, float(scores.deviations[row, at]), entry.seeds)
 
 
-def _list_revision_notes(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
+def _list_revision_notes(
+    scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry], usual: tuple[int, str] | None
+) -> list[str]:
     """Notes on the revision of a joined model, and on data that is not the pinned one."""
-    notes, entry = [], scores.entries[row]
-    source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
-    if len(entry.revisions) > 1 and source and source.revision:
-        notes.append(f"model revision {source.revision[:10]}")
-    if REASONS[scores.reasons[row, at]] == "other":
-        (pinned, *more) = {task.data.revision[:10] for task in scores.site_suite.suite.columns[at].tasks}
-        revision = scores.data.get((row, at), "")[:10] or "unknown"
-        notes.append(f"data revision {revision}, pinned {'several' if more else pinned or 'none'}")
+    notes, source = [], int(scores.sources[row, at]) if scores.sources.size else 0
+    usual_source, usual_data = usual or (None, "")
+    if len(scores.entries[row].revisions) > 1 and source != usual_source:
+        # On a board what has no note is of the revision that the heading names.
+        unnamed = ("unknown" if source else "several") if usual else ""
+        notes += [f"model revision {name}" for name in [_get_revision(entries, source) or unnamed] if name]
+    if REASONS[scores.reasons[row, at]] == "other" and (name := _name_data(scores, row, at)) != usual_data:
+        pinned = "" if usual else f", pinned {_name_pinned(scores.site_suite.suite.columns[at])}"
+        notes.append(f"data revision {name}{pinned}")
     return notes
+
+
+def _name_data(scores: SuiteScores, row: int, at: int) -> str:
+    return scores.data.get((row, at), "")[:10] or "unknown"
+
+
+def _get_revision(entries: Mapping[int, Entry], number: int) -> str:
+    return (entries[number].revision or "")[:10] if number in entries else ""
+
+
+def _name_pinned(column: Column) -> str:
+    revisions = {task.data.revision[:10] for task in column.tasks}
+    return "several" if len(revisions) > 1 else "".join(revisions) or "none"

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import hypot
 from typing import Any, TypeAlias
@@ -62,6 +63,7 @@ def format_column_path(site_suite: SiteSuite, column: Column) -> str:
     return build_address(f"/tasks/{format_task_key(column.tasks[0].name)}", query)
 
 
+@cache
 def format_task_key(name: str) -> str:
     """The name of a task in addresses, not quoted: a short form with a digest where a path cannot hold it."""
     safe = all(sign.isascii() and (sign.isalnum() or sign in "-_. ") for sign in name)
@@ -272,6 +274,16 @@ def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> l
         for failed in [reasons.get(row.status)]
         for value, reason in [(None, failed) if failed else scope.answer(raw, row.data)]
     ]  # fmt: skip
+
+
+def find_asked_scores(queries: Queries, task: str, results: Sequence[int]) -> dict[int, float]:
+    """The scores of some results as the first suite asks for their task, by the result's number."""
+    questions = load_questions(queries).get(task)
+    if not questions or not results:
+        return {}
+    scope = queries.scope_ids.get(questions[0].scope.form, 0)
+    scores = queries.find_scores(scope=scope, result=list(results))
+    return {one.result: one.value for one in scores if one.value is not None}
 
 
 def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:

@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from leaderboard.data.queries import SIZES, Entry
+from leaderboard.data.queries import SIZES, Card, Entry
 from leaderboard.web.parameters import State, Text, default_values
+
+NO_CARD = Card()
 
 EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
 """Browsers send the name of an empty field without a value."""
+
+
+FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
+    "origin": lambda entry, card: entry.origin,
+    "size": lambda entry, card: entry.size,
+    "output": lambda entry, card: entry.output,
+    "trust": lambda entry, card: entry.trust,
+    "recipe": lambda entry, card: entry.recipe or "none",
+    "backbone": lambda entry, card: entry.backbone,
+    "organisation": lambda entry, card: entry.organisation,
+    "most": lambda entry, card: entry.parameters and entry.parameters / 1e6,
+    "tokens": lambda entry, card: entry.length and min(entry.length, 2**31 - 1),
+    "dimensions": lambda entry, card: entry.dimension,
+    "memory": lambda entry, card: card.memory,
+    "open": lambda entry, card: entry.open_weights is True or entry.origin == "measured",
+    "licence": lambda entry, card: sorted({card.licence, card.licence_group} - {""}),
+    "language": lambda entry, card: sorted(card.languages),
+    "instructions": lambda entry, card: card.instructions,
+}
+"""What the filters ask of an entry, by the names of their parameters; a browser asks the same."""
+
+FITS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "most": operator.le,
+    "dimensions": operator.le,
+    "memory": operator.le,
+    "tokens": operator.ge,
+    "licence": operator.contains,
+    "language": operator.contains,
+}
+"""How a fact fits what is asked for; the others are equal to it."""
+
+
+def _fits(name: str, fact: Any, asked: Any) -> bool:
+    """Whether a fact is what a filter asks for: what is not known never is."""
+    if fact is None:
+        return False
+    return FITS[name](fact, asked) if name in FITS else bool(fact == asked)
 
 
 class EntryState(State):
@@ -48,19 +88,17 @@ class EntryState(State):
         "", description="How the revision of an imported model is known."
     )
 
-    def should_keep(self, entry: Entry) -> bool:
+    @cached_property
+    def _bounds(self) -> dict[str, Any]:
+        """What is asked of entries; lists ask it of tasks."""
+        fields = {name: value for name, value in self if name in FACTS and value}
+        return {name: value for name, value in fields.items() if not isinstance(value, list)}
+
+    def should_keep(self, entry: Entry, card: Card = NO_CARD) -> bool:
         """Whether an entry passes."""
-        alike = {"origin": entry.origin, "size": entry.size, "output": entry.output, "trust": entry.trust,
-                 "recipe": entry.recipe or "none", "backbone": entry.backbone,
-                 "organisation": entry.organisation}  # fmt: skip
         name = entry.model.casefold()
-        return (
-            all(getattr(self, key) in ("", value) for key, value in alike.items())
-            and all(word in name for word in self.q.casefold().split())
-            and (self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6))
-            and (self.tokens is None or (entry.length or 0) >= self.tokens)
-            and (self.dimensions is None or (entry.dimension or self.dimensions + 1) <= self.dimensions)
-            and (not self.open or entry.open_weights is True or entry.origin == "measured")
+        return all(word in name for word in self.q.casefold().split()) and all(
+            _fits(key, FACTS[key](entry, card), asked) for key, asked in self._bounds.items()
         )
 
 

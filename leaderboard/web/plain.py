@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -14,27 +14,12 @@ from urllib.parse import unquote
 from markupsafe import Markup, escape
 
 from harness.core.terminal import clean_text
-from leaderboard.data.queries import Card, Entry, Queries
-from leaderboard.web.filters import FilterForm
+from leaderboard.data.queries import Card, Queries
+from leaderboard.web.filters import FACTS, FilterForm
 from leaderboard.web.page import PRINTED, PageRoute
-from leaderboard.web.tables import Cell, Table, TableRow
+from leaderboard.web.tables import Cell, Table, TableRow, mark_row_heads
 
 LINK = re.compile(rb'(href|src|action)="(/[^"]*)"')
-FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
-    "origin": lambda entry, card: entry.origin, "size": lambda entry, card: entry.size,
-    "output": lambda entry, card: entry.output, "trust": lambda entry, card: entry.trust,
-    "recipe": lambda entry, card: entry.recipe or "none", "backbone": lambda entry, card: entry.backbone,
-    "organisation": lambda entry, card: entry.organisation,
-    "most": lambda entry, card: entry.parameters and entry.parameters / 1e6,
-    "tokens": lambda entry, card: entry.length and min(entry.length, 2**31 - 1),
-    "dimensions": lambda entry, card: entry.dimension,
-    "open": lambda entry, card: entry.open_weights is True or entry.origin == "measured",
-    "licence": lambda entry, card: sorted({card.licence, card.licence_group} - {""}),
-    "language": lambda entry, card: sorted(card.languages),
-    "instructions": lambda entry, card: card.instructions,
-}  # fmt: skip
-"""What the filters ask of an entry, by the names of their parameters."""
-
 STATES = re.compile(r"(?:^|[&;])(?:view|variant|task|beside|m)=")
 """What in a query makes another page, of which there is no file."""
 
@@ -106,7 +91,7 @@ class PlainFiles:
         columns = list(zip(*filter(None, looks), strict=True)) or [()] * len(table.columns)
         usual = [next(iter(Counter(column).most_common(1)), ("",))[0] for column in columns]
         heads = [[c.css, c.card, look] for c, look in zip(table.columns, usual, strict=True)]
-        names = [column.names_row for column in table.columns]
+        names = mark_row_heads(table.columns)
         rows = [
             _write_group(row)
             if row.kind == "group"

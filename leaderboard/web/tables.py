@@ -80,11 +80,6 @@ class TableColumn:
     card: str = ""
 
     @property
-    def names_row(self) -> bool:
-        """Whether its cells are the rows' headings."""
-        return self.key in ("model", "name")
-
-    @property
     def css(self) -> str:
         """The classes of its cells."""
         looks = {"t": not self.numeric, "sticky": self.sticky, "card": self.card}
@@ -139,7 +134,7 @@ class Table:
         return [
             [c.css for c in self.columns],
             [c.card for c in self.columns],
-            [c.names_row for c in self.columns],
+            [*mark_row_heads(self.columns)],
         ]
 
     @property
@@ -164,6 +159,12 @@ class Table:
                 heading = next((cell.text for cell in row.cells if cell.text), "")
             else:
                 yield heading, row
+
+
+def mark_row_heads(columns: Sequence[TableColumn]) -> list[bool]:
+    """Which column holds the rows' headings: the first that names a model or anything else."""
+    heads = [column.key in ("model", "name") for column in columns]
+    return [holds and not any(heads[:at]) for at, holds in enumerate(heads)]
 
 
 def describe_value(value: Any) -> str:

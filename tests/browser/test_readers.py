@@ -118,8 +118,6 @@ def box(found: Locator) -> FloatRect:
     ("path", "table", "columns"),
     [
         ("/tasks/NanoNFCorpusRetrieval", "ranking", ["model", "score"]),
-        ("/tasks", "tasks", ["name", "results", "best"]),
-        ("/pareto?suite=nanobeir", "frontier", ["model", "x", "score"]),
         ("/compare?m=crowd--model-29&m=acme--tiny-large", "pairs", ["one", "other", "tasks_verdict"]),
         ("/compare?m=crowd--model-29&m=acme--tiny-large", "tasks", ["name", "s0", "s1"]),
         ("/models/acme--tiny-large", "results", ["name", "score"]),
@@ -141,6 +139,8 @@ def test_what_decides_is_seen_at_once(phone: Reader, path: str, table: str, colu
         ("/glue?view=modernbert", 10),
         ("/backbones?column=dpr-beir", 3),
         ("/models/acme--tiny-large", 4),
+        ("/tasks", 4),
+        ("/pareto?suite=nanobeir", 3),
     ],
 )
 def test_a_board_is_cards_with_name_and_scores(phone: Reader, path: str, least: int) -> None:

@@ -293,6 +293,23 @@ def test_a_number_of_the_whole_has_the_data_of_the_whole() -> None:
     assert "data revision whole, pinned" in suite_table.build_task_cell(scores, 0, 0, {}).note
 
 
+def test_headings_name_what_most_scores_of_a_board_are_of_and_cells_the_rest() -> None:
+    """Columns: of the usual revision, of it on other data, of another, of one without a name, of several."""
+    joined, members = entry(1, revisions=("a" * 12, "b")), {2: "a" * 12, 3: "b", 4: ""}
+    entries = {1: joined, **{number: entry(number, revision=name) for number, name in members.items()}}
+    cells = [[("", 0.5), ("other", 0.5), ("", 0.5), ("", 0.5), ("", 0.5)]]
+    scores = laid(suite_of([("x", 1)] * 5), cells, entries=[joined], data={(0, 1): "later"}, pinned=False)
+    scores = replace(scores, sources=np.array([[2, 2, 3, 4, 0]]))
+    state = suite_table.TableState()
+    board = suite_table.SuiteTable(scores=scores, state=state, path="", cards={}, entries=entries)
+    columns = {column.key: column for column in board.columns}
+    note = columns["model"].build_cell(0).note
+    assert note == "revision aaaaaaaaaa"
+    notes = [columns[f"task:c{at}"].build_cell(0).note for at in range(5)]
+    assert notes == ["", "", *(f"model revision {name}" for name in ("b", "unknown", "several"))]
+    assert columns["task:c1"].note.endswith("; ‡ mostly on later")
+
+
 SIZES = {"min_size": 3, "max_size": 3}
 
 

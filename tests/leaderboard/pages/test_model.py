@@ -382,6 +382,29 @@ def test_a_failure_shows_its_error_and_folds_the_traceback(client: TestClient) -
     assert "details" in {tag for tag, _ in found.tags}
 
 
+def test_the_score_to_quote_is_that_which_suites_ask_for(tmp_path: Path) -> None:
+    task = site_data.suites()["nanobeir"].suite.columns[0].tasks[0]
+    rows = [
+        {"entry": 0, "task": task.name, "split": split, "subset": task.subsets[0], "main_score": score,
+         "flag": "", "data_revision": "", "mteb_version": "2"}
+        for split, score in ((task.splits[0], 0.6), ("other", 0.2))
+    ]  # fmt: skip
+
+    def make(folder: Path) -> None:
+        (folder / "results").mkdir()
+        both = site_data.Import(model="a/b", scores={task.name: 0.5}, rows=rows)
+        site_data.put_imports(folder / "results", [both])
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    number = number_of(client, "/models/a--b", task.name)
+    found = ask(client, f"/results/{number}")
+    assert "40.00" in found["lead"]
+    assert f"scores 60.00‡ (ndcg_at_10 × 100) on {task.name} ({task.splits[0]}; " in found["data"]["quote"]
+    assert "60.00" in page(client, f"/results/{number}").text
+    (hit,) = find_values(ask(client, f"/search?q=b {task.name}"), "hits")
+    assert hit["what"] == "imported, 60.00"
+
+
 def test_a_large_import_is_paged_and_its_json_is_whole(tmp_path: Path) -> None:
     name = site_data.names("nanobeir")[0]
     rows = [
@@ -415,7 +438,10 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     imported = ask(client, f"/results/{number_of(client, LARGE, task)}")["data"]
     home = "https://github.com/embeddings-benchmark/results/blob/main/results"
     assert imported["source"] == f"{home}/acme__tiny-large/{site_data.COMMIT}/{task}.json"
-    assert imported["source"] in page(client, f"/results/{imported['id']}").hrefs
+    shown = page(client, f"/results/{imported['id']}")
+    assert imported["source"] in shown.hrefs
+    assert f"To quote: {imported['quote']} (as of " in shown.text
+    assert imported["quote"].startswith("acme/tiny-large scores ")
     trained = ask(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
     again = "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"

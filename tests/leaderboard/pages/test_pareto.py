@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -129,6 +130,17 @@ def test_a_name_changes_no_frontier(client: TestClient) -> None:
     assert find_values(read(client, "q=acme/m1"), "frontier") == find_values(read(client), "frontier")
     *_, line = figure_of(client, "q=acme/m1")["data"]
     assert line["y"] == figure_of(client, "")["data"][-1]["y"], "the line is that of all names"
+
+
+def test_a_name_is_told_where_it_stands(client: TestClient) -> None:
+    points = {p["model"]: p for p in find_values(read(client), "points")}
+    named = points["acme/m10"]
+    rivals = [p["score"] for p in points.values() if p["x"] <= named["x"] and p is not named]
+    above = sum(score > named["score"] for score in rivals) or "none"
+    lead = read(client, "q=acme/m10")["lead"]
+    place = rf"of the {len(rivals)} others with no more of it, {above} ha(ve|s) a higher score\.$"
+    assert re.search(place, lead)
+    assert "of the" not in read(client)["lead"]
 
 
 def test_the_gain_is_the_step_to_the_neighbour(client: TestClient) -> None:

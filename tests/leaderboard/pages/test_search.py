@@ -65,6 +65,14 @@ def test_the_names_of_a_model_and_a_task_find_its_result(client: TestClient, que
     assert (data["model"], data["task"]) == ("acme/tiny-large", "NanoArguAnaRetrieval")
 
 
+def test_a_part_of_a_model_s_name_finds_its_results(client: TestClient) -> None:
+    task = "NanoArguAnaRetrieval"
+    names = {one["name"]["value"] for one in hits(client, f"tin {task}")}
+    assert f"acme/tiny-large on {task}" in names
+    assert len(names) > 1
+    assert hits(client, "tiny-large NanoArguAna") == [], "of a task the whole name"
+
+
 def test_without_words_all_is_listed_by_kind(client: TestClient) -> None:
     found = client.get("/search.json?rows=all").json()["tables"][0]["rows"]
     kinds = [row["cells"]["kind"]["value"] for row in found]
