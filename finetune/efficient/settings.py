@@ -5,96 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import count_gpt_neox_parameters
-from harness.core.errors import UsageError, explain_unknown
+from harness.core.errors import UsageError
 from harness.encoder.backbones import find_family
 
 Method = Literal["full", "freeze", "lora", "bias"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuningSettings:
-    """The settings that choose which weights of a backbone are trained.
-
-    Attributes:
-        method: "full" for all of them; "freeze" for those of the last blocks and of the final norm; "lora"
-            for adapters of low rank beside the dense layers; "bias" for the biases.
-        frozen: The share of blocks that "freeze" freezes, from the first on, as a number or as "1/6"; the
-            embeddings and their norm are always frozen.
-        rank: The rank of adapters.
-        alpha: The output of an adapter is multiplied by alpha / rank; 8 is peft's default.
-        lora_modules: The dense layers that get adapters, by the ends of their names; empty for all.
-        lora_embeddings: Whether the token embedding gets an adapter as well.
-    """
-
-    method: Method = "full"
-    frozen: float | str = 0.0
-    rank: int = 32
-    alpha: int = 8
-    lora_modules: tuple[str, ...] = ()
-    lora_embeddings: bool = False
-
-    def check_tuning(self) -> None:
-        """Refuse values that no backbone can be trained with.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        if self.method not in get_args(Method):
-            raise explain_unknown("method", self.method, get_args(Method), then="Choose one of these.")
-        for name in ("rank", "alpha"):
-            if getattr(self, name) < 1:
-                raise UsageError(
-                    f"{name} is {getattr(self, name)}, which no adapter can have.",
-                    hint=f"Give a whole number, 1 or more: --set {name}=…",
-                )
-        if not 0 <= self._share() < 1:
-            raise self._explain_bad_share()
-
-    def count_frozen_blocks(self, blocks: int) -> int:
-        """The number of frozen blocks, of `blocks` in all.
-
-        Raises:
-            UsageError: The share is not that of a whole number of blocks; the hint has those that are.
-
-        Example:
-            >>> TuningSettings(method="freeze", frozen="5/6").count_frozen_blocks(12)
-            10
-        """
-        if not blocks:
-            raise UsageError("The backbone has no list of blocks to freeze.", hint="Use another method.")
-        count = self._share() * blocks
-        if count.denominator == 1 and 0 <= count < blocks:
-            return int(count)
-        allowed = ", ".join(f"{number}/{blocks}" for number in range(blocks))
-        raise UsageError(
-            f"frozen is {self.frozen}, which is not a whole number of {blocks} blocks below all of them.",
-            hint=f"Give one of these: --set frozen=… with {allowed}",
-        )
-
-    def share_text(self) -> str:
-        """The share of frozen blocks as a fraction in its lowest terms, such as 1/2.
-
-        Raises:
-            UsageError: It is not a number.
-        """
-        return str(self._share())
-
-    def _share(self) -> Fraction:
-        try:
-            # 0.1667 stands for 1/6: no backbone has a thousand blocks.
-            return Fraction(str(self.frozen)).limit_denominator(1000)
-        except (ValueError, ZeroDivisionError) as error:
-            raise self._explain_bad_share() from error
-
-    def _explain_bad_share(self) -> UsageError:
-        return UsageError(
-            f"frozen is {self.frozen}, which is not a share of the blocks.",
-            hint="Give a number from 0 to below 1, or a fraction: --set frozen=1/6",
-        )
 
 
 # Learning rates
@@ -186,11 +104,6 @@ class EfficientSettings(EmbeddingSettings):
         epochs = self.epochs if self.budget is None else 1
         return replace(super().identity, gradient_checkpointing=False, epochs=epochs)
 
-    @property
-    def tuning(self) -> TuningSettings:
-        """The weights that are trained, with the settings of the method."""
-        return TuningSettings(method=self.method)
-
     def count_flop_tokens(self, rows: int, tokens: int) -> int:
         """The tokens of a step by which its operations are counted."""
         return tokens if self.tokens_per_pair is None else rows * self.tokens_per_pair
@@ -210,7 +123,6 @@ class EfficientSettings(EmbeddingSettings):
         for name in ("tokens_per_pair", "evaluation_length"):
             value = getattr(self, name)
             self._require(name, value is None or value >= 1, "1 or more, or none")
-        self.tuning.check_tuning()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,12 +139,50 @@ class FreezeSettings(EfficientSettings):
 
     def normalize_settings(self) -> Self:
         """The settings with one spelling of each share: 1/2 for 0.5 and 3/6."""
-        return replace(super().normalize_settings(), frozen=self.tuning.share_text())
+        return replace(super().normalize_settings(), frozen=str(self._read_share()))
 
-    @property
-    def tuning(self) -> TuningSettings:
-        """The weights that are trained: those of the last blocks and of the final norm."""
-        return TuningSettings(method=self.method, frozen=self.frozen)
+    def check_values(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        super().check_values()
+        self._read_share()
+
+    def count_frozen_blocks(self, blocks: int) -> int:
+        """The number of frozen blocks, of `blocks` in all.
+
+        Raises:
+            UsageError: The share is not that of a whole number of blocks; the hint has those that are.
+
+        Example:
+            >>> FreezeSettings(frozen="5/6").count_frozen_blocks(12)
+            10
+        """
+        if not blocks:
+            raise UsageError("The backbone has no list of blocks to freeze.", hint="Use another method.")
+        count = self._read_share() * blocks
+        if count.denominator == 1:
+            return int(count)
+        allowed = ", ".join(f"{number}/{blocks}" for number in range(blocks))
+        raise UsageError(
+            f"frozen is {self.frozen}, which is not a whole number of {blocks} blocks below all of them.",
+            hint=f"Give one of these: --set frozen=… with {allowed}",
+        )
+
+    def _read_share(self) -> Fraction:
+        try:
+            # 0.1667 stands for 1/6: no backbone has a thousand blocks.
+            share = Fraction(str(self.frozen)).limit_denominator(1000)
+        except (ValueError, ZeroDivisionError):
+            share = Fraction(-1)
+        if not 0 <= share < 1:
+            raise UsageError(
+                f"frozen is {self.frozen}, which is not a share of the blocks.",
+                hint="Give a number from 0 to below 1, or a fraction: --set frozen=1/6",
+            )
+        return share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,16 +207,15 @@ class LoraSettings(EfficientSettings):
         """The settings with the layers in the order of their names."""
         return replace(super().normalize_settings(), lora_modules=tuple(sorted(set(self.lora_modules))))
 
-    @property
-    def tuning(self) -> TuningSettings:
-        """The weights that are trained: the adapters."""
-        return TuningSettings(
-            method=self.method,
-            rank=self.rank,
-            alpha=self.lora_alpha,
-            lora_modules=self.lora_modules,
-            lora_embeddings=self.lora_embeddings,
-        )
+    def check_values(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        super().check_values()
+        for name in ("rank", "lora_alpha"):
+            self._require(name, getattr(self, name) >= 1, "1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from finetune.efficient.settings import EfficientSettings, TuningSettings
+from finetune.efficient.settings import EfficientSettings, FreezeSettings, LoraSettings
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, batch_order
@@ -105,7 +105,7 @@ class _EfficientSetup(EmbeddingSetup):
     def _model(self) -> Any:
         model: Any = super().build_model(self._spec)
         backbone = model[0].auto_model
-        apply_tuning(backbone, self._efficient.tuning)
+        apply_tuning(backbone, self._efficient)
         if self._efficient.gradient_checkpointing:
             # The older form of checkpointing gives no gradients where the input needs none, as with frozen
             # embeddings.
@@ -125,33 +125,32 @@ class _EfficientSetup(EmbeddingSetup):
         return token_count / rows
 
 
-def apply_tuning(backbone: nn.Module, tuning: TuningSettings) -> None:
+def apply_tuning(backbone: nn.Module, settings: EfficientSettings) -> None:
     """Leave only the weights of the method trained; with "lora" adapters are put into the backbone.
 
     Args:
         backbone: Our network, or a model of transformers.
-        tuning: The method and its settings.
+        settings: The settings of the method.
 
     Raises:
         UsageError: The backbone has no such layers or no biases, or its blocks are not divided by the share.
     """
-    tuning.check_tuning()
-    if tuning.method == "lora":
-        _add_adapters(backbone, tuning)
+    if isinstance(settings, LoraSettings):
+        _add_adapters(backbone, settings)
         return
-    trained = _select_trainable_weights(backbone, tuning)
+    trained = _select_trainable_weights(backbone, settings)
     backbone.requires_grad_(False)
     for weight in trained:
         weight.requires_grad_(True)
 
 
-def _select_trainable_weights(backbone: nn.Module, tuning: TuningSettings) -> Sequence[nn.Parameter]:
-    if tuning.method == "full":
-        return [*backbone.parameters()]
-    if tuning.method == "bias":
+def _select_trainable_weights(backbone: nn.Module, settings: EfficientSettings) -> Sequence[nn.Parameter]:
+    if settings.method == "bias":
         return _find_biases(backbone)
+    if not isinstance(settings, FreezeSettings):
+        return [*backbone.parameters()]
     blocks, tables = list_blocks(backbone), collect_embedding_parameters(backbone)
-    last = blocks[tuning.count_frozen_blocks(len(blocks)) :]
+    last = blocks[settings.count_frozen_blocks(len(blocks)) :]
     weights = [weight for part in (*last, *find_final_norms(backbone)) for weight in part.parameters()]
     # An embedding within a block (of relative positions, e.g. T5's) stays frozen like the others.
     return [weight for weight in weights if weight not in tables]
@@ -165,15 +164,17 @@ def _find_biases(backbone: nn.Module) -> Sequence[nn.Parameter]:
     return biases
 
 
-def _add_adapters(backbone: nn.Module, tuning: TuningSettings) -> None:
+def _add_adapters(backbone: nn.Module, settings: LoraSettings) -> None:
     """Put an adapter beside each layer; only adapters are trained, and the output is as before."""
     from peft import LoraConfig, inject_adapter_in_model
 
-    names = [*_find_dense_layers(backbone, tuning.lora_modules)]
-    if tuning.lora_embeddings:
+    names = [*_find_dense_layers(backbone, settings.lora_modules)]
+    if settings.lora_embeddings:
         names.append(_find_token_embedding(backbone))
     # Full names, since peft takes every module whose name ends with one of these.
-    config = LoraConfig(r=tuning.rank, lora_alpha=tuning.alpha, lora_dropout=0.0, target_modules=names)
+    config = LoraConfig(
+        r=settings.rank, lora_alpha=settings.lora_alpha, lora_dropout=0.0, target_modules=names
+    )
     inject_adapter_in_model(config, backbone)
 
 

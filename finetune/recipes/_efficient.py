@@ -10,6 +10,7 @@ from finetune.efficient.settings import (
     ALL_WEIGHTS,
     FEW_WEIGHTS,
     EfficientSettings,
+    FreezeSettings,
     build_symmetric_info_nce,
     compute_usual_rate,
 )
@@ -67,8 +68,8 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         super()._check_backbone_fit(backbone, description)
         # Already in the plan: a share that does not fit would otherwise end a queued training.
         blocks = read_object(find_backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
-        if self.settings.method == "freeze" and isinstance(blocks, int):
-            self.settings.tuning.count_frozen_blocks(blocks)
+        if isinstance(self.settings, FreezeSettings) and isinstance(blocks, int):
+            self.settings.count_frozen_blocks(blocks)
         if self.settings.budget is not None and self.settings.max_steps is not None:
             raise UsageError(
                 "budget and max_steps both choose the number of steps.", hint="Leave one of them out."

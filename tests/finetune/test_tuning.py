@@ -13,7 +13,13 @@ import torch
 from torch import nn
 
 import tiny
-from finetune.efficient.settings import TuningSettings, compute_usual_rate
+from finetune.efficient.settings import (
+    BiasSettings,
+    EfficientSettings,
+    FreezeSettings,
+    LoraSettings,
+    compute_usual_rate,
+)
 from finetune.efficient.training import apply_tuning, merge_adapters
 from finetune.flops import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
 from finetune.glue.model import Classifier
@@ -44,13 +50,13 @@ BIASES = (3 * D + D) + (INNER + D) + 2 * D
 ALL = NORM + BLOCKS * BLOCK
 BERT, NEOX = ALL + BLOCKS * SPLIT, ALL + BLOCKS * FUSED
 
-METHODS: dict[str, dict[str, Any]] = {
-    "full": {"method": "full"},
-    "freeze": {"method": "freeze", "frozen": "3/4"},
-    "freeze-none": {"method": "freeze"},
-    "lora": {"method": "lora", "rank": RANK},
-    "lora-embeddings": {"method": "lora", "rank": RANK, "lora_embeddings": True},
-    "bias": {"method": "bias"},
+METHODS: dict[str, EfficientSettings] = {
+    "full": EfficientSettings(),
+    "freeze": FreezeSettings(frozen="3/4"),
+    "freeze-none": FreezeSettings(frozen="0"),
+    "lora": LoraSettings(rank=RANK),
+    "lora-embeddings": LoraSettings(rank=RANK, lora_embeddings=True),
+    "bias": BiasSettings(),
 }
 
 COUNTS = {
@@ -96,7 +102,7 @@ def backbone(name: str) -> Any:
 
 def tuned(model: Any, method: str) -> Any:
     torch.manual_seed(1)
-    apply_tuning(model, TuningSettings(**METHODS[method]))
+    apply_tuning(model, METHODS[method])
     return model
 
 
@@ -216,7 +222,7 @@ def test_adapters_fit_our_network_of_every_family(name: str) -> None:
 def test_frozen_blocks_get_no_gradient_in_any_family(name: str) -> None:
     """Of a network with three blocks the last one is trained, and the norm after it where there is one."""
     model = tiny.network(FAMILIES[name]).train()
-    apply_tuning(model, TuningSettings(method="freeze", frozen="2/3"))
+    apply_tuning(model, FreezeSettings(frozen="2/3"))
     means(model, given(model.shape.pad_token_id or 0)).square().sum().backward()
     found = {name.rpartition(".")[0] for name, weight in model.named_parameters() if weight.grad is not None}
     assert {part.split(".")[1] for part in found - {"final_norm"}} == {"2"}
@@ -227,7 +233,7 @@ def test_frozen_blocks_get_no_gradient_in_any_family(name: str) -> None:
 def test_the_norm_of_relative_positions_is_frozen_with_the_embeddings() -> None:
     """DeBERTa's table of relative positions, and the norm of its rows, stand beside the blocks."""
     model = library("deberta", position_buckets=8, norm_rel_ebd="layer_norm")
-    apply_tuning(model, TuningSettings(method="freeze", frozen=0.75))
+    apply_tuning(model, FreezeSettings(frozen="0.75"))
     trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
     assert trained == {name for name in dict(model.named_parameters()) if ".layer.3." in name}
 
@@ -250,14 +256,10 @@ def test_a_merged_model_is_an_ordinary_folder(name: str, tmp_path: Path) -> None
 
 def test_adapters_stand_beside_the_named_layers_alone() -> None:
     model = library("gpt_neox")
-    apply_tuning(
-        model, TuningSettings(method="lora", rank=RANK, lora_modules=("query_key_value", "mlp.dense_h_to_4h"))
-    )
+    apply_tuning(model, LoraSettings(rank=RANK, lora_modules=("query_key_value", "mlp.dense_h_to_4h")))
     adapters = BLOCKS * (RANK * (D + 3 * D) + RANK * (D + INNER))
     assert ParameterCount.count_parameters(model).updated == adapters
-    apply_tuning(
-        model := library("gpt_neox"), TuningSettings(method="lora", rank=RANK, lora_modules=("dense",))
-    )
+    apply_tuning(model := library("gpt_neox"), LoraSettings(rank=RANK, lora_modules=("dense",)))
     assert ParameterCount.count_parameters(model).updated == BLOCKS * RANK * (D + D)
     layer: Any = model.layers[0].attention.dense
     assert layer.scaling["default"] == 8 / RANK
@@ -268,54 +270,59 @@ def test_adapters_stand_beside_the_named_layers_alone() -> None:
     [
         (
             "gpt_neox",
-            {"method": "lora", "lora_modules": ("query", "dense", "embed_in")},
+            LoraSettings(lora_modules=("query", "dense", "embed_in")),
             ("called query or embed_in", "query_key_value, dense, dense_h_to_4h, dense_4h_to_h."),
         ),
         (
             "ours",
-            {"method": "lora", "lora_modules": ("pooler.dense",)},
+            LoraSettings(lora_modules=("pooler.dense",)),
             ("called pooler.dense", "query, key,"),
         ),
-        ("ours", {"method": "freeze", "frozen": 0.3}, ("frozen is 0.3", "0/4, 1/4, 2/4, 3/4")),
-        ("ours", {"method": "freeze", "frozen": "1/3"}, ("whole number of 4 blocks", "0/4, 1/4, 2/4, 3/4")),
-        ("ours", {"method": "freeze", "frozen": 1}, ("frozen is 1,", "from 0 to below 1")),
-        ("ours", {"method": "freeze", "frozen": "half"}, ("frozen is half", "frozen=1/6")),
-        ("ours", {"method": "freeze", "frozen": "1/0"}, ("frozen is 1/0", "frozen=1/6")),
-        ("ours", {"method": "lora", "rank": 0}, ("rank is 0", "1 or more")),
-        ("ours", {"method": "lora", "alpha": 0}, ("alpha is 0", "1 or more")),
-        ("ours", {"method": "adapter"}, ("No method is called 'adapter'", "bias, freeze, full, lora")),
+        ("ours", FreezeSettings(frozen="0.3"), ("frozen is 0.3", "0/4, 1/4, 2/4, 3/4")),
+        ("ours", FreezeSettings(frozen="1/3"), ("whole number of 4 blocks", "0/4, 1/4, 2/4, 3/4")),
+        ("ours", FreezeSettings(frozen="1"), ("frozen is 1,", "from 0 to below 1")),
+        ("ours", FreezeSettings(frozen="half"), ("frozen is half", "frozen=1/6")),
+        ("ours", FreezeSettings(frozen="1/0"), ("frozen is 1/0", "frozen=1/6")),
+        ("ours", LoraSettings(rank=0), ("rank is 0", "1 or more")),
+        ("ours", LoraSettings(lora_alpha=0), ("lora_alpha is 0", "1 or more")),
     ],
 )
 def test_a_wrong_setting_says_what_there_is(
-    name: str, settings: dict[str, Any], messages: tuple[str, ...]
+    name: str, settings: EfficientSettings, messages: tuple[str, ...]
 ) -> None:
+    model = backbone(name)
+
+    def tune() -> None:
+        settings.check_values()
+        apply_tuning(model, settings)
+
     with pytest.raises(UsageError) as caught:
-        apply_tuning(backbone(name), TuningSettings(**settings))
+        tune()
     for message in messages:
         assert message in str(caught.value)
 
 
 def test_a_network_without_biases_or_blocks_says_so() -> None:
     with pytest.raises(UsageError, match="no biases to train"):
-        apply_tuning(tiny.network(FAMILIES["modernbert"]), TuningSettings(method="bias"))
+        apply_tuning(tiny.network(FAMILIES["modernbert"]), BiasSettings())
     with pytest.raises(UsageError, match="no list of blocks"):
-        apply_tuning(nn.Linear(2, 2), TuningSettings(method="freeze"))
+        apply_tuning(nn.Linear(2, 2), FreezeSettings())
 
 
 @pytest.mark.parametrize(
     ("frozen", "blocks", "count"),
     [
-        (0, 6, 0),
+        ("0", 6, 0),
         ("5/6", 6, 5),
-        (5 / 6, 12, 10),
+        (str(5 / 6), 12, 10),
         ("3/8", 24, 9),
-        (1 / 3, 3, 1),
+        (str(1 / 3), 3, 1),
         ("2/6", 6, 2),
         ("7/16", 16, 7),
     ],
 )
-def test_the_share_of_frozen_blocks(frozen: float | str, blocks: int, count: int) -> None:
-    assert TuningSettings(method="freeze", frozen=frozen).count_frozen_blocks(blocks) == count
+def test_the_share_of_frozen_blocks(frozen: str, blocks: int, count: int) -> None:
+    assert FreezeSettings(frozen=frozen).count_frozen_blocks(blocks) == count
 
 
 # Rates, and sizes without torch
@@ -391,9 +398,9 @@ def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
-from finetune.efficient.settings import TuningSettings, compute_usual_rate
+from finetune.efficient.settings import FreezeSettings, compute_usual_rate
 from finetune.flops import ParameterCount, count_backbone_parameters
-TuningSettings(method="freeze", frozen="1/3").count_frozen_blocks(3)
+FreezeSettings(frozen="1/3").count_frozen_blocks(3)
 size = count_backbone_parameters(__import__("pathlib").Path({str(folder)!r}))
 counted = ParameterCount(forward=size, backward=size, updated=size)
 print(compute_usual_rate("full", size), counted.compute_flops(1))

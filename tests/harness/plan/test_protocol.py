@@ -36,7 +36,7 @@ COUNTS = {
         "glue": (0, 8 * 4 * 4 * 3, 0, 8),
     },
     "neobert": {
-        "glue": (0, 8 * 5 * 4 * 2, 0, 8),
+        "glue": (0, 8 * 6 * 5 * 2, 0, 8),
         "unified-contrastive": (1, 0, 0, 67),
         "cde": (2, 0, 0, 67),
         "bare": (0, 0, 0, 67),
@@ -224,7 +224,7 @@ def test_a_report_over_seeds_says_so_and_has_what_the_run_took_once(bare: Path, 
     report = ProtocolReport.build_report(prepared, prepared.read_results(), {"texts_encoded": 7}).to_json()
 
     models = {name: [model["asked"] for model in step["models"]] for name, step in report["steps"].items()}
-    assert models == {"dpr": [str(bare)], "mldr": ["tiny-dpr"] * 2}
+    assert models == {"dpr": [str(bare)], "mldr": ["tiny-dpr:authors"] * 2}
     (row,) = [row for row in report["tables"][0]["rows"] if row["origin"] == "measured"]
     assert row["setting"] == "mean of 2 seeds"
     assert report["texts_encoded"] == 7
