@@ -276,9 +276,8 @@ class Difference(Compared):
                 rest.append(_estimate_flat_part(stratum, at_end=all(map(_is_flat, both))))
             else:
                 rest.append(_estimate_tie_part(stratum, other, influence))
-            if len(mine) == len(theirs) == 1:
-                if stratum.predicted.shape == other.predicted.shape:
-                    rest.append(_estimate_repeat_part(stratum, stratum.predicted[0] - other.predicted[0]))
+            if len(mine) == len(theirs) == 1 and stratum.predicted.shape == other.predicted.shape:
+                rest.append(_estimate_repeat_part(stratum, stratum.predicted[0] - other.predicted[0]))
         sides = sum_influences(parts[0]), sum_influences(parts[1])
         pairs = [(names, one, two) for (names, one), (_, two) in zip(*sides, strict=True)]
         influences = [(names, one.mean(axis=0) - two.mean(axis=0)) for names, one, two in pairs]
