@@ -73,17 +73,20 @@ def test_a_collapse_is_red_and_so_is_a_suite_that_lost_a_little_everywhere() -> 
     assert fallen.share(1) >= at_least(0.8, 40)
 
 
-def probes_of_sixteen(rng: np.random.Generator, losses: Sequence[float], _: Floats) -> Drawn:
-    """Ten probes, each the nearer mean of 8 texts of two classes; 15 % of all texts are seen anew."""
-    classes, training = np.arange(600) % 2, rng.integers(200, size=(10, 8))
-    seen = rng.normal(size=(len(losses), 600, 4))
-    kept = rng.random((len(losses), 600, 1)) < np.sqrt(0.85)
-    texts = np.where(kept, rng.normal(size=(600, 4)), seen) + classes[:, None] * [1.5, 0, 0, 0]
+def few_shot_probes(rng: np.random.Generator, losses: Sequence[float], _: Floats) -> Drawn:
+    """Six probes, each the nearer mean of 8 texts of two classes; 5 % of all texts are seen anew.
+
+    As a probe moves with its texts, that is about as if 15 % of the answers were drawn anew.
+    """
+    classes, training = np.arange(1400) % 2, rng.integers(200, size=(6, 8))
+    seen = rng.normal(size=(len(losses), 1400, 8))
+    kept = rng.random((len(losses), 1400, 1)) < np.sqrt(0.95)
+    texts = np.where(kept, rng.normal(size=(1400, 8)), seen) + np.outer(classes, [1.5, *[0] * 7])
     units = []
     for own in texts:
         centres = [own[classes == label][training].mean(axis=1)[:, None] for label in (0, 1)]
-        far = [((own[300:] - centre) ** 2).sum(axis=2) for centre in centres]
-        right = (far[1] < far[0]) == classes[300:]
+        far = [((own[400:] - centre) ** 2).sum(axis=2) for centre in centres]
+        right = (far[1] < far[0]) == classes[400:]
         units.append(units_of("mean", right.astype(float)[None], unit="texts"))
     return Drawn(units=tuple(units), expected=(0.5,) * len(losses))
 
@@ -104,12 +107,13 @@ def draws_with_starts(rng: np.random.Generator, losses: Sequence[float], _: Floa
     return Drawn(units=tuple(units), expected=(0.5,) * len(losses))
 
 
-@pytest.mark.parametrize("draw", [probes_of_sixteen, draws_with_starts])
+@pytest.mark.parametrize("draw", [few_shot_probes, draws_with_starts])
 def test_an_automatic_margin_counts_probes_and_draws(draw: object) -> None:
     kind = Kind(name="own", draw=draw)  # type: ignore[arg-type]
     line = Line(name="own", kinds=(kind,), strengths=(0.0,))
     found = Simulation(trials=200, seed=1).of(line)
-    assert found.share(0) >= at_least(0.95, 200)
+    # A variance of few probes or draws is told by them alone: fewer pass than the 97.5 % of many texts.
+    assert found.share(0) >= at_least(0.93, 200)
     true = float(np.sqrt((found.mean.delta**2).mean()))
     assert found.mean.margin.mean() <= 1.5 * 3.6 * true
 
