@@ -27,8 +27,7 @@ SYMMETRIC = 1e-3
 """A skewness below this counts as 0."""
 
 FEW = 4.0
-"""The number of differing units at which half of the observed skewness counts; also the degrees of freedom
-that each of them gives."""
+"""The number of differing units at which half of the skewness of ties counts."""
 
 FARTHEST, EXACT = 8.0, 1e-7
 """The farthest bound of the search and its precision, in standard errors of a normal distribution."""
@@ -272,12 +271,13 @@ class Difference(Compared):
         rest: list[Part] = []
         for stratum, other, *named in zip(candidate.strata, baseline.strata, *parts, strict=True):
             both = [own for _, own in named]
-            rest.append(_estimate_tie_part(stratum, other))
-            flat = stratum.measures != ("mean",) and _is_flat(both[0].mean(axis=0) - both[1].mean(axis=0))
-            if flat and not rest[-1].variance:
+            influence = both[0].mean(axis=0) - both[1].mean(axis=0)
+            if stratum.measures != ("mean",) and _is_flat(influence):
                 rest.append(_estimate_flat_part(stratum, at_end=all(map(_is_flat, both))))
-            if len(mine) == len(theirs) == 1:
-                rest.append(_estimate_repeat_part(stratum, other))
+            else:
+                rest.append(_estimate_tie_part(stratum, other, influence))
+            if len(mine) == len(theirs) == 1 and stratum.predicted.shape == other.predicted.shape:
+                rest.append(_estimate_repeat_part(stratum, stratum.predicted[0] - other.predicted[0]))
         sides = sum_influences(parts[0]), sum_influences(parts[1])
         pairs = [(names, one, two) for (names, one), (_, two) in zip(*sides, strict=True)]
         influences = [(names, one.mean(axis=0) - two.mean(axis=0)) for names, one, two in pairs]
@@ -313,7 +313,13 @@ class Difference(Compared):
         parts = baseline.list_influences()
         mean, run_influences = (float(scores.mean()),), sum_influences(parts)
         ends = zip(baseline.strata, parts, strict=True)
-        rest = tuple(_estimate_flat_part(stratum) for stratum, (_, own) in ends if _is_flat(own))
+        rest = [_estimate_flat_part(stratum) for stratum, (_, own) in ends if _is_flat(own)]
+        if len(scores) == 1:
+            for stratum in baseline.strata:
+                # Draws of two models are clustered apart, so that their noise is that of two; of what a probe
+                # does to a model, the part of the answers that another one changes is drawn again.
+                twice = 2.0 if len(stratum.texts) else 2 * changed
+                rest.append(_estimate_repeat_part(stratum, stratum.predicted[0]).take_share(math.sqrt(twice)))
         theirs, noise = mean, 0.0
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
@@ -337,7 +343,7 @@ class Difference(Compared):
             units=baseline.count,
             examples=Part.sum([*_compute_unit_parts(influences), *rest]),
             influences=tuple(influences),
-            rest=rest,
+            rest=tuple(rest),
             noise_in_units=(noise, noise),
         )
 
@@ -360,10 +366,10 @@ def _compute_unit_parts(sets: Iterable[Influences]) -> list[Part]:
     for _, influence in sets:
         count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
         if count > 1 and squares > FLAT:
-            # So many units of one size have these second and fourth moments: 3 units that differ among 1,000
-            # tell a variance as 3 do.
-            effective_count = squares**2 / fourths
-            freedom = min(count - 1, max(FEW * effective_count, 3.0))
+            # A variance of n values of this kurtosis is as uncertain as that of so many degrees of freedom
+            # (Satterthwaite, 1946): 2 for each of few units of one size, n - 1 for normal values.
+            kurtosis = fourths / squares**2
+            freedom = min(count - 1, max(2 / max(kurtosis - 1 / count, 1 / LARGE), 3.0))
             third = float((influence**3).sum())
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     return parts
@@ -382,19 +388,20 @@ def _estimate_unit_noise(sets: Iterable[Influences]) -> float:
     return total
 
 
-def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
+def _estimate_repeat_part(stratum: Stratum, values: Floats) -> Part:
     """The variance from the choice of a few probes' training texts, or of draws, beyond that of the units.
 
     Probes and draws of both models are the same, so their differences are a sample. What single units that
     each probe answers differently add to it is in the units' part already.
+
+    Args:
+        stratum: The units.
+        values: Their scores or differences, (probes, units); of draws (1, draws).
     """
-    if stratum.predicted.shape != other.predicted.shape or stratum.measures != ("mean",):
-        return Part(variance=0.0, freedom=1)
-    values = stratum.predicted[0] - other.predicted[0]
     if len(stratum.texts):
         values = values.T
     repeats, units = values.shape
-    if repeats < 2:
+    if repeats < 2 or stratum.measures != ("mean",):
         return Part(variance=0.0, freedom=1)
     # An analysis of variance of repeats × units: what both means leave is the noise of single cells, and
     # within / units of it is in the mean of each repeat.
@@ -404,26 +411,34 @@ def _estimate_repeat_part(stratum: Stratum, other: Stratum) -> Part:
     return Part(variance=stratum.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
 
 
-def _estimate_tie_part(stratum: Stratum, other: Stratum) -> Part:
+def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> Part:
     """The uncertainty of ties: as if half a unit more were better, and half a unit worse.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
-    its size is that of the units that differ, or 1 where none does.
+    its size is that of the units that differ.
+
+    Args:
+        stratum: The candidate's units.
+        other: The baseline's.
+        influence: What each unit, or group of units, adds to the task's difference.
     """
-    tied, mean = _find_ties(stratum, other), stratum.measures == ("mean",)
-    if len(stratum.texts) or not (tied.any() if mean else tied.all()):
+    tied, count = _find_ties(stratum, other), stratum.count
+    if len(stratum.texts):
         return Part(variance=0.0, freedom=1)
-    values = _compute_unit_scores(stratum) - _compute_unit_scores(other) if mean else np.zeros(stratum.size)
+    if stratum.measures == ("mean",):
+        values = _compute_unit_scores(stratum) - _compute_unit_scores(other)
+    else:
+        values = influence * count / stratum.share
+        tied = np.bincount(np.arange(count) % len(values), ~tied) == 0
+    values = np.where(tied, 0.0, values)
     gains, losses = values[values > 0], -values[values < 0]
-    up, down = (
-        _estimate_unit_size(own, other) / stratum.count for own, other in ((gains, losses), (losses, gains))
-    )
+    up, down = (_estimate_unit_size(*own) / count for own in ((gains, losses), (losses, gains)))
     share = float(tied.mean())
     # FLAT keeps the quotient at 0 where no unit differs.
     effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
         variance=stratum.share**2 * share * (up**2 + down**2) / 2,
-        freedom=max(stratum.count - 1, 1),
+        freedom=max(count - 1, 1),
         third=stratum.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
     )
 
@@ -446,9 +461,14 @@ def _estimate_flat_part(stratum: Stratum, *, at_end: bool = True) -> Part:
 
 
 def _estimate_unit_size(differences: Floats, other: Floats) -> float:
-    """The typical size of a differing unit, weighted by size; of the other sign if none differs so."""
+    """The typical size of a differing unit, weighted by size; of the other sign if none differs so.
+
+    Few units that differ by little do not tell how far another would: a unit of size 1 is counted with them.
+    """
     sizes = differences if len(differences) else other
-    return float((sizes**2).sum() / sizes.sum()) if len(sizes) else 1.0
+    squares = float((sizes**2).sum())
+    typical = squares / float(sizes.sum()) if len(sizes) else 0.0
+    return max(typical, math.sqrt((squares + 1) / (len(sizes) + 1)))
 
 
 def _compute_unit_scores(stratum: Stratum) -> Floats:
@@ -462,12 +482,12 @@ def _compute_unit_scores(stratum: Stratum) -> Floats:
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
-    """Whether the two models answer a unit alike, (units,)."""
+    """Whether the two models answer each distinct unit alike, (distinct,)."""
     if stratum.measures == ("mean",):
         return np.asarray(_compute_unit_scores(stratum) == _compute_unit_scores(other))
     if stratum.predicted.shape != other.predicted.shape:
-        return np.zeros(stratum.size, dtype=bool)
-    return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))
+        return np.zeros(stratum.count, dtype=bool)
+    return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))[stratum.copies[1]]
 
 
 def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:

