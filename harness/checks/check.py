@@ -31,9 +31,15 @@ from harness.checks.outcome import (
     TaskOutcome,
 )
 from harness.checks.policy import DEFAULT, Policy
-from harness.checks.port import PortComparison, compare_outputs, judge_port
-from harness.checks.questions import resolve_baseline_model, suggest_question
-from harness.checks.retraining import judge_retraining
+from harness.checks.questions import (
+    PortComparison,
+    compare_outputs,
+    find_seed_deviations,
+    judge_port,
+    judge_retraining,
+    resolve_baseline_model,
+    suggest_question,
+)
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
@@ -86,7 +92,7 @@ def run_check(
     models = tuple((one.opened.trained or one.opened.asked)[0] for one in requests)
     if question == "port" and reference.baseline is not None:
         options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        models += tuple(filter(None, [resolve_baseline_model(reference.baseline, requests[0], options)]))
+        models += tuple(filter(None, [resolve_baseline_model(reference.baseline, resolved.request, options)]))
     if question == "port":
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
@@ -286,10 +292,8 @@ def _judge_question(
         return tasks, means, end
     note = ""
     if inquiry.question == "retrain":
-        lineage = inquiry.candidate.lineage
-        parents = [parent.name for parent in lineage.parents] if lineage is not None else []
-        judged = judge_retraining(tasks, means, sides, [inquiry.candidate.artifact.name, *parents])
-        tasks, means, note = judged.tasks, judged.means, judged.note
+        deviations = find_seed_deviations(inquiry.candidate, [mean.suite for mean in means])
+        tasks, means, note = judge_retraining(tasks, means, sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
     end = merge_verdicts(tasks, means, policy, None if note else inquiry.chain)
     return tasks, means, replace(end, because=tuple(filter(None, (*end.because, note))))
