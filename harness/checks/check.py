@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.checks.advice import explain_unseen_margin
-from harness.checks.anchors import compare_with_anchor, find_anchor
-from harness.checks.baselines import Baseline, Reference, require_new_name, write_baseline
+from harness.checks.baselines import (
+    Baseline,
+    Reference,
+    find_anchor,
+    require_new_name,
+    write_baseline,
+)
 from harness.checks.decide import (
     Conclusion,
     describe_chain_regressions,
     estimate_baseline_power,
+    evaluate_chain,
     evaluate_comparison,
     merge_verdicts,
 )
@@ -43,9 +49,16 @@ from harness.checks.questions import (
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
-from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names, shorten_names
+from harness.core.errors import (
+    HarnessError,
+    RecordError,
+    UsageError,
+    explain_unknown,
+    find_similar_names,
+    shorten_names,
+)
 from harness.core.identity import digest
-from harness.core.types import Suite, Task
+from harness.core.types import Suite
 from harness.plan.evaluations import OWN
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
@@ -86,28 +99,20 @@ def run_check(
         StoreError: The results folder cannot be written.
     """
     began = time.monotonic()
-    budget = policy.budget_minutes * 60 or None
-    requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
+    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or None)
+    models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
+    requests = [CheckRequest.plan_requests(request, model, seeds) for model in models]
     resolved = requests[0].opened
-    models = tuple((one.opened.trained or one.opened.asked)[0] for one in requests)
-    if question == "port" and reference.baseline is not None:
-        options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        models += tuple(filter(None, [resolve_baseline_model(reference.baseline, resolved.request, options)]))
     if question == "port":
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
         policy = policy.model_copy(update={"allow_differences": allowed})
-    warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
-    alone = all(len(suite.tasks) == 1 for suite in resolved.suites)
-    if alone and policy.states("mean_margin") and not policy.states("margin"):
-        warnings.append(
-            "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
-        )
+    warnings = _check_policy_names(policy, resolved.suites)
     if question is None and reference.baseline is None:
-        warnings += filter(None, [suggest_question(*models)])
+        warnings += filter(None, [suggest_question(*map(_get_first_model, requests))])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    outputs = compare_outputs(models, resolved) if question == "port" else None
+    outputs = _compare_port(requests, reference) if question == "port" else None
     power, weak = _estimate_power(resolved, sides, policy)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
@@ -117,16 +122,36 @@ def run_check(
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
-    chain, anchor = None, None if reference.baseline is None else reference.baseline.anchor
-    if anchor is not None:
-        home = reference.results or resolved.results
-        chain, gone = compare_with_anchor(anchor, requests[0], sides.candidate, home, policy, power)
-        warnings += gone
-    inquiry = _Inquiry(question=question, candidate=models[0], outputs=outputs, chain=chain)
-    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], inquiry)
+    chain, gone = _compare_with_anchor(reference, requests[0], sides.candidate, policy, power)
+    asked = AskedQuestion(source="default") if question is None else AskedQuestion(name=question)
+    inquiry = _Inquiry(question=asked, candidate=_get_first_model(requests[0]), outputs=outputs, chain=chain)
+    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *gone, *weak], inquiry)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
+
+
+def _drop_empty_suites(request: Request) -> Request:
+    """The request without the suites of which --tasks leaves no task."""
+    if not request.options.tasks:
+        return request
+    opened = zip(request.suites, request.open_suites(), strict=True)
+    return replace(request, suites=tuple(name for name, suite in opened if suite.tasks))
+
+
+def _get_first_model(request: CheckRequest) -> ConfiguredModel:
+    """The model of a request, of a recipe what it makes first."""
+    return (request.opened.trained or request.opened.asked)[0]
+
+
+def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> PortComparison:
+    """The tokens and vectors of the candidate beside those of the baseline's model."""
+    models, resolved = [_get_first_model(one) for one in requests], requests[0].opened
+    if reference.baseline is not None:
+        options = _build_baseline_request(resolved.request.suites, reference.baseline)
+        model = resolve_baseline_model(reference.baseline, resolved.request, options)
+        models += [model] if model is not None else []
+    return compare_outputs(models, resolved)
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
@@ -134,14 +159,6 @@ def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
     return power, [*filter(None, (explain_unseen_margin(name, mean) for name, mean in power.means.items()))]
-
-
-def _build_check_requests(
-    candidate: str, reference: Reference, request: Request, seeds: int
-) -> tuple[CheckRequest, ...]:
-    """The requests for the candidate, and for the baseline if it is a model."""
-    models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
-    return tuple(CheckRequest.plan_requests(request, model, seeds) for model in models)
 
 
 def _require_same_conditions(
@@ -153,7 +170,7 @@ def _require_same_conditions(
         theirs = requests[1].identities
     else:
         _require_records(sides.baseline, reference)
-        theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
+        theirs = sides.baseline.identities
         typed = typed or bool(baseline.options.get("prompts"))
     mine = requests[0].identities
     return require_alike(mine, theirs, policy.allow_differences, reference.name, own_prompts=not typed)
@@ -242,7 +259,7 @@ def _build_check(
         means=means,
         chain=inquiry.chain,
         warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved, inquiry)))),
-        question=inquiry.asked,
+        question=inquiry.question,
     )
 
 
@@ -251,21 +268,16 @@ class _Inquiry:
     """What a check asks, and what it was found by beside the scores.
 
     Attributes:
-        question: As it was typed; None for "replace".
+        question: The question, and whether it was typed.
         candidate: The candidate's model.
         outputs: The comparison of a port's tokens and vectors.
         chain: The candidate against the anchor; None without one.
     """
 
-    question: Question | None
+    question: AskedQuestion
     candidate: ConfiguredModel
     outputs: PortComparison | None
     chain: Chain | None
-
-    @property
-    def asked(self) -> AskedQuestion:
-        """The question, and whether it was typed."""
-        return AskedQuestion(source="default") if self.question is None else AskedQuestion(name=self.question)
 
 
 def _judge_question(
@@ -291,7 +303,7 @@ def _judge_question(
             end = replace(end, verdict="regressed", because=because, exit_code=1)
         return tasks, means, end
     note = ""
-    if inquiry.question == "retrain":
+    if inquiry.question.name == "retrain":
         deviations = find_seed_deviations(inquiry.candidate, [mean.suite for mean in means])
         tasks, means, note = judge_retraining(tasks, means, sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
@@ -299,9 +311,38 @@ def _judge_question(
     return tasks, means, replace(end, because=tuple(filter(None, (*end.because, note))))
 
 
-def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
-    """Every task of every suite, each once."""
-    return list({task.name: task for suite in suites for task in suite.tasks}.values())
+def _compare_with_anchor(
+    reference: Reference, request: CheckRequest, candidate: CheckSide, policy: Policy, power: Power
+) -> tuple[Chain | None, list[str]]:
+    """The candidate against the anchor of a baseline, and sentences on what cannot be compared.
+
+    Args:
+        reference: The baseline, or a model, which has no anchor.
+        request: The request for the candidate.
+        candidate: The candidate's records.
+        policy: Levels and the budget.
+        power: The margins of the check.
+    """
+    anchor, resolved = None if reference.baseline is None else reference.baseline.anchor, request.opened
+    if anchor is None:
+        return None, []
+    label, sentences = f"the anchor {anchor.name} of {anchor.when[:10]}", list[str]()
+    try:
+        side = CheckSide.read_side(anchor.runs, resolved, reference.results or resolved.results)
+        if gone := [task for task, count in side.missing.items() if count]:
+            sentences.append(
+                f"Of {label} {len(gone)} of {len(side.missing)} tasks have no records: what was lost on them "
+                f"since then is not seen ({shorten_names(gone)})."
+            )
+        sentences += require_alike(
+            request.identities, side.identities, policy.allow_differences, label, own_prompts=True
+        )
+    except (RecordError, UsageError) as error:
+        return None, [*sentences, f"What was lost since {label} is not seen: {error.message}"]
+    sides = Comparison(candidate=candidate, baseline=side, failures={})
+    means = evaluate_chain(sides, resolved.suites, policy, power, anchor.baselines)
+    chain = Chain(anchor=anchor.name, when=anchor.when, baselines=anchor.baselines, means=means)
+    return (chain if means else None), sentences
 
 
 def _build_named_model(side: CheckSide) -> NamedModel:
@@ -347,7 +388,7 @@ def _digest(
     inquiry: _Inquiry,
 ) -> str:
     """The id of a check: the same for the same records, policy and question."""
-    chain, question = inquiry.chain, inquiry.asked.name
+    chain, question = inquiry.chain, inquiry.question.name
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
     return digest(
         {
@@ -422,7 +463,7 @@ def _iter_check_warnings(
             "may give another verdict (--seeds 3, on both sides)."
         )
     # A port is no training, and a retraining says the same itself.
-    single = inquiry.asked.name == "replace" and all(
+    single = inquiry.question.name == "replace" and all(
         len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
     )
     if single and not resolved.stages and any(one.delta and one.unit != TRAINED for one in tasks):
@@ -575,8 +616,9 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
         require_alike(repeat.identities, first.identities, (), first.runs[0].source)
 
 
-def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy with misspelt names or without effect; returns warnings on tasks of other suites."""
+def _check_policy_names(policy: Policy, suites: Sequence[Suite]) -> list[str]:
+    """Refuse a policy with misspelt names or without effect; returns warnings on what applies to nothing."""
+    tasks = list(dict.fromkeys(task.name for suite in suites for task in suite.tasks))
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:
@@ -588,4 +630,10 @@ def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
             f"must_not_regress names no task of this check: {listed}.",
             hint='Name some of its tasks, or use must_not_regress = ["*"]; [] lets every task regress.',
         )
-    return [f"The policy names {name}, which is not a task of this check." for name in strange]
+    warnings = [f"The policy names {name}, which is not a task of this check." for name in strange]
+    alone = all(len(suite.tasks) == 1 for suite in suites)
+    if alone and policy.states("mean_margin") and not policy.states("margin"):
+        warnings.append(
+            "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
+        )
+    return warnings

@@ -467,3 +467,20 @@ def test_the_python_call_gives_the_check_of_the_command(measured: Any, asked: An
         harness.check("minilm", "minilm", results=measured.results)
     with pytest.raises(UsageError, match="argument of harness"):
         harness.check(str(measured.model("worse")), "last", results=measured.results, banana=1)
+
+
+def test_tasks_leave_out_suites_that_have_none_of_them(measured: Any, asked: Any, tmp_path: Path) -> None:
+    """A suite without a task left would hold every check back as one with a missing score does."""
+    suites = [tmp_path / "own", tmp_path / "second"]
+    for folder in suites:
+        shutil.copytree(measured.suite, folder)
+        settings = folder / "harness.toml"
+        start = 0 if folder.name == "own" else 2
+        tables = settings.read_text().split("\n\n")[start : start + 2]
+        settings.write_text("\n\n".join(tables))
+    named = [part for folder in suites for part in ("--suite", f"local:{folder}")]
+    typed = ("baseline", "set", "two", "--model", measured.model("good"), *named, "--offline")
+    assert asked(*typed)[0] == 0
+    code, told = check(measured, asked, "good", "two", "--tasks", "alike")
+    assert (code, told["overall"], [one["task"] for one in told["tasks"]]) == (0, "same", ["alike"])
+    assert [len(told[name]) for name in ("suites", "means")] == [1, 1]
