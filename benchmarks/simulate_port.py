@@ -200,11 +200,17 @@ def judge(mine: Any, theirs: Any, pairs: Sequence[tuple[str, str]], places: Sequ
     return judge_port(outcome.tasks, outcome.means, outputs, DEFAULT)[2].verdict
 
 
-def simulate_forms(names: Sequence[str], trials: int, seed: int) -> dict[str, dict[str, list[str]]]:
-    """The verdicts of the trials of each form, by model."""
+def list_right_shares(names: Sequence[str], trials: int, seed: int) -> dict[str, dict[str, float]]:
+    """By form and model the share of trials with the right verdict.
+
+    Args:
+        names: "minilm", or families.
+        trials: The trials of each form of each model.
+        seed: The seed of all draws.
+    """
     pairs = collect_texts()
     texts = [one for side_texts in zip(*pairs, strict=True) for one in side_texts]
-    verdicts: dict[str, dict[str, list[str]]] = {name: {} for name in FORMS}
+    shares: dict[str, dict[str, float]] = {name: {} for name in FORMS}
     with tempfile.TemporaryDirectory() as home:
         for folder in iter_folders(Path(home), names):
             baseline = encode(folder, Form(), texts)
@@ -213,13 +219,13 @@ def simulate_forms(names: Sequence[str], trials: int, seed: int) -> dict[str, di
                 shutil.copytree(folder, copy)
                 form.change(copy)
                 candidate = encode(copy, form, texts)
-                rng = np.random.default_rng([seed, number, *folder.name.encode()])
-                verdicts[name][folder.name] = [
-                    judge(candidate, baseline, pairs, rng.permutation(len(pairs))[:TEXTS].tolist())
-                    for _ in range(trials)
-                ]
                 shutil.rmtree(copy)
-    return verdicts
+                rng = np.random.default_rng([seed, number, *folder.name.encode()])
+                draws = [rng.permutation(len(pairs))[:TEXTS].tolist() for _ in range(trials)]
+                right = ("passed", "same", "improved") if form.same else ("regressed",)
+                verdicts = [judge(candidate, baseline, pairs, places) for places in draws]
+                shares[name][folder.name] = sum(one in right for one in verdicts) / trials
+    return shares
 
 
 def main() -> int:
@@ -227,18 +233,13 @@ def main() -> int:
     given = read_options(__doc__, trials=1000, seed=0, models="minilm," + ",".join(tiny.families()))
     names, missed = given.models.split(","), 0
     trials = -(-given.trials // len(names))
-    for name, by_model in simulate_forms(names, trials, given.seed).items():
-        right = ("passed", "same", "improved") if FORMS[name].same else ("regressed",)
-        shares = {model: np.mean([one in right for one in own]) for model, own in by_model.items()}
+    for name, shares in list_right_shares(names, trials, given.seed).items():
         share, count = float(np.mean([*shares.values()])), trials * len(names)
         miss = share < 0.99 - slack(0.99, count)
         missed += miss
         wrong = ", ".join(f"{model} {one:.1%}" for model, one in shares.items() if one < 1)
-        print(
-            f"{name:28} {'green' if FORMS[name].same else 'red'} in {share:6.1%} of {count} trials"
-            + (f" ({wrong})" if wrong else "") + ("  MISSED" if miss else ""),
-            flush=True,
-        )  # fmt: skip
+        text = f"{name:28} {'green' if FORMS[name].same else 'red'} in {share:6.1%} of {count} trials"
+        print(text + (f" ({wrong})" if wrong else "") + ("  MISSED" if miss else ""), flush=True)
     print(f"{missed} lines miss their bars.")
     return int(bool(missed))
 

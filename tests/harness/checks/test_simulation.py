@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 from simulate_gate import KINDS, SUITES, Line, Simulation, Trials, tasks_of
+from simulate_port import FORMS, list_right_shares
+from simulate_retrain import iter_lines, simulate_line
 
 NANO = SUITES["13 x 50 queries"]
 TRIED = (
@@ -64,3 +66,16 @@ def test_a_collapse_is_red_and_so_is_a_suite_that_lost_a_little_everywhere() -> 
     assert np.mean(collapsed.tasks.verdict[:, 0] == "regressed") >= at_least(0.99, 40)
     fallen = trials_of({"nDCG, 1000 queries": 10, "ten probes, 2000 texts": 10}, [0.01] * 20, 40)
     assert fallen.share(1) >= at_least(0.8, 40)
+
+
+@pytest.mark.slow
+def test_the_same_weights_are_green_and_others_red() -> None:
+    shares = list_right_shares(["bert", "modernbert"], trials=25, seed=1)
+    assert shares.keys() == FORMS.keys()
+    assert {name: own for name, own in shares.items() if min(own.values()) < at_least(0.99, 25)} == {}
+
+
+@pytest.mark.parametrize("part", ["1 task, seeds 0.5", "1 task, seeds 1", "1 task, seeds 2"])
+def test_retrainings_are_judged_as_often_as_it_says(part: str) -> None:
+    lines = [line for line in iter_lines(part) if line.form != "models"]
+    assert [text for text, misses in (simulate_line(one, 50, seed=1) for one in lines) if misses] == []
