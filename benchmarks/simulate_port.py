@@ -12,6 +12,7 @@ a line misses its bar: the same weights are green in 99 % of trials, all else is
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 import sys
 import sysconfig
@@ -93,10 +94,23 @@ def save_tokenizer_again(folder: Path) -> None:
 
 
 def swap_special_token(folder: Path, name: str) -> None:
-    """Give a special token the place of the mask."""
+    """Put the mask in the place of a special token around each text."""
     from transformers import AutoTokenizer
 
-    AutoTokenizer.from_pretrained(folder, **{name: "[MASK]"}).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    token, number = getattr(tokenizer, name), getattr(tokenizer, f"{name}_id")
+    AutoTokenizer.from_pretrained(folder, **{name: tokenizer.mask_token}).save_pretrained(folder)
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    # A template has the ids in a list, the processors of BERT and RoBERTa beside the token.
+    around = json.dumps(content["post_processor"])
+    mask = tokenizer.mask_token_id
+    for former, new in (
+        (f'["{token}", {number}]', f'["{token}", {mask}]'),
+        (f'"ids": [{number}]', f'"ids": [{mask}]'),
+    ):
+        around = around.replace(former, new)
+    path.write_text(json.dumps(content | {"post_processor": json.loads(around)}), encoding="utf-8")
 
 
 def change_dtype(name: str) -> Callable[[Path], None]:

@@ -123,9 +123,17 @@ def run_check(
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
     chain, gone = _compare_with_anchor(reference, requests[0], sides.candidate, policy, power)
-    asked = AskedQuestion(source="default") if question is None else AskedQuestion(name=question)
-    inquiry = _Inquiry(question=asked, candidate=_get_first_model(requests[0]), outputs=outputs, chain=chain)
-    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *gone, *weak], inquiry)
+    evidence = _Evidence(
+        candidate=requests[0],
+        reference=reference,
+        sides=sides,
+        policy=policy,
+        power=power,
+        question=AskedQuestion(source="default") if question is None else AskedQuestion(name=question),
+        outputs=outputs,
+        chain=chain,
+    )
+    result = _build_check(evidence, [*warnings, *gone, *weak])
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -223,91 +231,81 @@ def _read_comparison(
     )
 
 
-def _build_check(
-    resolved: ResolvedRequest,
-    sides: Comparison,
-    reference: Reference,
-    policy: Policy,
-    power: Power,
-    warnings: Sequence[str],
-    inquiry: _Inquiry,
-) -> Check:
-    decisions = evaluate_comparison(sides, resolved.suites, policy, power)
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What a check is decided by.
+
+    Attributes:
+        candidate: The request for the candidate.
+        reference: What it is compared with.
+        sides: The records of both.
+        policy: Margins and levels.
+        power: The margin of each task and mean.
+        question: The question, and whether it was typed.
+        outputs: The comparison of a port's tokens and vectors.
+        chain: The candidate against the anchor; None without one.
+    """
+
+    candidate: CheckRequest
+    reference: Reference
+    sides: Comparison
+    policy: Policy
+    power: Power
+    question: AskedQuestion
+    outputs: PortComparison | None
+    chain: Chain | None
+
+
+def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
+    resolved, sides, reference = evidence.candidate.opened, evidence.sides, evidence.reference
+    decisions = evaluate_comparison(sides, resolved.suites, evidence.policy, evidence.power)
     tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    tasks, means, end = _judge_question(inquiry, tasks, means, sides, policy)
+    tasks, means, end = _judge_question(evidence, tasks, means)
     names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
-    parties = (
-        _describe_side(sides.candidate, names, "", None),
-        _describe_side(sides.baseline, names, reference.name, reference.baseline),
-    )
-    return Check(
-        id=_digest(tasks, policy, resolved, parties, inquiry),
+    candidate, theirs = (_describe_side(side, names) for side in (sides.candidate, sides.baseline))
+    name = reference.baseline.name if reference.baseline is not None else ""
+    check = Check(
+        id="",
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        candidate=parties[0],
-        baseline=parties[1],
+        candidate=candidate,
+        baseline=replace(theirs, source=reference.name, baseline=name),
         suites=tuple(suite.name for suite in resolved.suites),
         recipe=", ".join(resolved.request.recipe),
-        policy=policy.to_json(),
+        policy=evidence.policy.to_json(),
         overall=end.verdict,
         because=end.because,
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        chain=inquiry.chain,
-        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved, inquiry)))),
-        question=inquiry.question,
+        chain=evidence.chain,
+        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, evidence)))),
+        question=evidence.question,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Inquiry:
-    """What a check asks, and what it was found by beside the scores.
-
-    Attributes:
-        question: The question, and whether it was typed.
-        candidate: The candidate's model.
-        outputs: The comparison of a port's tokens and vectors.
-        chain: The candidate against the anchor; None without one.
-    """
-
-    question: AskedQuestion
-    candidate: ConfiguredModel
-    outputs: PortComparison | None
-    chain: Chain | None
+    return replace(check, id=_digest(check, resolved.request.suites))
 
 
 def _judge_question(
-    inquiry: _Inquiry,
-    tasks: tuple[TaskOutcome, ...],
-    means: tuple[MeanOutcome, ...],
-    sides: Comparison,
-    policy: Policy,
+    evidence: _Evidence, tasks: tuple[TaskOutcome, ...], means: tuple[MeanOutcome, ...]
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
-    """The outcomes and the verdict as the question asks for them.
-
-    Args:
-        inquiry: The question.
-        tasks: The outcomes by their intervals.
-        means: Likewise, of each suite.
-        sides: The records of both sides.
-        policy: The exit codes.
-    """
-    if inquiry.outputs is not None:
-        tasks, means, end = judge_port(tasks, means, inquiry.outputs, policy)
-        if lost := describe_chain_regressions(inquiry.chain):
+    """The outcomes and the verdict as the question asks for them, from those by the intervals."""
+    policy, chain = evidence.policy, evidence.chain
+    if evidence.outputs is not None:
+        tasks, means, end = judge_port(tasks, means, evidence.outputs, policy)
+        if lost := describe_chain_regressions(chain):
             because = (*lost, *(end.because if end.verdict == "regressed" else ()))
             end = replace(end, verdict="regressed", because=because, exit_code=1)
         return tasks, means, end
     note = ""
-    if inquiry.question.name == "retrain":
-        deviations = find_seed_deviations(inquiry.candidate, [mean.suite for mean in means])
-        tasks, means, note = judge_retraining(tasks, means, sides, deviations)
+    if evidence.question.name == "retrain":
+        model = _get_first_model(evidence.candidate)
+        deviations = find_seed_deviations(model, [mean.suite for mean in means])
+        tasks, means, note = judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
-    end = merge_verdicts(tasks, means, policy, None if note else inquiry.chain)
+    end = merge_verdicts(tasks, means, policy, None if note else chain)
     return tasks, means, replace(end, because=tuple(filter(None, (*end.because, note))))
 
 
@@ -359,44 +357,28 @@ def _build_named_model(side: CheckSide) -> NamedModel:
     )
 
 
-def _describe_side(
-    side: CheckSide, names: Mapping[tuple[str, str], str], typed: str, baseline: Baseline | None
-) -> CheckedModel:
-    """The description of one side of a check.
-
-    Args:
-        side: The side.
-        names: By key and name, the names of both models in tables.
-        typed: The baseline as it was typed; empty for the candidate.
-        baseline: The baseline, unless it is a model.
-    """
+def _describe_side(side: CheckSide, names: Mapping[tuple[str, str], str]) -> CheckedModel:
+    """The description of one side, with the names of both models in tables, by key and name."""
     first = side.runs[0]
     return CheckedModel(
         name=names[first.artifact, first.model],
-        source=typed or first.source,
+        source=first.source,
         artifacts=side.artifacts,
         revision=first.revision,
-        baseline=baseline.name if baseline is not None else "",
     )
 
 
-def _digest(
-    tasks: Sequence[TaskOutcome],
-    policy: Policy,
-    resolved: ResolvedRequest,
-    parties: tuple[CheckedModel, CheckedModel],
-    inquiry: _Inquiry,
-) -> str:
-    """The id of a check: the same for the same records, policy and question."""
-    chain, question = inquiry.chain, inquiry.question.name
-    compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
+def _digest(check: Check, suites: Sequence[str]) -> str:
+    """The id of a check: the same for the same records, policy, question and suites as they were typed."""
+    chain, question = check.chain, check.question.name
+    tasks = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in check.tasks]
     return digest(
         {
-            "tasks": compared,
-            "policy": policy.to_json(),
-            "suites": list(resolved.request.suites),
-            "candidate": list(parties[0].artifacts),
-            "baseline": [parties[1].baseline, *parties[1].artifacts],
+            "tasks": tasks,
+            "policy": check.policy,
+            "suites": list(suites),
+            "candidate": list(check.candidate.artifacts),
+            "baseline": [check.baseline.baseline, *check.baseline.artifacts],
             # Left out of the question of all earlier checks, which keep their ids.
             **({} if question == "replace" else {"question": question}),
             **({"chain": [chain.anchor, chain.when, chain.baselines]} if chain is not None else {}),
@@ -447,10 +429,9 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
     return predictions
 
 
-def _iter_check_warnings(
-    tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest, inquiry: _Inquiry
-) -> Iterator[str]:
+def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> Iterator[str]:
     """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
+    sides, resolved = evidence.sides, evidence.candidate.opened
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
@@ -463,7 +444,7 @@ def _iter_check_warnings(
             "may give another verdict (--seeds 3, on both sides)."
         )
     # A port is no training, and a retraining says the same itself.
-    single = inquiry.question.name == "replace" and all(
+    single = evidence.question.name == "replace" and all(
         len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
     )
     if single and not resolved.stages and any(one.delta and one.unit != TRAINED for one in tasks):

@@ -92,7 +92,7 @@ def test_what_was_written_into_a_baseline_later_is_refused(tmp_path: Path) -> No
     """Errors that nobody measured would widen a margin; schema 4 had them, under its digest."""
     path = write_baseline(tmp_path, ONE, replace=False)
     path.write_text(path.read_text().replace('"seeds": ', '"errors": {"STS12": 9.0}, "seeds": ', 1))
-    with pytest.raises(RecordError, match="digest|changed"):
+    with pytest.raises(RecordError, match=r"digest|changed"):
         BASELINES.find_document(tmp_path, ONE.name)
 
 
