@@ -67,9 +67,6 @@ from harness.results.differences import find_provenance_differences, require_ali
 from harness.results.names import NamedModel, distinguish_names
 from harness.results.units import TRAINED
 
-Announce = Callable[[str], None]
-"""Gets sentences that a user should read before anything is measured."""
-
 
 def run_check(
     candidate: str,
@@ -80,7 +77,7 @@ def run_check(
     policy: Policy = DEFAULT,
     question: Question | None = None,
     carry_out: CarryOut,
-    announce: Announce = lambda _sentence: None,
+    announce: Callable[[str], None] = lambda _sentence: None,
 ) -> Check:
     """Compare a candidate with a baseline.
 
@@ -92,7 +89,7 @@ def run_check(
         policy: Margins, levels, and the tasks that must not regress.
         question: The question of the check; None for "replace".
         carry_out: Runs a request where records are missing.
-        announce: Gets a sentence for each suite that cannot see its margin.
+        announce: Gets a sentence for each suite that cannot see its margin, before anything is measured.
 
     Raises:
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
