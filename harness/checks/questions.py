@@ -315,7 +315,7 @@ def _is_learned(task: TaskOutcome) -> bool:
 
 
 def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
-    """A task red where a score that follows from vectors alone surely differs by more than SCORE."""
+    """A task red where a score that follows from vectors alone differs by more than SCORE and chance."""
     if task.verdict in ("same", "missing", "not testable"):
         return task
     if _is_learned(task):

@@ -138,8 +138,8 @@ def _mean_texts(check: Check) -> Iterator[str]:
     port = check.question.name == "port"
     if port:
         yield (
-            "A score that follows from vectors alone is red if it surely differs by more than 0.05 points; "
-            "one of a classifier or a clustering never is."
+            "A score that follows from vectors alone is red if it differs by more than 0.05 points and three "
+            "standard errors; one of a classifier or a clustering never is."
         )
     for mean in check.means:
         if mean.delta is not None and mean.verdict != "same" and not port:
