@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -197,6 +199,38 @@ def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
     elif not files.write_once(path, content):
         raise _build_duplicate_error(baseline.name)
     return path
+
+
+def find_anchor(
+    results: Path, name: str, runs: Sequence[BaselineModel], anchor: str | None = None
+) -> Anchor | None:
+    """The anchor of a new baseline; None if it begins a chain.
+
+    Args:
+        results: The results folder.
+        name: The name of the new baseline; of an older one of this name the chain goes on.
+        runs: The models of the new baseline.
+        anchor: The name of the baseline to be the anchor; the new one's own name begins a chain.
+
+    Raises:
+        UsageError: No baseline has the name of the anchor.
+    """
+    if anchor == name:
+        return None
+    former: Baseline | None = None
+    # None has the name, or one that cannot be read, which is replaced, too.
+    with contextlib.suppress(UsageError, RecordError):
+        former = BASELINES.find_document(results, name)
+    chain = former.anchor if former is not None else None
+    if anchor is not None:
+        named = BASELINES.find_document(results, anchor)
+        chain = chain if chain is not None and chain.runs == named.runs else None
+        first = Anchor(name=anchor, when=named.when, runs=named.runs)
+    elif former is None or former.artifacts == tuple(dict.fromkeys(run.artifact for run in runs)):
+        return chain
+    else:
+        first = Anchor(name=name, when=former.when, runs=former.runs)
+    return first if chain is None else dataclasses.replace(chain, baselines=chain.baselines + 1)
 
 
 def _is_model(text: str) -> bool:

@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from harness.checks.advice import explain_unseen_margin
-from harness.checks.anchors import compare_with_anchor, find_anchor
-from harness.checks.baselines import Baseline, Reference, require_new_name, write_baseline
+from harness.checks.baselines import (
+    Baseline,
+    Reference,
+    find_anchor,
+    require_new_name,
+    write_baseline,
+)
 from harness.checks.decide import (
     Conclusion,
     describe_chain_regressions,
     estimate_baseline_power,
+    evaluate_chain,
     evaluate_comparison,
     merge_verdicts,
 )
@@ -31,15 +37,28 @@ from harness.checks.outcome import (
     TaskOutcome,
 )
 from harness.checks.policy import DEFAULT, Policy
-from harness.checks.port import PortComparison, compare_outputs, judge_port
-from harness.checks.questions import resolve_baseline_model, suggest_question
-from harness.checks.retraining import judge_retraining
+from harness.checks.questions import (
+    PortComparison,
+    compare_outputs,
+    find_seed_deviations,
+    judge_port,
+    judge_retraining,
+    resolve_baseline_model,
+    suggest_question,
+)
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
-from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names, shorten_names
+from harness.core.errors import (
+    HarnessError,
+    RecordError,
+    UsageError,
+    explain_unknown,
+    find_similar_names,
+    shorten_names,
+)
 from harness.core.identity import digest
-from harness.core.types import Suite, Task
+from harness.core.types import Suite
 from harness.plan.evaluations import OWN
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
@@ -47,9 +66,6 @@ from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
 from harness.results.names import NamedModel, distinguish_names
 from harness.results.units import TRAINED
-
-Announce = Callable[[str], None]
-"""Gets sentences that a user should read before anything is measured."""
 
 
 def run_check(
@@ -61,7 +77,7 @@ def run_check(
     policy: Policy = DEFAULT,
     question: Question | None = None,
     carry_out: CarryOut,
-    announce: Announce = lambda _sentence: None,
+    announce: Callable[[str], None] = lambda _sentence: None,
 ) -> Check:
     """Compare a candidate with a baseline.
 
@@ -73,35 +89,27 @@ def run_check(
         policy: Margins, levels, and the tasks that must not regress.
         question: The question of the check; None for "replace".
         carry_out: Runs a request where records are missing.
-        announce: Gets a sentence for each suite that cannot see its margin.
+        announce: Gets a sentence for each suite that cannot see its margin, before anything is measured.
 
     Raises:
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
         StoreError: The results folder cannot be written.
     """
     began = time.monotonic()
-    budget = policy.budget_minutes * 60 or None
-    requests = _build_check_requests(candidate, reference, replace(request, budget=budget), seeds)
+    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or None)
+    models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
+    requests = [CheckRequest.plan_requests(request, model, seeds) for model in models]
     resolved = requests[0].opened
-    models = tuple((one.opened.trained or one.opened.asked)[0] for one in requests)
-    if question == "port" and reference.baseline is not None:
-        options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        models += tuple(filter(None, [resolve_baseline_model(reference.baseline, requests[0], options)]))
     if question == "port":
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
         policy = policy.model_copy(update={"allow_differences": allowed})
-    warnings = _check_policy_names(policy, [task.name for task in _collect_suite_tasks(resolved.suites)])
-    alone = all(len(suite.tasks) == 1 for suite in resolved.suites)
-    if alone and policy.states("mean_margin") and not policy.states("margin"):
-        warnings.append(
-            "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
-        )
+    warnings = _check_policy_names(policy, resolved.suites)
     if question is None and reference.baseline is None:
-        warnings += filter(None, [suggest_question(*models)])
+        warnings += filter(None, [suggest_question(*map(_get_first_model, requests))])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    outputs = compare_outputs(models, resolved) if question == "port" else None
+    outputs = _compare_port(requests, reference) if question == "port" else None
     power, weak = _estimate_power(resolved, sides, policy)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
@@ -111,16 +119,44 @@ def run_check(
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
         power, weak = _estimate_power(resolved, sides, policy)
-    chain, anchor = None, None if reference.baseline is None else reference.baseline.anchor
-    if anchor is not None:
-        home = reference.results or resolved.results
-        chain, gone = compare_with_anchor(anchor, requests[0], sides.candidate, home, policy, power)
-        warnings += gone
-    inquiry = _Inquiry(question=question, candidate=models[0], outputs=outputs, chain=chain)
-    result = _build_check(resolved, sides, reference, policy, power, [*warnings, *weak], inquiry)
+    chain, gone = _compare_with_anchor(reference, requests[0], sides.candidate, policy, power)
+    evidence = _Evidence(
+        candidate=requests[0],
+        reference=reference,
+        sides=sides,
+        policy=policy,
+        power=power,
+        question=AskedQuestion(source="default") if question is None else AskedQuestion(name=question),
+        outputs=outputs,
+        chain=chain,
+    )
+    result = _build_check(evidence, [*warnings, *gone, *weak])
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
+
+
+def _drop_empty_suites(request: Request) -> Request:
+    """The request without the suites of which --tasks leaves no task."""
+    if not request.options.tasks:
+        return request
+    opened = zip(request.suites, request.open_suites(), strict=True)
+    return replace(request, suites=tuple(name for name, suite in opened if suite.tasks))
+
+
+def _get_first_model(request: CheckRequest) -> ConfiguredModel:
+    """The model of a request, of a recipe what it makes first."""
+    return (request.opened.trained or request.opened.asked)[0]
+
+
+def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> PortComparison:
+    """The tokens and vectors of the candidate beside those of the baseline's model."""
+    models, resolved = [_get_first_model(one) for one in requests], requests[0].opened
+    if reference.baseline is not None:
+        options = _build_baseline_request(resolved.request.suites, reference.baseline)
+        model = resolve_baseline_model(reference.baseline, resolved.request, options)
+        models += [model] if model is not None else []
+    return compare_outputs(models, resolved)
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
@@ -128,14 +164,6 @@ def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
     return power, [*filter(None, (explain_unseen_margin(name, mean) for name, mean in power.means.items()))]
-
-
-def _build_check_requests(
-    candidate: str, reference: Reference, request: Request, seeds: int
-) -> tuple[CheckRequest, ...]:
-    """The requests for the candidate, and for the baseline if it is a model."""
-    models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
-    return tuple(CheckRequest.plan_requests(request, model, seeds) for model in models)
 
 
 def _require_same_conditions(
@@ -147,7 +175,7 @@ def _require_same_conditions(
         theirs = requests[1].identities
     else:
         _require_records(sides.baseline, reference)
-        theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
+        theirs = sides.baseline.identities
         typed = typed or bool(baseline.options.get("prompts"))
     mine = requests[0].identities
     return require_alike(mine, theirs, policy.allow_differences, reference.name, own_prompts=not typed)
@@ -200,104 +228,116 @@ def _read_comparison(
     )
 
 
-def _build_check(
-    resolved: ResolvedRequest,
-    sides: Comparison,
-    reference: Reference,
-    policy: Policy,
-    power: Power,
-    warnings: Sequence[str],
-    inquiry: _Inquiry,
-) -> Check:
-    decisions = evaluate_comparison(sides, resolved.suites, policy, power)
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What a check is decided by.
+
+    Attributes:
+        candidate: The request for the candidate.
+        reference: What it is compared with.
+        sides: The records of both.
+        policy: Margins and levels.
+        power: The margin of each task and mean.
+        question: The question, and whether it was typed.
+        outputs: The comparison of a port's tokens and vectors.
+        chain: The candidate against the anchor; None without one.
+    """
+
+    candidate: CheckRequest
+    reference: Reference
+    sides: Comparison
+    policy: Policy
+    power: Power
+    question: AskedQuestion
+    outputs: PortComparison | None
+    chain: Chain | None
+
+
+def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
+    resolved, sides, reference = evidence.candidate.opened, evidence.sides, evidence.reference
+    decisions = evaluate_comparison(sides, resolved.suites, evidence.policy, evidence.power)
     tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    tasks, means, end = _judge_question(inquiry, tasks, means, sides, policy)
+    tasks, means, end = _judge_question(evidence, tasks, means)
     names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
-    parties = (
-        _describe_side(sides.candidate, names, "", None),
-        _describe_side(sides.baseline, names, reference.name, reference.baseline),
-    )
-    return Check(
-        id=_digest(tasks, policy, resolved, parties, inquiry),
+    candidate, theirs = (_describe_side(side, names) for side in (sides.candidate, sides.baseline))
+    name = reference.baseline.name if reference.baseline is not None else ""
+    check = Check(
+        id="",
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        candidate=parties[0],
-        baseline=parties[1],
+        candidate=candidate,
+        baseline=replace(theirs, source=reference.name, baseline=name),
         suites=tuple(suite.name for suite in resolved.suites),
         recipe=", ".join(resolved.request.recipe),
-        policy=policy.to_json(),
+        policy=evidence.policy.to_json(),
         overall=end.verdict,
         because=end.because,
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        chain=inquiry.chain,
-        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, sides, resolved, inquiry)))),
-        question=inquiry.asked,
+        chain=evidence.chain,
+        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, evidence)))),
+        question=evidence.question,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Inquiry:
-    """What a check asks, and what it was found by beside the scores.
-
-    Attributes:
-        question: As it was typed; None for "replace".
-        candidate: The candidate's model.
-        outputs: The comparison of a port's tokens and vectors.
-        chain: The candidate against the anchor; None without one.
-    """
-
-    question: Question | None
-    candidate: ConfiguredModel
-    outputs: PortComparison | None
-    chain: Chain | None
-
-    @property
-    def asked(self) -> AskedQuestion:
-        """The question, and whether it was typed."""
-        return AskedQuestion(source="default") if self.question is None else AskedQuestion(name=self.question)
+    return replace(check, id=_digest(check, resolved.request.suites))
 
 
 def _judge_question(
-    inquiry: _Inquiry,
-    tasks: tuple[TaskOutcome, ...],
-    means: tuple[MeanOutcome, ...],
-    sides: Comparison,
-    policy: Policy,
+    evidence: _Evidence, tasks: tuple[TaskOutcome, ...], means: tuple[MeanOutcome, ...]
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
-    """The outcomes and the verdict as the question asks for them.
-
-    Args:
-        inquiry: The question.
-        tasks: The outcomes by their intervals.
-        means: Likewise, of each suite.
-        sides: The records of both sides.
-        policy: The exit codes.
-    """
-    if inquiry.outputs is not None:
-        tasks, means, end = judge_port(tasks, means, inquiry.outputs, policy)
-        if lost := describe_chain_regressions(inquiry.chain):
+    """The outcomes and the verdict as the question asks for them, from those by the intervals."""
+    policy, chain = evidence.policy, evidence.chain
+    if evidence.outputs is not None:
+        tasks, means, end = judge_port(tasks, means, evidence.outputs, policy)
+        if lost := describe_chain_regressions(chain):
             because = (*lost, *(end.because if end.verdict == "regressed" else ()))
             end = replace(end, verdict="regressed", because=because, exit_code=1)
         return tasks, means, end
     note = ""
-    if inquiry.question == "retrain":
-        lineage = inquiry.candidate.lineage
-        parents = [parent.name for parent in lineage.parents] if lineage is not None else []
-        judged = judge_retraining(tasks, means, sides, [inquiry.candidate.artifact.name, *parents])
-        tasks, means, note = judged.tasks, judged.means, judged.note
+    if evidence.question.name == "retrain":
+        model = _get_first_model(evidence.candidate)
+        deviations = find_seed_deviations(model, [mean.suite for mean in means])
+        tasks, means, note = judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
-    end = merge_verdicts(tasks, means, policy, None if note else inquiry.chain)
+    end = merge_verdicts(tasks, means, policy, None if note else chain)
     return tasks, means, replace(end, because=tuple(filter(None, (*end.because, note))))
 
 
-def _collect_suite_tasks(suites: Sequence[Suite]) -> list[Task]:
-    """Every task of every suite, each once."""
-    return list({task.name: task for suite in suites for task in suite.tasks}.values())
+def _compare_with_anchor(
+    reference: Reference, request: CheckRequest, candidate: CheckSide, policy: Policy, power: Power
+) -> tuple[Chain | None, list[str]]:
+    """The candidate against the anchor of a baseline, and sentences on what cannot be compared.
+
+    Args:
+        reference: The baseline, or a model, which has no anchor.
+        request: The request for the candidate.
+        candidate: The candidate's records.
+        policy: Levels and the budget.
+        power: The margins of the check.
+    """
+    anchor, resolved = None if reference.baseline is None else reference.baseline.anchor, request.opened
+    if anchor is None:
+        return None, []
+    label, sentences = f"the anchor {anchor.name} of {anchor.when[:10]}", list[str]()
+    try:
+        side = CheckSide.read_side(anchor.runs, resolved, reference.results or resolved.results)
+        if gone := [task for task, count in side.missing.items() if count]:
+            sentences.append(
+                f"Of {label} {len(gone)} of {len(side.missing)} tasks have no records: what was lost on them "
+                f"since then is not seen ({shorten_names(gone)})."
+            )
+        sentences += require_alike(
+            request.identities, side.identities, policy.allow_differences, label, own_prompts=True
+        )
+    except (RecordError, UsageError) as error:
+        return None, [*sentences, f"What was lost since {label} is not seen: {error.message}"]
+    sides = Comparison(candidate=candidate, baseline=side, failures={})
+    means = evaluate_chain(sides, resolved.suites, policy, power, anchor.baselines)
+    chain = Chain(anchor=anchor.name, when=anchor.when, baselines=anchor.baselines, means=means)
+    return (chain if means else None), sentences
 
 
 def _build_named_model(side: CheckSide) -> NamedModel:
@@ -314,44 +354,28 @@ def _build_named_model(side: CheckSide) -> NamedModel:
     )
 
 
-def _describe_side(
-    side: CheckSide, names: Mapping[tuple[str, str], str], typed: str, baseline: Baseline | None
-) -> CheckedModel:
-    """The description of one side of a check.
-
-    Args:
-        side: The side.
-        names: By key and name, the names of both models in tables.
-        typed: The baseline as it was typed; empty for the candidate.
-        baseline: The baseline, unless it is a model.
-    """
+def _describe_side(side: CheckSide, names: Mapping[tuple[str, str], str]) -> CheckedModel:
+    """The description of one side, with the names of both models in tables, by key and name."""
     first = side.runs[0]
     return CheckedModel(
         name=names[first.artifact, first.model],
-        source=typed or first.source,
+        source=first.source,
         artifacts=side.artifacts,
         revision=first.revision,
-        baseline=baseline.name if baseline is not None else "",
     )
 
 
-def _digest(
-    tasks: Sequence[TaskOutcome],
-    policy: Policy,
-    resolved: ResolvedRequest,
-    parties: tuple[CheckedModel, CheckedModel],
-    inquiry: _Inquiry,
-) -> str:
-    """The id of a check: the same for the same records, policy and question."""
-    chain, question = inquiry.chain, inquiry.asked.name
-    compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
+def _digest(check: Check, suites: Sequence[str]) -> str:
+    """The id of a check: the same for the same records, policy, question and suites as they were typed."""
+    chain, question = check.chain, check.question.name
+    tasks = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in check.tasks]
     return digest(
         {
-            "tasks": compared,
-            "policy": policy.to_json(),
-            "suites": list(resolved.request.suites),
-            "candidate": list(parties[0].artifacts),
-            "baseline": [parties[1].baseline, *parties[1].artifacts],
+            "tasks": tasks,
+            "policy": check.policy,
+            "suites": list(suites),
+            "candidate": list(check.candidate.artifacts),
+            "baseline": [check.baseline.baseline, *check.baseline.artifacts],
             # Left out of the question of all earlier checks, which keep their ids.
             **({} if question == "replace" else {"question": question}),
             **({"chain": [chain.anchor, chain.when, chain.baselines]} if chain is not None else {}),
@@ -402,10 +426,9 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
     return predictions
 
 
-def _iter_check_warnings(
-    tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest, inquiry: _Inquiry
-) -> Iterator[str]:
+def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> Iterator[str]:
     """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
+    sides, resolved = evidence.sides, evidence.candidate.opened
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
@@ -418,7 +441,7 @@ def _iter_check_warnings(
             "may give another verdict (--seeds 3, on both sides)."
         )
     # A port is no training, and a retraining says the same itself.
-    single = inquiry.asked.name == "replace" and all(
+    single = evidence.question.name == "replace" and all(
         len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
     )
     if single and not resolved.stages and any(one.delta and one.unit != TRAINED for one in tasks):
@@ -571,8 +594,9 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
         require_alike(repeat.identities, first.identities, (), first.runs[0].source)
 
 
-def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy with misspelt names or without effect; returns warnings on tasks of other suites."""
+def _check_policy_names(policy: Policy, suites: Sequence[Suite]) -> list[str]:
+    """Refuse a policy with misspelt names or without effect; returns warnings on what applies to nothing."""
+    tasks = list(dict.fromkeys(task.name for suite in suites for task in suite.tasks))
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:
@@ -584,4 +608,10 @@ def _check_policy_names(policy: Policy, tasks: Sequence[str]) -> list[str]:
             f"must_not_regress names no task of this check: {listed}.",
             hint='Name some of its tasks, or use must_not_regress = ["*"]; [] lets every task regress.',
         )
-    return [f"The policy names {name}, which is not a task of this check." for name in strange]
+    warnings = [f"The policy names {name}, which is not a task of this check." for name in strange]
+    alone = all(len(suite.tasks) == 1 for suite in suites)
+    if alone and policy.states("mean_margin") and not policy.states("margin"):
+        warnings.append(
+            "mean_margin of the policy applies to no suite of this check: a suite of one task takes margin."
+        )
+    return warnings

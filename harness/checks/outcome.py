@@ -93,11 +93,6 @@ class AskedQuestion:
     name: Question = "replace"
     source: Literal["default", "typed"] = "typed"
 
-    @property
-    def text(self) -> str:
-        """The question in a sentence."""
-        return f"Question: {self.name}."
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedModel:

@@ -1,44 +1,68 @@
-"""The models of a check, and the question that they may ask: is it a port, a retraining, or another model?"""
+"""The question of a check: are a port's outputs the same, is a retraining's recipe worse, is a model worse?
+
+A port is judged by tokens, then vectors, then scores that follow from vectors alone. A retraining of one
+training a side cannot tell seeds from recipes, and says so. All else asks whether the model is worse.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import random
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from harness.checks.baselines import Baseline, BaselineModel
-from harness.checks.sides import CheckRequest
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.checks.baselines import Baseline
+from harness.checks.decide import POINT, Conclusion, Outcome, merge_verdicts
+from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome
+from harness.checks.policy import EXIT_CODES, Policy
+from harness.checks.sides import SEEDED, Comparison
+from harness.core.encoding import Encoding
 from harness.core.errors import HarnessError
+from harness.core.types import CorpusSource, Dtype, Role, Task
+from harness.data.locate import locate_data
+from harness.encoder.folder.modules import weight_files
+from harness.encoder.tensors import read_tensor_headers
+from harness.executors.local import check_devices, default_devices
+from harness.jobs.context import load_model
+from harness.jobs.jobs import prepare_task_data
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
+from harness.results.units import TRAINED
 
 
-def resolve_baseline_model(
-    baseline: Baseline, candidate: CheckRequest, own: Request
-) -> ConfiguredModel | None:
+def resolve_baseline_model(baseline: Baseline, typed: Request, own: Request) -> ConfiguredModel | None:
     """The model of a baseline; None where it is not to be had, has changed, or is one of several.
 
     Args:
         baseline: The baseline.
-        candidate: The request for the candidate.
+        typed: The request for the candidate.
         own: A request with the options of the baseline.
     """
-    runs = {run.artifact: run for run in baseline.runs}
-    if len(runs) > 1:
+    if len(baseline.artifacts) > 1:
         return None
-    (run,) = runs.values()
+    run = baseline.runs[0]
+    pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
     # By the options of the baseline: the candidate's would make of it what is compared with it.
-    typed = candidate.requests[0]
-    request = replace(typed, settings=own.settings, evaluation=own.evaluation)
+    request = replace(
+        typed,
+        models=(pinned,),
+        recipe=(),
+        recipe_settings={},
+        settings=own.settings,
+        evaluation=own.evaluation,
+    )
     try:
-        (model,) = ResolvedRequest.resolve_request(_build_model_request(request, run)).asked
+        (model,) = ResolvedRequest.resolve_request(request).asked
     except (HarnessError, OSError):
         return None
     return model if model.artifact.key == run.artifact else None
-
-
-def _build_model_request(request: Request, run: BaselineModel) -> Request:
-    pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
-    return replace(request, models=(pinned,), recipe=(), recipe_settings={})
 
 
 def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel) -> str:
@@ -61,3 +85,318 @@ def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel) -> s
     if candidate.artifact.weights and candidate.artifact.weights == baseline.artifact.weights:
         return "Both models have the same weights: --question port asks whether their outputs are the same."
     return ""
+
+
+LIMITS: Mapping[Dtype, float] = {"float32": 1e-6, "float16": 1e-5, "bfloat16": 5e-4}
+"""The largest median of 1 - cosine of the same weights, by the coarser dtype. On 400 pairs of STSBenchmark
+all-MiniLM-L6-v2 differs from its float32 by 7e-7 in float16 and 4.3e-5 in bfloat16, and by 1.5e-3 with noise
+of 0.001 on each weight."""
+
+SCORE = 0.05
+"""The points by which a score that follows from vectors alone may differ."""
+
+SURE = 3.0
+"""The standard errors within which that is chance. The same weights in bfloat16 move scores a little, up as
+often as down: at the level of a loss some score of every fortieth port would be red."""
+
+TEXTS = 256
+"""The most texts that are encoded, drawn with a seed from all tasks alike."""
+
+ODD = "☃ 漢字 𓀀"
+"""A text of signs that few vocabularies have, for the token of unknown words."""
+
+_STORED: Mapping[str, Dtype] = {"F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortComparison:
+    """The comparison of tokens and vectors.
+
+    Attributes:
+        stage: The first stage that differs, "tokens" or "vectors"; empty if none does.
+        compared: Whether both could be compared.
+        text: What was found, in a sentence.
+    """
+
+    stage: str
+    compared: bool
+    text: str
+
+
+FAR, FARTHER = 0.98, 20
+"""The quantile of the distances that is bounded beside the median, and by how many limits: a port that is
+broken on long texts or by one prompt alone leaves the median as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedTexts:
+    """The token ids of texts, and their vectors (texts, dimension)."""
+
+    tokens: list[list[int]]
+    vectors: NDArray[np.float32]
+
+
+def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest) -> PortComparison:
+    """Compare tokens and vectors of both models on texts of the suites.
+
+    Args:
+        models: The candidate and the baseline's model, which is left out if it is not to be had.
+        resolved: The request, with suites and data.
+    """
+    try:
+        if len(models) < 2:
+            return _skip_vectors("the baseline's model is not to be had, or has changed")
+        if models[0] == models[1]:
+            return PortComparison(stage="", compared=True, text="Both sides are one and the same model.")
+        if any(_has_no_plain_vectors(model) for model in models):
+            return _skip_vectors("a model has no vector that depends on the text alone")
+        texts = _draw_texts(resolved)
+        first, second = (_encode_texts(model, texts, resolved) for model in models)
+        return compare_encoded([text for _, _, text in texts], first, second, find_coarser_dtype(models))
+    except (HarnessError, OSError) as error:
+        return _skip_vectors(str(error).rstrip("."))
+
+
+def _skip_vectors(why: str) -> PortComparison:
+    return PortComparison(
+        stage="", compared=False, text=f"Vectors were not compared, and scores decide alone: {why}."
+    )
+
+
+def _has_no_plain_vectors(model: ConfiguredModel) -> bool:
+    return model.ranks or model.interacts_late or model.has_two_stages
+
+
+def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
+    """Texts of the suites' tasks, each with its task and side; of a task that searches on both sides."""
+    tasks = list({task.name: task for suite in resolved.suites for task in suite.tasks}.values())
+    drawn: list[tuple[Task, Role, str]] = []
+    sources = [task for task in tasks if task.output == "vector" and isinstance(task.source, CorpusSource)]
+    for task in sources:
+        for text in [*_draw_task_texts(task, resolved, -(-TEXTS // len(sources))), ODD]:
+            drawn += [(task, role, text) for role in task.roles]
+    if not drawn:
+        raise HarnessError("no task of the suites names its texts")
+    return drawn
+
+
+def _draw_task_texts(task: Task, resolved: ResolvedRequest, count: int) -> list[str]:
+    located = locate_data(task.data, resolved.data, subsets=task.subsets)
+    task, seed = replace(task, data=located.data), resolved.request.settings.seed
+    assert isinstance(task.source, CorpusSource)
+    with prepare_task_data(task, located.folder, resolved.cache):
+        rows = task.source.corpus(task, seed=seed, data=located.folder) or ()
+    texts = list(dict.fromkeys(row for row in rows if isinstance(row, str) and row.strip()))
+    return random.Random(seed).sample(texts, min(count, len(texts)))
+
+
+def _encode_texts(
+    model: ConfiguredModel, texts: Sequence[tuple[Task, Role, str]], resolved: ResolvedRequest
+) -> EncodedTexts:
+    """Tokens and vectors by the project's own way; the model is dropped in the end."""
+    request, encoding = resolved.request, model.encoding
+    assert isinstance(encoding, Encoding)
+    device = check_devices(request.devices or default_devices())[0]
+    loaded: Any = load_model(model.artifact, encoding, device=device, batch_tokens=request.batch_tokens)
+    groups: dict[tuple[str, Role], list[int]] = {}
+    for place, (task, role, _) in enumerate(texts):
+        groups.setdefault((encoding.resolve_prompt(task, role), role), []).append(place)
+    tokens: list[list[int]] = [[] for _ in texts]
+    vectors = np.empty((len(texts), loaded.dimension), dtype=np.float32)
+    for (prompt, role), places in groups.items():
+        some = [texts[place][2] for place in places]
+        vectors[places] = loaded.encode(some, prompt=prompt, role=role)
+        for place, ids in zip(places, loaded.list_token_ids(some, prompt=prompt, role=role), strict=True):
+            tokens[place] = ids
+    return EncodedTexts(tokens=tokens, vectors=vectors)
+
+
+def find_coarser_dtype(models: Sequence[ConfiguredModel]) -> Dtype:
+    """The dtype of the largest limit among those that run, and those stored in one folder alone."""
+    stored = [{_STORED[one.dtype] for one in _iter_stored(model) if one.dtype in _STORED} for model in models]
+    kinds = {model.encoding.dtype for model in models if isinstance(model.encoding, Encoding)}
+    return max(kinds | (stored[0] ^ stored[1]), key=lambda kind: LIMITS[kind])
+
+
+def _iter_stored(model: ConfiguredModel) -> Iterator[Any]:
+    yield from (read_tensor_headers(weight_files(model.artifact.folder)) or {}).values()
+
+
+def compare_encoded(
+    texts: Sequence[str], candidate: EncodedTexts, baseline: EncodedTexts, dtype: Dtype
+) -> PortComparison:
+    """Compare the tokens and vectors of two models.
+
+    Args:
+        texts: The texts, some of them perhaps twice, with other prompts.
+        candidate: What the candidate makes of them.
+        baseline: What the baseline makes of them.
+        dtype: The coarser precision of the two.
+    """
+    for text, mine, theirs in zip(texts, candidate.tokens, baseline.tokens, strict=True):
+        if mine != theirs:
+            pairs = zip([*mine, None], [*theirs, None], strict=False)
+            place, first, second = next((n, a, b) for n, (a, b) in enumerate(pairs) if a != b)
+            start = f"Tokens differ first: of {text[:40]!r} token {place + 1} is"
+            text = f"{start} {first}, {second} in the baseline."
+            return PortComparison(stage="tokens", compared=True, text=text)
+    if candidate.vectors.shape != baseline.vectors.shape:
+        sizes = f"{candidate.vectors.shape[1]} numbers, {baseline.vectors.shape[1]} in the baseline"
+        return PortComparison(
+            stage="vectors", compared=True, text=f"Vectors differ first: they have {sizes}."
+        )
+    distances = _compute_distances(candidate.vectors, baseline.vectors)
+    apart, most = float(np.median(distances)), float(np.quantile(distances, FAR))
+    same = apart <= LIMITS[dtype] and most <= FARTHER * LIMITS[dtype]
+    limit = f"{LIMITS[dtype]:.0e}"
+    start = "Tokens and vectors are the same" if same else "Tokens are the same, vectors differ first"
+    how = (
+        f"1 − cosine is {apart:.1e} in the median and up to {most:.1e} on {100 * FAR:g} % of {len(texts)} "
+        f"texts, where {dtype} allows {limit} and {FARTHER} times as much"
+    )
+    return PortComparison(stage="" if same else "vectors", compared=True, text=f"{start}: {how}.")
+
+
+def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
+    """1 - cosine of each row; in float64, as in float32 it would be as large as the limit."""
+    mine, theirs = (rows.astype(np.float64) for rows in (first, second))
+    norms = np.linalg.norm(mine, axis=1) * np.linalg.norm(theirs, axis=1)
+    distances: NDArray[np.float64] = 1 - (mine * theirs).sum(axis=1) / np.where(norms > 0, norms, 1)
+    return distances
+
+
+def judge_port(
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    outputs: PortComparison,
+    policy: Policy,
+) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
+    """The outcomes and the verdict of a port.
+
+    Args:
+        tasks: The outcomes by their intervals.
+        means: Likewise, of each suite.
+        outputs: The comparison of tokens and vectors.
+        policy: The exit codes.
+    """
+    tasks = tuple(_judge_task(one, compared=outputs.compared) for one in tasks)
+    red = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
+    # A mean moves with its tasks, which are judged one by one.
+    settled: Mapping[Overall, Overall] = {
+        "regressed": "inconclusive",
+        "inconclusive": "passed" if outputs.compared else "inconclusive",
+    }
+    means = tuple(
+        replace(one, verdict=settled.get(one.verdict, one.verdict), p=None, to_settle="")
+        if one.delta is not None
+        else one
+        for one in means
+    )
+    end = merge_verdicts(tasks, means, policy)
+    if outputs.stage:
+        return tasks, means, Conclusion(verdict="regressed", because=(outputs.text,), exit_code=1)
+    if red:
+        text = "Tokens and vectors are the same, scores differ first." if outputs.compared else outputs.text
+        return tasks, means, replace(end, because=(text, *end.because))
+    # Only a missing score, or one that cannot be tested, is left to hold it back.
+    unsure = [one.task for one in tasks if one.verdict == "inconclusive" and not _is_learned(one)]
+    if unsure and not outputs.compared and end.verdict != "inconclusive":
+        text = (
+            f"{len(unsure)} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
+        )
+        end = Conclusion(verdict="inconclusive", because=(text,), exit_code=EXIT_CODES[policy.inconclusive])
+    because = end.because if end.verdict in ("inconclusive", "regressed") else ()
+    return tasks, means, replace(end, because=(outputs.text, *because))
+
+
+def _is_learned(task: TaskOutcome) -> bool:
+    """Whether a score has a probe, a clustering or a training between it and the vectors."""
+    return task.type in SEEDED or task.unit == TRAINED
+
+
+def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
+    """A task red where a score that follows from vectors alone differs by more than SCORE and chance."""
+    if task.verdict in ("same", "missing", "not testable"):
+        return task
+    if _is_learned(task):
+        # Such steps multiply noise that the vectors hardly have: the same weights in float16 moved a
+        # clustering by 0.10 points.
+        unsure = "inconclusive" if task.verdict == "regressed" else task.verdict
+        return replace(task, verdict=unsure, p=None, to_settle="")
+    # p is of a loss of the margin, which a port is not judged by.
+    task = replace(task, margin=SCORE * POINT, margin_source="policy", p=None, to_settle="")
+    apart = abs(task.delta or 0.0) - SCORE * POINT
+    if apart > SURE * (task.error or 0.0):
+        return replace(task, verdict="regressed")
+    return replace(task, verdict="inconclusive" if apart > 0 and not compared else "passed")
+
+
+TABLE = Path(__file__).with_name("seed_deviations.toml")
+"""What other seeds change by printed tables; its comments say how the figures were read."""
+
+SINGLE = (
+    "One training of each side: another seed may move these scores, by how much is {known}. Train both "
+    "several times (--seeds 3 with a recipe, or repeat --model at `harness baseline set`)."
+)
+
+
+def find_seed_deviations(model: ConfiguredModel, suites: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
+    """By suite the deviations in points of each task and of the mean, where the table has this backbone."""
+    parents = model.lineage.parents if model.lineage is not None else ()
+    names = [name.casefold() for name in (model.artifact.name, *(parent.name for parent in parents))]
+    rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))["row"]
+    return {
+        row["suite"]: row["deviations"]
+        for row in reversed(rows)
+        if row["suite"] in suites and any(row["backbone"].casefold() in name for name in names)
+    }
+
+
+def judge_retraining(
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    sides: Comparison,
+    deviations: Mapping[str, Mapping[str, float]],
+) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], str]:
+    """The outcomes of a retraining, and a sentence on what single trainings leave open.
+
+    Of a single training a side they are at most inconclusive. A loss stays red only if it is sure beside
+    twice the variance that seeds are known to have.
+
+    Args:
+        tasks: The outcomes by the intervals of examples and seeds.
+        means: Likewise, of each suite.
+        sides: The records of both sides.
+        deviations: What seeds are known to do, in points, by suite and by task or "mean".
+    """
+    if any(len(side.artifacts) > 1 for side in (sides.candidate, sides.baseline)):
+        return tuple(tasks), tuple(means), ""
+    single = [task for task in tasks if task.unit != TRAINED or max(task.runs) == 1]
+    # A mean has the seeds of its tasks: one task without repeats leaves the mean without them.
+    suites = {suite for task in single for suite in task.suites}
+    judged = []
+    for task in tasks:
+        known = [deviations[suite].get(task.task, 0.0) for suite in task.suites if suite in deviations]
+        judged.append(_limit_verdict(task, max(known, default=0.0)) if task in single else task)
+    judged_means = tuple(
+        _limit_verdict(mean, deviations.get(mean.suite, {}).get("mean", 0.0))
+        if mean.suite in suites
+        else mean
+        for mean in means
+    )
+    known_suites = all(mean.suite in deviations for mean in means)
+    note = SINGLE.format(known="known from printed tables" if known_suites else "unknown") if suites else ""
+    return tuple(judged), judged_means, note
+
+
+def _limit_verdict(line: Outcome, deviation: float) -> Outcome:
+    """The line, inconclusive unless it is the same or a loss beyond what seeds do; 0 where it is unknown."""
+    if line.verdict not in ("regressed", "passed", "improved"):
+        return line
+    if line.verdict == "regressed" and deviation and line.error and line.high is not None:
+        delta = line.delta or 0.0
+        # The bound at the line's own level, its standard error widened by the seeds of both sides.
+        wider = math.sqrt(1 + 2 * (deviation * POINT / line.error) ** 2)
+        if delta + wider * (line.high - delta) < 0:
+            return line
+    return replace(line, verdict="inconclusive", to_settle="3 or more trainings of each side")

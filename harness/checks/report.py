@@ -138,8 +138,8 @@ def _mean_texts(check: Check) -> Iterator[str]:
     port = check.question.name == "port"
     if port:
         yield (
-            "A score that follows from vectors alone is red if it surely differs by more than 0.05 points; "
-            "one of a classifier or a clustering never is."
+            "A score that follows from vectors alone is red if it differs by more than 0.05 points and three "
+            "standard errors; one of a classifier or a clustering never is."
         )
     for mean in check.means:
         if mean.delta is not None and mean.verdict != "same" and not port:
@@ -256,7 +256,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _say(console, f"{check.overall.upper()}: {_format_headline(reasons, advice)}", f"bold {style}")
     _say(console, _format_sides(check))
     if check.question.name != "replace" or check.question.source == "typed":
-        _say(console, check.question.text)
+        _say(console, f"Question: {check.question.name}.")
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)

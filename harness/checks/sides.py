@@ -62,9 +62,9 @@ class CheckSide:
         return max(counts.values(), default=1)
 
     @property
-    def keys(self) -> dict[str, tuple[str, ...]]:
-        """The EvaluationKeys of the records, by task."""
-        return {task: tuple(one.key for one in ones) for task, ones in self.scored.items()}
+    def identities(self) -> dict[str, tuple[Identity, ...]]:
+        """The identities of the records, by task."""
+        return {task: tuple(one.identity for one in ones) for task, ones in self.scored.items()}
 
     @property
     def complete(self) -> bool:

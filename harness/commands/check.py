@@ -161,7 +161,7 @@ def command(
     if explain:
         return _explain(policy, as_json)
     # Reports that were not asked for share the key None, which is skipped below.
-    reports = {json_file: _format_check_json, junit: _render_junit, markdown: _render_markdown}
+    reports = {json_file: _format_check_json, junit: render_junit, markdown: render_markdown}
     _clear([path for path in reports if path is not None])
     suites = options.insert_project(suites, project)
     announced = list[str]()
@@ -271,7 +271,7 @@ def _append_summary(check: Check, *, wanted: bool) -> None:
         return
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(_render_markdown(check))
+            file.write(render_markdown(check))
     except OSError as error:
         why = error.strerror if path else "GITHUB_STEP_SUMMARY is not set"
         click.echo(f"warning: The step summary was not written: {why}.", err=True)
@@ -285,11 +285,3 @@ def _print_check_report(check: Check, results: Path | None, *, every: bool) -> N
 
 def _format_check_json(check: Check) -> str:
     return CHECKS.kind.serialize_document(check).rstrip()
-
-
-def _render_junit(check: Check) -> str:
-    return render_junit(check)
-
-
-def _render_markdown(check: Check) -> str:
-    return render_markdown(check)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from simulate_chain import find_red_releases
 
-from harness.checks.anchors import find_anchor
-from harness.checks.baselines import Anchor, Baseline, BaselineModel, write_baseline
+from harness.checks.baselines import Anchor, Baseline, BaselineModel, find_anchor, write_baseline
 from harness.core.errors import UsageError
 
 

@@ -86,3 +86,18 @@ def test_one_of_an_earlier_version_is_read_with_its_options(tmp_path: Path) -> N
     assert BASELINES.kind.read_document_file(path) == ONE
     path.write_text(json.dumps({**plain, "schema": 1, "asked": {"mnli": "runs/a", "no_transfer": True}}))
     assert BASELINES.kind.read_document_file(path).options == {"changes": ["mnli=runs/a", "transfer=false"]}
+
+
+def test_what_was_written_into_a_baseline_later_is_refused(tmp_path: Path) -> None:
+    """Errors that nobody measured would widen a margin; schema 4 had them, under its digest."""
+    path = write_baseline(tmp_path, ONE, replace=False)
+    path.write_text(path.read_text().replace('"seeds": ', '"errors": {"STS12": 9.0}, "seeds": ', 1))
+    with pytest.raises(RecordError, match=r"digest|changed"):
+        BASELINES.find_document(tmp_path, ONE.name)
+
+
+def test_a_file_of_another_baselines_name_is_refused(tmp_path: Path) -> None:
+    path = write_baseline(tmp_path, ONE, replace=False)
+    path.rename(path.with_name("other.json"))
+    with pytest.raises(RecordError, match="is the baseline of another name"):
+        BASELINES.find_document(tmp_path, "other")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from safetensors.numpy import load_file, save_file
 
 import harness
 import tiny
+from check_data import small_check
+from harness.checks.policy import DEFAULT
+from harness.checks.questions import PortComparison, judge_port
 
 PAIRS = [
     {"text1": f"the cat sat {one}", "text2": f"the mat {'sat ' * (n % 4)}{one}", "score": n % 6}
@@ -127,3 +131,15 @@ def test_a_baseline_whose_model_changed_is_judged_by_scores(world: Path, tmp_pat
     found = harness.check(str(world / "model"), "last", question="port", **asked)  # type: ignore[arg-type]
     assert found.because[0].startswith("Vectors were not compared")
     assert found.overall in ("passed", "same")
+
+
+@pytest.mark.parametrize(
+    ("delta", "verdict"),
+    [(0.0034, "passed"), (-0.0034, "passed"), (0.0036, "regressed"), (-0.0036, "regressed")],
+)
+def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) -> None:
+    """A port moves scores up as often as down: what a test of one loss calls sure is chance among many."""
+    task = replace(small_check().tasks[0], delta=delta, error=0.001, low=delta - 0.002, high=delta + 0.002)
+    outputs = PortComparison(stage="", compared=True, text="The same.")
+    (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
+    assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 from simulate_changes import KINDS as CHANGED_KINDS
-from simulate_changes import simulate_line
+from simulate_changes import simulate_line as simulate_changes
 from simulate_gate import KINDS, SUITES, Drawn, Kind, Line, Simulation, Trials, tasks_of, units_of
+from simulate_port import FORMS, list_right_shares
+from simulate_retrain import iter_lines, simulate_line
 
 from harness.results.metrics import Floats
 from harness.results.units import Stratum, Units
@@ -124,5 +126,18 @@ def test_few_changed_answers_are_judged_as_often_right_as_many(name: str) -> Non
     """A twentieth of the trials of `benchmarks/simulate_changes.py`, for the smallest share and one more."""
     for changed in (0.02, 0.15):
         for margins in (0, 1, 3):
-            line = simulate_line(name, changed, margins, trials=50, seed=5)
+            line = simulate_changes(name, changed, margins, trials=50, seed=5)
             assert not line.misses, line.text
+
+
+@pytest.mark.slow
+def test_the_same_weights_are_green_and_others_red() -> None:
+    shares = list_right_shares(["bert", "modernbert"], trials=25, seed=1)
+    assert shares.keys() == FORMS.keys()
+    assert {name: own for name, own in shares.items() if min(own.values()) < at_least(0.99, 25)} == {}
+
+
+@pytest.mark.parametrize("part", ["1 task, seeds 0.5", "1 task, seeds 1", "1 task, seeds 2"])
+def test_retrainings_are_judged_as_often_as_it_says(part: str) -> None:
+    lines = [line for line in iter_lines(part) if line.form != "models"]
+    assert [text for text, misses in (simulate_line(one, 50, seed=1) for one in lines) if misses] == []

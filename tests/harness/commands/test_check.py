@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
+import faulty
 from blocked import invoke_blocked
 from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, Policy
@@ -467,3 +469,34 @@ def test_the_python_call_gives_the_check_of_the_command(measured: Any, asked: An
         harness.check("minilm", "minilm", results=measured.results)
     with pytest.raises(UsageError, match="argument of harness"):
         harness.check(str(measured.model("worse")), "last", results=measured.results, banana=1)
+
+
+def test_tasks_leave_out_suites_that_have_none_of_them(measured: Any, asked: Any, tmp_path: Path) -> None:
+    """A suite without a task left would hold every check back as one with a missing score does."""
+    suites = [tmp_path / "own", tmp_path / "second"]
+    for folder in suites:
+        shutil.copytree(measured.suite, folder)
+        settings = folder / "harness.toml"
+        start = 0 if folder.name == "own" else 2
+        tables = settings.read_text().split("\n\n")[start : start + 2]
+        settings.write_text("\n\n".join(tables))
+    named = [part for folder in suites for part in ("--suite", f"local:{folder}")]
+    typed = ("baseline", "set", "two", "--model", measured.model("good"), *named, "--offline")
+    assert asked(*typed)[0] == 0
+    code, told = check(measured, asked, "good", "two", "--tasks", "alike")
+    assert (code, told["overall"], [one["task"] for one in told["tasks"]]) == (0, "same", ["alike"])
+    assert [len(told[name]) for name in ("suites", "means")] == [1, 1]
+
+
+def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any, tmp_path: Path) -> None:
+    """Exit 3 is for statistics alone: a pipeline may let it pass."""
+    folder = shutil.copytree(measured.model("good"), tmp_path / "spoiled")
+    faulty.tensors(folder, lambda held: {name: one * np.float32(np.nan) for name, one in held.items()})
+    code, told = check(measured, asked, str(folder), "last", "--tasks", "alike")
+    assert (code, told["overall"], of(told, "alike")["verdict"]) == (1, "inconclusive", "missing")
+
+
+def test_one_training_of_each_side_is_said_to_hide_what_seeds_do(measured: Any, asked: Any) -> None:
+    for baseline, said in (("last", True), ("repeated", False)):
+        warnings = check(measured, asked, "worse", baseline)[1]["warnings"]
+        assert any("another training seed" in one for one in warnings) is said
