@@ -96,50 +96,42 @@ def fit_parabolas(
         if not len(places):
             continue
         size, losses = np.log(runs.size[places]), runs.loss[places]
-        best = int(places[losses.argmin()])
         different = len({*size.tolist()})
-        if different < 4:
-            reason = f"{different} sizes, where a parabola needs 4"
-            none = np.full(1 + len(weights), np.nan)
-            optima.append(
-                BudgetOptimum(
-                    flops=float(flops),
-                    runs=len(places),
-                    size=none,
-                    loss=none,
-                    best=best,
-                    reason=reason,
-                    usable=False,
-                )
-            )
-            continue
-        middle, half = (size.max() + size.min()) / 2, (size.max() - size.min()) / 2
-        powers = np.vander((size - middle) / half, 3, increasing=True)
-        inverse = np.linalg.pinv(powers)
-        fitted = inverse @ losses
-        # A resample moves the coefficients as its weights do, to first order. Residuals are divided by
-        # 1 - leverage (HC3): of seven runs and three coefficients, they are else much smaller than errors.
-        errors = (losses - powers @ fitted) / (1 - np.minimum(np.diag(powers @ inverse), 0.99))
-        moved = fitted + ((weights[:, places] - 1) * errors) @ inverse.T
-        a, b, c = np.vstack([fitted, moved]).T
-        with np.errstate(all="ignore"):
-            vertex = np.clip(np.where(c > 0, -b / (2 * c), -FAR * np.sign(b)), -FAR, FAR)
-        loss = a + b * vertex + c * vertex**2
-        outside = np.abs(vertex) > 1
-        share = 1.0 if outside[0] else float(outside[1:].mean())
-        reason = "the optimum is at the edge of the sizes" if share > EDGE else ""
-        optima.append(
-            BudgetOptimum(
-                flops=float(flops),
-                runs=len(places),
-                size=middle + half * vertex,
-                loss=loss,
-                best=best,
-                reason=reason,
-                usable=share <= LOST,
-            )
+        reason, usable = f"{different} sizes, where a parabola needs 4", False
+        vertex = loss = np.full(1 + len(weights), np.nan)
+        if different >= 4:
+            vertex, loss, outside = _fit_parabola(size, losses, weights[:, places])
+            reason = "the optimum is at the edge of the sizes" if outside > EDGE else ""
+            usable = outside <= LOST
+        optimum = BudgetOptimum(
+            flops=float(flops),
+            runs=len(places),
+            size=vertex,
+            loss=loss,
+            best=int(places[losses.argmin()]),
+            reason=reason,
+            usable=usable,
         )
+        optima.append(optimum)
     return optima
+
+
+def _fit_parabola(size: Floats, losses: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
+    """The log size and the loss at the vertex, of all runs and of each resample, and the share outside."""
+    middle, half = (size.max() + size.min()) / 2, (size.max() - size.min()) / 2
+    powers = np.vander((size - middle) / half, 3, increasing=True)
+    inverse = np.linalg.pinv(powers)
+    fitted = inverse @ losses
+    # A resample moves the coefficients as its weights do, to first order. Residuals are divided by
+    # 1 - leverage (HC3): of seven runs and three coefficients, they are else much smaller than errors.
+    errors = (losses - powers @ fitted) / (1 - np.minimum(np.diag(powers @ inverse), 0.99))
+    moved = fitted + ((weights - 1) * errors) @ inverse.T
+    a, b, c = np.vstack([fitted, moved]).T
+    with np.errstate(all="ignore"):
+        vertex = np.clip(np.where(c > 0, -b / (2 * c), -FAR * np.sign(b)), -FAR, FAR)
+    outside = np.abs(vertex) > 1
+    share = 1.0 if outside[0] else float(outside[1:].mean())
+    return middle + half * vertex, a + b * vertex + c * vertex**2, share
 
 
 def fit_power_laws(optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
@@ -158,14 +150,14 @@ def fit_best_line(optima: Sequence[BudgetOptimum], values: Floats) -> FittedLine
     )
 
 
-def fit_frontier(runs: Runs, optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats, bool]:
+def fit_frontier(runs: Runs, optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
     """log budgets and lowest log losses: of the parabolas, or of best runs if a budget has no parabola.
 
     Of several runs near an optimum the best is also the luckiest, so parabolas go first.
     """
     parabolas = all(optimum.usable for optimum in optima)
     lowest = [optimum.loss[0] if parabolas else runs.loss[optimum.best] for optimum in optima]
-    return np.log([optimum.flops for optimum in optima]), np.log(lowest), parabolas
+    return np.log([optimum.flops for optimum in optima]), np.log(lowest)
 
 
 def find_crossing(
@@ -182,10 +174,11 @@ def find_crossing(
     zero = find_zero(fit_line(shared, first[1][first_at] - second[1][second_at]))
     if zero is None:
         return "the lines may be parallel"
-    if not extrapolate and (zero.low < shared.min() or zero.high > shared.max()):
-        return "the crossing or an end of its interval lies outside the budgets of the runs"
-    # Beyond the numbers of a float a crossing is as good as infinite.
-    return FitInterval(*(math.exp(min(end, 700.0)) for end in zero))
+    reach = np.ptp(shared) if extrapolate else 0.0
+    if zero.low < shared.min() - reach or zero.high > shared.max() + reach:
+        end = "the crossing or an end of its interval lies"
+        return f"{end} farther out than the budgets are wide" if extrapolate else f"{end} outside the budgets"
+    return FitInterval(*map(math.exp, zero))
 
 
 def select_window_best(runs: Runs) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from scipy.stats import t as student
 
 from harness.fits.runs import Floats, Runs
@@ -74,7 +74,10 @@ def draw_weights(runs: Runs, budgets: Sequence[int] | None, count: int, seed: in
 
 
 def compute_interval(value: float, resampled: Floats, runs: int, parameters: int) -> FitInterval:
-    """The percentile interval of a bootstrap, expanded to Student's distribution (Hesterberg, 2015).
+    """The bias-corrected percentile interval of a bootstrap (Efron, 1987), of Student's width.
+
+    Plain percentiles lie about the middle of the resamples, which of a median regression varies less than the
+    estimate, so that they hold the truth too often.
 
     Args:
         value: The estimate.
@@ -82,10 +85,12 @@ def compute_interval(value: float, resampled: Floats, runs: int, parameters: int
         runs: The runs that were resampled.
         parameters: The parameters that were fitted to them.
     """
-    freedom = max(runs - parameters, 1)
-    tail = float(ndtr(-student.ppf((1 + LEVEL) / 2, freedom)))
+    below = float(np.mean(resampled < value) + np.mean(resampled <= value)) / 2
+    # The estimate may lie outside all resamples.
+    shift = 2 * ndtri(min(max(below, 1 / len(resampled)), 1 - 1 / len(resampled)))
+    reach = student.ppf((1 + LEVEL) / 2, max(runs - parameters, 1))
     with np.errstate(invalid="ignore"):
-        low, high = np.quantile(resampled, [tail, 1 - tail], method="nearest")
+        low, high = np.quantile(resampled, ndtr([shift - reach, shift + reach]), method="nearest")
     return FitInterval(value, float(low), float(high))
 
 

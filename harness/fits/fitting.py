@@ -29,6 +29,10 @@ ONE_OPTIMUM = 0.9
 WIDE = 1.0
 """An exponent whose interval is wider than this is not known: those of the papers are 0.2 to 0.5."""
 
+FLAT = 2.0
+"""A law is not known if some change of its parameters together, by this much in logarithms of constants and
+in exponents, is within the noise (a rank test of the Jacobian)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
@@ -183,19 +187,23 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
         optima = budgets.fit_parabolas(part, numbers[kept].tolist(), levels, weights[:, kept])
         if fit.law == "isoflop":
             _add_isoflop(fit, method, part, optima, settings)
-        elif len(optima) < 3:
-            fit.add_quantity(
-                "slope of ln loss", method, _NOTHING, f"{len(optima)} budgets, where a line needs 3"
+            continue
+        # The lowest loss at the edge of the sizes is not the lowest of the budget.
+        inner = [optimum for optimum in optima if optimum.usable or np.isnan(optimum.size[0])]
+        if len(inner) < 3:
+            reason = f"{len(inner)} budgets have an optimum within their sizes, where a line needs 3"
+            fit.add_quantity("slope of ln loss", method, _NOTHING, reason)
+            continue
+        if len(inner) < len(optima):
+            fit.notes.append(
+                f"{method or 'All'}: {len(optima) - len(inner)} budgets are left out, whose "
+                "optimum is at the edge of their sizes."
             )
-        else:
-            *frontier, parabolas = budgets.fit_frontier(part, optima)
-            frontiers[method] = (frontier[0], frontier[1])
-            _add_line(fit, method, "ln loss", fit_line(*frontiers[method]))
-            if not parabolas:
-                fit.notes.append(
-                    f"{method or 'The frontier'}: of best runs, as not every budget has a parabola."
-                )
-            _add_held_out_line(fit, method, *frontiers[method])
+        if not all(optimum.usable for optimum in inner):
+            fit.notes.append(f"{method or 'All'}: of best runs, as not every budget has a parabola.")
+        frontiers[method] = budgets.fit_frontier(part, inner)
+        _add_line(fit, method, "ln loss", fit_line(*frontiers[method]))
+        _add_held_out_line(fit, method, *frontiers[method])
     for first, second in itertools.combinations(frontiers, 2):
         crossing = budgets.find_crossing(
             frontiers[first], frontiers[second], extrapolate=settings.extrapolate
@@ -237,7 +245,8 @@ def _add_isoflop(
     usable = [optimum for optimum in optima if optimum.usable]
     if len(usable) < 3:
         reason = f"{len(usable)} budgets have an optimum within their sizes, where a power law needs 3"
-        for name in ("exponent of size", "prefactor of size", "exponent of tokens", "prefactor of tokens"):
+        parts = ("exponent of size", "prefactor of size", "exponent of tokens", "prefactor of tokens")
+        for name in (*parts, "exponent of size by best runs"):
             fit.add_quantity(name, method, _NOTHING, reason)
         if settings.budget is not None:
             fit.plans[method] = {
@@ -254,8 +263,11 @@ def _add_isoflop(
     fit.add_quantity("prefactor of size", method, measure(prefactor, math.exp))
     fit.add_quantity("exponent of tokens", method, measure(1 - exponent))
     fit.add_quantity("prefactor of tokens", method, measure(-prefactor - math.log(per_unit), math.exp))
-    best = budgets.fit_best_line(optima, runs.size)
-    fit.add_quantity("exponent of size by best runs", method, best.slope)
+    # A best run at the edge of the sizes is not that of its budget.
+    edges = sum(bool(optimum.reason) for optimum in usable)
+    reason = f"the optimum of {edges} budgets may be at the edge of their sizes" if edges else ""
+    best = budgets.fit_best_line(usable, runs.size)
+    fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     x = np.log([optimum.flops for optimum in usable])
     _add_held_out_line(fit, method, x, np.array([optimum.size[0] for optimum in usable]))
     if settings.budget is not None:
@@ -303,32 +315,57 @@ def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> No
                 f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS "
                 f"reach the best of {len(optima.optima)} optima."
             )
+        if flat := _find_flatness(law, inputs, part, optima.theta):
+            for name in law.restore(optima.theta[None], inputs):
+                fit.add_quantity(name, method, _NOTHING, flat)
+            continue
         every = parametric.refit_resamples(law, inputs, part.loss, weights[:, kept], optima.theta)
         estimates, resampled = law.restore(optima.theta[None], inputs), law.restore(every, inputs)
-        reason = _find_confusion(law, part, every, resampled)
-        for name, values in resampled.items():
-            interval = compute_interval(float(estimates[name][0]), values, len(part), len(law.names))
-            fit.add_quantity(name, method, interval, reason)
+        intervals = {
+            name: compute_interval(float(estimates[name][0]), values, len(part), len(law.names))
+            for name, values in resampled.items()
+        }
+        reasons = _find_reasons(law, every, intervals)
+        for name, interval in intervals.items():
+            fit.add_quantity(name, method, interval, reasons.get(name, ""))
         if fit.law == "chinchilla":
-            _add_chinchilla(fit, method, part, estimates, resampled, reason, settings)
+            _add_chinchilla(fit, method, part, estimates, resampled, reasons.get("E", ""), settings)
         _add_held_out_runs(fit, method, law, part, settings)
 
 
-def _find_confusion(law: Law, runs: Runs, every: Floats, resampled: Mapping[str, Floats]) -> str:
-    """Why the runs do not tell the parameters of a law; "" where they do."""
+def _find_flatness(law: Law, inputs: LawInputs, runs: Runs, theta: Floats) -> str:
+    """Why some change of the parameters together is not seen in the losses; "" where each is."""
+    half, weights = parametric.measure_weakest(law, inputs, runs.loss, theta)
+    if not half > FLAT:
+        return ""
+    names = [name for name, weight in zip(law.names, weights, strict=True) if weight > 0.1]
+    return f"{', '.join(names)} can change together within the noise (rank test)"
+
+
+def _find_reasons(law: Law, every: Floats, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
+    """Why the resamples do not tell a parameter of a law, by its name."""
+    widths = {name: interval.high - interval.low for name, interval in intervals.items()}
+    reasons = {}
+    if law.optional:
+        factor, exponent = law.optional
+        if intervals[factor].low <= 0 <= intervals[factor].high or not widths[exponent] < WIDE:
+            reason = f"{factor} may be 0, where {exponent} has no effect"
+            reasons = dict.fromkeys(law.optional, reason)
     for name in law.exponents:
-        low, high = compute_interval(0.0, resampled[name], len(runs), len(law.names))[1:]
-        if not low > 0:
-            return f"the interval of {name} reaches 0, where its term is part of the constant"
-        if not high - low < WIDE:
-            return f"the interval of {name} is wider than {WIDE:g}"
+        if not intervals[name].low > 0:
+            reason = f"the interval of {name} reaches 0, where its term is part of the constant"
+            return dict.fromkeys(intervals, reason)
+        if not widths[name] < WIDE:
+            return dict.fromkeys(intervals, f"the interval of {name} is wider than {WIDE:g}")
+    kept = [n for n, name in enumerate(law.names) if name not in reasons]
     with np.errstate(all="ignore"):
-        correlations = np.abs(np.corrcoef(every.T) - np.eye(every.shape[1]))
+        correlations = np.abs(np.corrcoef(every[:, kept].T) - np.eye(len(kept)))
     if not correlations.max() < ALIKE:
-        first, second = np.unravel_index(np.nanargmax(correlations), correlations.shape)
-        names = f"{law.names[first]} and {law.names[second]}"
-        return f"{names} are not told apart (correlation {correlations.max():.3f})"
-    return ""
+        places = np.unravel_index(np.nanargmax(correlations), correlations.shape)
+        first, second = (law.names[kept[place]] for place in places)
+        reason = f"{first} and {second} are not told apart (correlation {correlations.max():.3f})"
+        return dict.fromkeys(intervals, reason)
+    return reasons
 
 
 def _add_chinchilla(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.stats import t as student
 
 from harness.fits.equations import compute_optimum_law
 from harness.fits.runs import Floats, Runs
@@ -59,6 +60,8 @@ class Law:
         restore: The parameters of the formula as printed, by name.
         exponents: Those that must be above 0, so that a term of the loss shrinks.
         columns: Columns that it needs beside size, tokens and loss.
+        in_losses: Parameters in the unit of the loss, where others are logarithms or exponents.
+        optional: A factor and its exponent, which has no effect where the factor is 0.
     """
 
     names: tuple[str, ...]
@@ -67,6 +70,8 @@ class Law:
     restore: Callable[[Floats, LawInputs], Mapping[str, Floats]]
     exponents: tuple[str, ...]
     columns: tuple[str, ...] = ()
+    in_losses: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 def _predict_chinchilla(theta: Floats, inputs: LawInputs) -> Floats:
@@ -148,6 +153,8 @@ FINETUNING = Law(
     restore=_restore_finetuning,
     exponents=("α", "β"),
     columns=("trainable",),
+    in_losses=("a_d", "b_d", "a_s", "c_s"),
+    optional=("a_s", "b_s"),
 )
 
 
@@ -223,6 +230,35 @@ def find_optima(law: Law, inputs: LawInputs, losses: Floats, *, starts: int | No
     return Optima(theta=ends[0][1], optima=optima)
 
 
+def measure_weakest(law: Law, inputs: LawInputs, losses: Floats, theta: Floats) -> tuple[float, Floats]:
+    """The half width of the interval of what the runs tell least, a combination of parameters of length 1.
+
+    The smallest singular value of the Jacobian says how much such a change moves the log losses. What is
+    fitted are medians, whose deviation is √(π/2) times that of means.
+
+    Args:
+        law: The formula; its optional parameters are not looked at.
+        inputs: The runs, shape (runs,).
+        losses: Their losses.
+        theta: The optimum.
+
+    Returns:
+        The half width, in logarithms, exponents and shares of the median loss; and the squared weight of each
+        of the parameters.
+    """
+    units = np.array([np.median(losses) if name in law.in_losses else 1.0 for name in law.names])
+    kept = np.array([name not in law.optional for name in law.names])
+    jacobian = (_compute_jacobian(law, theta[None], inputs)[0] * units)[:, kept]
+    _, lengths, directions = np.linalg.svd(jacobian, full_matrices=False)
+    residuals = np.abs(law.predict(theta[None], inputs)[0] - np.log(losses))
+    # No deviation is below δ, within which Huber's loss tells nothing apart.
+    deviation = math.sqrt(math.pi / 2) * max(1.4826 * float(np.median(residuals)), DELTA)
+    freedom = max(len(losses) - len(law.names), 1)
+    weights = np.zeros(len(law.names))
+    weights[kept] = directions[-1] ** 2
+    return float(student.ppf(0.975, freedom)) * deviation / max(float(lengths[-1]), 1e-12), weights
+
+
 def refit_resamples(law: Law, inputs: LawInputs, losses: Floats, weights: Floats, theta: Floats) -> Floats:
     """The parameters of every resample, shape (resamples, parameters), all from the optimum of all runs.
 
@@ -249,7 +285,7 @@ def refit_resamples(law: Law, inputs: LawInputs, losses: Floats, weights: Floats
             squares = np.swapaxes(weighted, 1, 2) @ jacobian
             slope = (weighted * residuals[moving][:, :, None]).sum(axis=1)
             diagonal = np.einsum("bii->bi", squares)
-            diagonal += damping[moving, None] * diagonal + 1e-12
+            diagonal += damping[moving, None] * diagonal + 1e-12 * diagonal.max(axis=1, keepdims=True)
             step = np.linalg.solve(squares, slope[:, :, None])[:, :, 0]
             with np.errstate(all="ignore"):
                 candidate = every[moving] - np.clip(step, -1, 1)
