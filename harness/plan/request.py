@@ -64,8 +64,8 @@ class Request:
     Each field has its description. At most one recipe of each kind can be named, one for tasks with labels
     and one for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one
     model for each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting or
-    of all combinations of several, or of `samples` of them: the model is the one whose mean main score on the
-    tasks in `select` (`suite:task,task`) is best.
+    of all combinations of several, or of `samples` of them: each is a model, or only the one whose mean main
+    score on the tasks in `select` (`suite:task,task`) is best.
     """
 
     models: Annotated[
@@ -296,8 +296,8 @@ class Request:
         Mapping[str, Any],
         Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
-            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. The best "
-            "by --select is the model. Repeat for all combinations of several settings.",
+            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. Each is a "
+            "model, or only the best by --select. Repeat for all combinations of several settings.",
             metavar="SETTING=VALUES",
             alone=True,
             group="Training",
@@ -567,9 +567,10 @@ class PreparedRun:
             return name
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
             return f"{name} (context {model.context.seed})"
-        seeds = [other.lineage.seed for other in alike if other.lineage is not None]
-        if model.lineage is not None and len(set(seeds)) == len(alike):
-            return f"{name} (seed {model.lineage.seed})"
+        labels = _list_training_facts(alike)
+        if len({*map(tuple, labels)}) == len(alike):
+            own, common = labels[alike.index(model)], set.intersection(*map(set, labels))
+            return f"{name} ({', '.join(fact for fact in own if fact not in common)})"
         return f"{name} ({model.artifact.key[:8]})"
 
     def format_length(self, model: ConfiguredModel) -> str:
@@ -602,3 +603,17 @@ class PreparedRun:
     def devices(self) -> tuple[str, ...]:
         """The requested devices; else every GPU, or the CPU."""
         return self.request.devices or default_devices()
+
+
+def _list_training_facts(models: Sequence[ConfiguredModel]) -> list[list[str]]:
+    """What tells trained models of one name apart: settings that any of them has changed, and the seed."""
+    lineages = [model.lineage for model in models if model.lineage is not None]
+    names = dict.fromkeys(name for lineage in lineages for name in lineage.changed)
+    return [
+        [*(f"{name}={_format_setting(lineage.settings.get(name))}" for name in names), f"seed {lineage.seed}"]
+        for lineage in lineages
+    ]
+
+
+def _format_setting(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -129,6 +130,12 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
         )
     out = create_console()
     print_table(table, out)
+    open_lines = [line for line in lines if line.state not in DONE]
+    if budgets := [line.operations for line in open_lines if line.operations is not None]:
+        text = (
+            f"{len(open_lines)} trainings to do, with budgets of {math.fsum(budgets):.4g} operations in all."
+        )
+        out.print(text, highlight=False, soft_wrap=True)
     for source in dict.fromkeys(line.source for line in lines if line.source):
         out.print(f"Times of trainings are by {source}.", style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for line in lines for note in line.notes):
