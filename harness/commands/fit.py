@@ -23,7 +23,7 @@ SCHEMA = 1
 
 NOT_IDENTIFIED = 3
 
-NEEDED = {"finetune": ("trainable",)}
+NEEDED = {"finetune": ("trainable",), "correlation": ("score",)}
 """Columns that a law needs beside size, tokens and loss."""
 
 

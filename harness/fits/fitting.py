@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.stats import bootstrap, pearsonr, rankdata
 
 from harness.core.errors import UsageError
 from harness.fits import budgets, parametric
@@ -17,7 +19,7 @@ from harness.fits.estimate import FitInterval, FittedLine, Quantity, compute_int
 from harness.fits.parametric import CHINCHILLA, FINETUNING, Law, LawInputs
 from harness.fits.runs import Floats, Runs
 
-LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier"]
+LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier", "correlation"]
 LAWS: tuple[LawName, ...] = get_args(LawName)
 
 ALIKE = 0.995
@@ -131,6 +133,8 @@ def fit_law(name: LawName, runs: Runs, settings: FitSettings) -> Fit:
     _require_budget(name, runs, settings)
     if name == "power":
         _fit_power(fit, runs)
+    elif name == "correlation":
+        _fit_correlation(fit, runs, settings)
     elif name in ("chinchilla", "finetune"):
         _fit_parametric(fit, CHINCHILLA if name == "chinchilla" else FINETUNING, runs, settings)
     else:
@@ -452,3 +456,32 @@ def _fit_power(fit: Fit, runs: Runs) -> None:
         x, y = np.log(part.flops[best]), np.log(part.others[name][best])
         _add_line(fit, method, f"ln {name}", fit_line(x, y))
         _add_held_out_line(fit, method, x, y)
+
+
+# The loss and a score
+
+
+def _correlate_ranks(first: Floats, second: Floats, axis: int = -1) -> Floats:
+    """Spearman's correlation."""
+    return _correlate_values(rankdata(first, axis=axis), rankdata(second, axis=axis), axis)
+
+
+def _correlate_values(first: Floats, second: Floats, axis: int = -1) -> Floats:
+    """Pearson's correlation."""
+    correlation: Floats = pearsonr(first, second, axis=axis).statistic
+    return correlation
+
+
+def _fit_correlation(fit: Fit, runs: Runs, settings: FitSettings) -> None:
+    """The correlations of loss and score over all runs, with bias-corrected and accelerated intervals."""
+    _require_runs(runs, "", fit.law, 5)
+    columns = runs.loss, runs.others["score"]
+    for name, correlate in (("Spearman", _correlate_ranks), ("Pearson", _correlate_values)):
+        with warnings.catch_warnings():
+            # A resample of one run alone has no correlation.
+            warnings.simplefilter("ignore")
+            ends = bootstrap(
+                columns, correlate, paired=True, n_resamples=settings.resamples, rng=settings.seed
+            ).confidence_interval
+        interval = FitInterval(float(correlate(*columns)), float(ends.low), float(ends.high))
+        fit.add_quantity(f"{name}'s correlation of loss and score", "", interval)

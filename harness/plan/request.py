@@ -568,7 +568,7 @@ class PreparedRun:
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
             return f"{name} (context {model.context.seed})"
         labels = _list_training_facts(alike)
-        if len({*map(tuple, labels)}) == len(alike):
+        if model in alike and len({*map(tuple, labels)}) == len(alike):
             own, common = labels[alike.index(model)], set.intersection(*map(set, labels))
             return f"{name} ({', '.join(fact for fact in own if fact not in common)})"
         return f"{name} ({model.artifact.key[:8]})"
