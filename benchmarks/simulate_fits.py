@@ -98,7 +98,7 @@ def draw_shares(random: Rng, *, a_s: float = FINETUNED["a_s"]) -> Runs:
 
 
 def draw_settings(random: Rng) -> Runs:
-    """OptiBERT's search: 512 runs of random sizes and tokens, with settings about the best of their budget."""
+    """OptiBERT's search: 512 runs of random sizes and tokens, with settings about their budget's best."""
     size, tokens = np.exp(random.uniform(np.log([[82e6], [250e6]]), np.log([[2.1e9], [10e9]]), (2, 512)))
     offsets = random.uniform(-1.5, 1.5, (2, 512))
     loss = PRINTED["E"] + PRINTED["A"] / size ** PRINTED["α"] + PRINTED["B"] / tokens ** PRINTED["β"]

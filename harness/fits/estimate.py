@@ -74,10 +74,11 @@ def draw_weights(runs: Runs, budgets: Sequence[int] | None, count: int, seed: in
 
 
 def compute_interval(value: float, resampled: Floats, runs: int, parameters: int) -> FitInterval:
-    """The bias-corrected percentile interval of a bootstrap (Efron, 1987), of Student's width.
+    """The percentile interval of a bootstrap about the estimate, expanded to Student's distribution.
 
     Plain percentiles lie about the middle of the resamples, which of a median regression varies less than the
-    estimate, so that they hold the truth too often.
+    estimate, so that they hold the truth too often. The shift is half of Efron's (1987), which would be right
+    if the middle of the resamples were off by a bias, and not by chance.
 
     Args:
         value: The estimate.
@@ -87,7 +88,7 @@ def compute_interval(value: float, resampled: Floats, runs: int, parameters: int
     """
     below = float(np.mean(resampled < value) + np.mean(resampled <= value)) / 2
     # The estimate may lie outside all resamples.
-    shift = 2 * ndtri(min(max(below, 1 / len(resampled)), 1 - 1 / len(resampled)))
+    shift = ndtri(min(max(below, 1 / len(resampled)), 1 - 1 / len(resampled)))
     reach = student.ppf((1 + LEVEL) / 2, max(runs - parameters, 1))
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(resampled, ndtr([shift - reach, shift + reach]), method="nearest")
