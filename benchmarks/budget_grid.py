@@ -2,10 +2,9 @@
 
     python benchmarks/budget_grid.py --source FOLDER [--results DIR]
 
-Trains on the pairs of docstring and body of the Python source in a folder, one command a method, which
-goes on where an earlier one with the same results ended. Prints each run, and for the largest budget of each backbone
-and method the loss that was predicted, with its 95 % interval for a single run: lines of ln loss over ln budget
-with one slope for all, fitted to the smaller budgets.
+Trains on pairs of docstring and body of the Python source in a folder, one command a method; what is trained
+is not trained again. Prints the losses of each backbone and method, and that of the largest budget as it is
+predicted, with the 95 % interval of a single run: lines of ln loss over ln budget with one slope for all.
 """
 
 from __future__ import annotations
