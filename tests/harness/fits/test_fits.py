@@ -21,8 +21,8 @@ from harness.cli import program
 from harness.core.errors import UsageError
 from harness.fits import parametric
 from harness.fits.equations import compute_optimum_law
-from harness.fits.estimate import draw_weights
-from harness.fits.fitting import Fit, FitSettings, LawName, fit_law
+from harness.fits.estimate import Fit, FitSettings, LawName, draw_weights
+from harness.fits.fitting import fit_law
 from harness.fits.parametric import (
     CHINCHILLA,
     FINETUNING,
