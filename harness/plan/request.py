@@ -560,17 +560,19 @@ class PreparedRun:
         return f"{self.format_model_name(model)}{self.format_length(model)}"
 
     def format_model_name(self, model: ConfiguredModel) -> str:
-        """A model's name, with its seed or the start of its key where another model has the same name."""
+        """A model's name, with its own settings, seed or key where another model has the same name."""
         name, length = model.artifact.name, self.format_length(model)
         alike = [o for o in self.subjects if o.artifact.name == name and self.format_length(o) == length]
         if len(alike) == 1:
             return name
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
             return f"{name} (context {model.context.seed})"
-        labels = _list_training_facts(alike)
-        if model in alike and len({*map(tuple, labels)}) == len(alike):
-            own, common = labels[alike.index(model)], set.intersection(*map(set, labels))
-            return f"{name} ({', '.join(fact for fact in own if fact not in common)})"
+        own = _list_training_facts(model)
+        others = [_list_training_facts(other) for other in alike if other != model]
+        if own and own not in others and all(others):
+            # Alone among its like, a model that is not evaluated has its seed.
+            apart = [fact for fact in own if not all(fact in other for other in others)] or own[-1:]
+            return f"{name} ({', '.join(apart)})"
         return f"{name} ({model.artifact.key[:8]})"
 
     def format_length(self, model: ConfiguredModel) -> str:
@@ -605,15 +607,10 @@ class PreparedRun:
         return self.request.devices or default_devices()
 
 
-def _list_training_facts(models: Sequence[ConfiguredModel]) -> list[list[str]]:
-    """What tells trained models of one name apart: settings that any of them has changed, and the seed."""
-    lineages = [model.lineage for model in models if model.lineage is not None]
-    names = dict.fromkeys(name for lineage in lineages for name in lineage.changed)
-    return [
-        [*(f"{name}={_format_setting(lineage.settings.get(name))}" for name in names), f"seed {lineage.seed}"]
-        for lineage in lineages
-    ]
-
-
-def _format_setting(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _list_training_facts(model: ConfiguredModel) -> list[str]:
+    """What may tell a trained model apart from others of its name: settings, and the seed."""
+    if model.lineage is None:
+        return []
+    settings = {name: value for name, value in model.lineage.settings.items() if name != "seed"}
+    texts = {name: f"{value:g}" if isinstance(value, float) else value for name, value in settings.items()}
+    return [*(f"{name}={text}" for name, text in texts.items()), f"seed {model.lineage.seed}"]
