@@ -22,9 +22,9 @@ from scipy.stats import t as student
 
 from harness.watch.runs import list_run_rows
 
-BUDGETS = (1e10, 4e10, 1.6e11)
+BUDGETS = (5e8, 2e9, 8e9)
 METHODS = {"full": ["learning_rate=1e-3"], "lora": ["rank=8"], "bias": []}
-SETTINGS = ("batch_size=32", "chunk=32", "max_length=64")
+SETTINGS = ("batch_size=16", "chunk=16", "max_length=32")
 BACKBONES = ("bert-base", "roberta-base")
 
 

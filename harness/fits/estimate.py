@@ -113,6 +113,13 @@ class FittedLine(NamedTuple):
         )
         return FitInterval(value, value - half, value + half)
 
+    def predict_point(self, x: float) -> FitInterval:
+        """The line at x, with the interval of a further point."""
+        value, _, high = self.predict_at(x)
+        single = (self.height.high - self.height.value) * math.sqrt(self.freedom + 2)
+        half = math.hypot(high - value, single)
+        return FitInterval(value, value - half, value + half)
+
 
 def fit_line(x: Floats, y: Floats) -> FittedLine:
     """Least squares with Student intervals, of three or more points."""
@@ -229,6 +236,15 @@ class Fit:
     def add_quantity(self, name: str, method: str, interval: FitInterval, reason: str = "") -> None:
         """Add what is known of a quantity: its interval, or why there is none."""
         self.quantities.append(build_quantity(name, method, interval, reason))
+
+    def refuse_quantities(
+        self, names: Sequence[str], method: str, reason: str, settings: FitSettings
+    ) -> None:
+        """Add why quantities of a method are not told, and with them the plan of a wanted budget."""
+        self.quantities += [Quantity(name=name, method=method, reason=reason) for name in names]
+        if settings.budget is not None:
+            parts = ("size", "tokens", "loss")
+            self.plans[method] = {name: Quantity(name=name, method=method, reason=reason) for name in parts}
 
 
 def build_quantity(name: str, method: str, interval: FitInterval, reason: str = "") -> Quantity:

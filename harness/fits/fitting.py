@@ -21,7 +21,6 @@ from harness.fits.estimate import (
     FitSettings,
     FittedLine,
     LawName,
-    Quantity,
     build_quantity,
     compute_interval,
     draw_weights,
@@ -250,12 +249,14 @@ def select_window_best(runs: Runs) -> NDArray[np.int64]:
 
 
 def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
-    """The error of the largest budget, predicted by a line through the others."""
+    """How far the largest budget is from its prediction by a line through the others."""
     if len(x) > 3:
-        error = fit_line(x[:-1], y[:-1]).predict_at(float(x[-1])).value - float(y[-1])
+        predicted = fit_line(x[:-1], y[:-1]).predict_point(float(x[-1]))
+        ends = (float(y[-1]), predicted.low, predicted.high)
+        error, low, high = (math.expm1(end - predicted.value) for end in ends)
         fit.notes.append(
-            f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
-            f"{math.expm1(error):+.2%}."
+            f"{method or 'All'}: the largest budget, left out, is {error:+.2%} from its prediction "
+            f"(95 %: {low:+.2%} to {high:+.2%})."
         )
 
 
@@ -315,12 +316,8 @@ def _add_isoflop(
     if len(usable) < 3:
         reason = f"{len(usable)} budgets have an optimum within their sizes, where a power law needs 3"
         parts = ("exponent of size", "prefactor of size", "exponent of tokens", "prefactor of tokens")
-        for name in (*parts, "exponent of size by best runs"):
-            fit.add_quantity(name, method, NOTHING, reason)
-        if settings.budget is not None:
-            fit.plans[method] = {
-                name: Quantity(name=name, method=method, reason=reason) for name in ("size", "tokens", "loss")
-            }
+        names = [*parts, "exponent of size by best runs"]
+        fit.refuse_quantities(names, method, reason, settings)
         return
     prefactor, exponent = fit_power_laws(usable)
     count, per_unit = sum(optimum.runs for optimum in usable), runs.operations_per_unit

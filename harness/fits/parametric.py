@@ -338,9 +338,6 @@ def compute_optimum(fit: Mapping[str, Floats], flops: float, per_unit: float) ->
 
 # What a fit says
 
-ALIKE = 0.995
-"""The correlation of a term with its exponent over resamples from which on the two are not told apart."""
-
 ONE_OPTIMUM = 0.9
 """The share of starts that reach the best optimum, below which a fit is marked."""
 
@@ -382,8 +379,7 @@ def fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> Non
                 f"reach the best of {len(optima.optima)} optima."
             )
         if flat := _find_flatness(law, inputs, part, optima.theta):
-            for name in law.restore(optima.theta[None], inputs):
-                fit.add_quantity(name, method, NOTHING, flat)
+            fit.refuse_quantities([*law.restore(optima.theta[None], inputs)], method, flat, settings)
             continue
         every = refit_resamples(law, inputs, part.loss, weights[:, kept], optima.theta)
         estimates, resampled = law.restore(optima.theta[None], inputs), law.restore(every, inputs)
@@ -391,7 +387,7 @@ def fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> Non
             name: compute_interval(float(estimates[name][0]), values, len(part), len(law.names))
             for name, values in resampled.items()
         }
-        reasons = _find_reasons(law, every, intervals)
+        reasons = _find_reasons(law, intervals)
         for name, interval in intervals.items():
             fit.add_quantity(name, method, interval, reasons.get(name, ""))
         if fit.law == "chinchilla":
@@ -408,7 +404,7 @@ def _find_flatness(law: Law, inputs: LawInputs, runs: Runs, theta: Floats) -> st
     return f"{', '.join(names)} can change together within the noise (rank test)"
 
 
-def _find_reasons(law: Law, every: Floats, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
+def _find_reasons(law: Law, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
     """Why the resamples do not tell a parameter of a law, by its name."""
     widths = {name: interval.high - interval.low for name, interval in intervals.items()}
     reasons = {}
@@ -423,14 +419,6 @@ def _find_reasons(law: Law, every: Floats, intervals: Mapping[str, FitInterval])
             return dict.fromkeys(intervals, reason)
         if not widths[name] < WIDE:
             return dict.fromkeys(intervals, f"the interval of {name} is wider than {WIDE:g}")
-    kept = [n for n, name in enumerate(law.names) if name not in reasons]
-    with np.errstate(all="ignore"):
-        correlations = np.abs(np.corrcoef(every[:, kept].T) - np.eye(len(kept)))
-    if not correlations.max() < ALIKE:
-        places = np.unravel_index(np.nanargmax(correlations), correlations.shape)
-        first, second = (law.names[kept[place]] for place in places)
-        reason = f"{first} and {second} are not told apart (correlation {correlations.max():.3f})"
-        return dict.fromkeys(intervals, reason)
     return reasons
 
 
