@@ -389,12 +389,12 @@ def _fit_power(fit: Fit, runs: Runs) -> None:
 # The loss and a score
 
 
-def _correlate_ranks(first: Floats, second: Floats, axis: int = -1) -> Floats:
+def _measure_spearman(first: Floats, second: Floats, axis: int = -1) -> Floats:
     """Spearman's correlation."""
-    return _correlate_values(rankdata(first, axis=axis), rankdata(second, axis=axis), axis)
+    return _measure_pearson(rankdata(first, axis=axis), rankdata(second, axis=axis), axis)
 
 
-def _correlate_values(first: Floats, second: Floats, axis: int = -1) -> Floats:
+def _measure_pearson(first: Floats, second: Floats, axis: int = -1) -> Floats:
     """Pearson's correlation."""
     correlation: Floats = pearsonr(first, second, axis=axis).statistic
     return correlation
@@ -404,7 +404,7 @@ def _fit_correlation(fit: Fit, runs: Runs, settings: FitSettings) -> None:
     """The correlations of loss and score over all runs, with bias-corrected and accelerated intervals."""
     require_runs(runs, "", fit.law, 5)
     columns = runs.loss, runs.others["score"]
-    for name, correlate in (("Spearman", _correlate_ranks), ("Pearson", _correlate_values)):
+    for name, correlate in (("Spearman", _measure_spearman), ("Pearson", _measure_pearson)):
         with warnings.catch_warnings():
             # A resample of one run alone has no correlation.
             warnings.simplefilter("ignore")
