@@ -13,8 +13,8 @@ from rich.table import Table
 from harness.commands import options
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
-from harness.fits.estimate import Quantity
-from harness.fits.fitting import LAWS, Fit, FitSettings, LawName, fit_law
+from harness.fits.estimate import LAWS, Fit, FitSettings, LawName, Quantity
+from harness.fits.fitting import fit_law
 from harness.fits.runs import SIZES, Runs, Size, read_runs
 from harness.plan import catalog
 
@@ -23,7 +23,7 @@ SCHEMA = 1
 
 NOT_IDENTIFIED = 3
 
-NEEDED = {"finetune": ("trainable",)}
+NEEDED = {"finetune": ("trainable",), "correlation": ("score",)}
 """Columns that a law needs beside size, tokens and loss."""
 
 

@@ -238,7 +238,7 @@ _BUDGET = "harness.budget"
 """The place of a budget in the context of a command, until the changed settings are read."""
 
 
-def _keep_budget(context: click.Context, _option: click.Parameter, flops: float | None) -> None:
+def _keep_budget(context: click.Context, _option: click.Parameter, flops: str | None) -> None:
     context.meta[_BUDGET] = flops
 
 
@@ -251,11 +251,24 @@ def _add_budget(
         UsageError: There are two budgets.
     """
     flops = context.meta.get(_BUDGET)
-    if flops is None:
+    if flops is None or _has_several_budgets(context):
         return changes
     if any(one.partition("=")[0].strip() == "budget" for one in changes):
         raise UsageError("--budget and --set budget=… both give a budget.", hint="Leave one of them out.")
-    return (*changes, f"budget={flops!r}")
+    return (*changes, f"budget={flops}")
+
+
+def _has_several_budgets(context: click.Context) -> bool:
+    """Whether a command that can sweep has several budgets."""
+    sweeps = any(parameter.name == "sweep" for parameter in context.command.params)
+    return sweeps and "," in (context.meta.get(_BUDGET) or "")
+
+
+def _add_budgets(
+    context: click.Context, _option: click.Parameter, sweeps: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The sweeps, with one of the budgets if there are several."""
+    return (*sweeps, f"budget={context.meta[_BUDGET]}") if _has_several_budgets(context) else sweeps
 
 
 _FIELDS = {
@@ -264,17 +277,18 @@ _FIELDS = {
 _OPTIONS: dict[str, Callable[[Any], Any]] = {
     **{name: make_option(Request, name) for name in _FIELDS},
     "recipe_settings": make_option(Request, "recipe_settings", callback=_add_budget),
+    "sweep": make_option(Request, "sweep", callback=_add_budgets),
     "flops": option(
         "Training",
         "--budget",
         "flops",
-        type=float,
         metavar="FLOPS",
         # click reads eager options first, so that the budget is known when --set adds it to its settings.
         is_eager=True,
         expose_value=False,
         callback=_keep_budget,
-        help="Floating-point operations of a training, which set its number of steps (docs/training.md).",
+        help="Floating-point operations of a training, which set its number of steps (docs/training.md). "
+        "Several, such as 1e15,4e15, make a model each.",
     ),
     "prompt_file": option(
         "Encoding",
@@ -420,11 +434,10 @@ def build_request(
     fields = {names[name] for name in typed}
     # Suites that were typed may have the name of a project by now.
     fields |= {name for name, value in (("models", models), ("suites", suites)) if value}
-    # A budget is no parameter: it stands among the changed settings.
-    fields |= {"recipe_settings"} if given["changes"] else set()
-    return read_run(
-        config, Request.parse_options(models, suites, {**typed, "changes": given["changes"]}), fields
-    )
+    # A budget is no parameter: it stands among the changed settings, and several among the sweeps.
+    budgets = {name: given[name] for name in ("changes", "sweep") if given.get(name)}
+    fields |= {names[name] for name in budgets}
+    return read_run(config, Request.parse_options(models, suites, typed | budgets), fields)
 
 
 def insert_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:

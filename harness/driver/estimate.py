@@ -75,7 +75,7 @@ class PlanCost:
             for score in plan.cells
         ]
         finals = [
-            replace(cost, model=cost.model + prepared.format_length(score.subject))
+            replace(cost, model=prepared.format_model_label(score.subject))
             for cost, score in zip(finals, plan.cells, strict=True)
         ]
         trainings, scores = _estimate_trainings(prepared, past), [*trials, *finals]
@@ -298,6 +298,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         steps=plan.steps,
         texts=plan.texts,
         done=begun.get(model.artifact.key, 0),
+        operations=model.lineage.settings.get("budget"),
         **(asdict(expected[0]) if expected else {"seconds": None}),
         source=expected[1] if expected else "",
         data=tuple(f"{part.name} ({part.rows:,} rows)" if part.rows else part.name for part in data),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from scipy.stats import t as student
 
+from harness.core.errors import UsageError
 from harness.fits.runs import Floats, Runs
 
 LEVEL = 0.95
@@ -74,7 +75,11 @@ def draw_weights(runs: Runs, budgets: Sequence[int] | None, count: int, seed: in
 
 
 def compute_interval(value: float, resampled: Floats, runs: int, parameters: int) -> FitInterval:
-    """The percentile interval of a bootstrap, expanded to Student's distribution (Hesterberg, 2015).
+    """The percentile interval of a bootstrap about the estimate, expanded to Student's distribution.
+
+    Plain percentiles lie about the middle of the resamples, which of a median regression varies less than the
+    estimate, so that they hold the truth too often. The shift is half of Efron's (1987), which would be right
+    if the middle of the resamples were off by a bias, and not by chance.
 
     Args:
         value: The estimate.
@@ -82,10 +87,12 @@ def compute_interval(value: float, resampled: Floats, runs: int, parameters: int
         runs: The runs that were resampled.
         parameters: The parameters that were fitted to them.
     """
-    freedom = max(runs - parameters, 1)
-    tail = float(ndtr(-student.ppf((1 + LEVEL) / 2, freedom)))
+    below = float(np.mean(resampled < value) + np.mean(resampled <= value)) / 2
+    # The estimate may lie outside all resamples.
+    shift = ndtri(min(max(below, 1 / len(resampled)), 1 - 1 / len(resampled)))
+    reach = student.ppf((1 + LEVEL) / 2, max(runs - parameters, 1))
     with np.errstate(invalid="ignore"):
-        low, high = np.quantile(resampled, [tail, 1 - tail], method="nearest")
+        low, high = np.quantile(resampled, ndtr([shift - reach, shift + reach]), method="nearest")
     return FitInterval(value, float(low), float(high))
 
 
@@ -104,6 +111,13 @@ class FittedLine(NamedTuple):
         half = math.hypot(
             self.height.high - self.height.value, (self.slope.high - self.slope.value) * (x - self.middle)
         )
+        return FitInterval(value, value - half, value + half)
+
+    def predict_point(self, x: float) -> FitInterval:
+        """The line at x, with the interval of a further point."""
+        value, _, high = self.predict_at(x)
+        single = (self.height.high - self.height.value) * math.sqrt(self.freedom + 2)
+        half = math.hypot(high - value, single)
         return FitInterval(value, value - half, value + half)
 
 
@@ -137,3 +151,116 @@ def find_zero(line: FittedLine) -> FitInterval | None:
     root = math.sqrt(max(b * b - a * c, 0.0))
     ends = [line.middle + (-b - root) / a, line.middle + (-b + root) / a]
     return FitInterval(line.middle - height.value / slope.value, *ends)
+
+
+# Fits
+
+LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier", "correlation"]
+LAWS: tuple[LawName, ...] = get_args(LawName)
+
+GROUPED = 1.05
+"""Runs within 5 % are of one budget."""
+
+NOTHING = FitInterval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """What is done beside the fit.
+
+    Attributes:
+        resamples: How many resamples give the intervals.
+        seed: The seed of their weights.
+        budget: The operations for which size and tokens are planned; None for none.
+        extrapolate: Whether a budget or a crossing may lie outside the budgets of the runs.
+        starts: How many starts an optimizer has; None for all.
+    """
+
+    resamples: int = 4000
+    seed: int = 42
+    budget: float | None = None
+    extrapolate: bool = False
+    starts: int | None = None
+
+
+@dataclass(kw_only=True)
+class Fit:
+    """A fitted law.
+
+    Attributes:
+        law: Its name.
+        runs: How many runs it was fitted to.
+        quantities: What it gives; those without a value have a reason.
+        plans: By method the size, tokens and loss at the optimum of the wanted budget.
+        optima: By method, for each optimum its objective and the share of starts that reach it.
+        notes: Sentences.
+    """
+
+    law: LawName
+    runs: int
+    quantities: list[Quantity] = field(default_factory=list)
+    plans: dict[str, dict[str, Quantity]] = field(default_factory=dict)
+    optima: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def identified(self) -> bool:
+        """Whether the runs tell every quantity."""
+        planned = (quantity for plan in self.plans.values() for quantity in plan.values())
+        return not any(quantity.reason for quantity in (*self.quantities, *planned))
+
+    def choose_method(self) -> str | None:
+        """The method of the lowest loss at the wanted budget; None where intervals overlap, or of no plan."""
+        ends = {
+            method: (plan["loss"].low or 0.0, plan["loss"].high or 0.0)
+            for method, plan in self.plans.items()
+            if not any(quantity.reason for quantity in plan.values())
+        }
+        best = min(ends, key=lambda method: ends[method][1], default=None)
+        lows = [low for method, (low, _) in ends.items() if method != best]
+        return best if best is not None and all(low > ends[best][1] for low in lows) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fit as JSON."""
+        plans = {m: {n: asdict(q) for n, q in plan.items()} for m, plan in self.plans.items()}
+        fields = {"law": self.law, "runs": self.runs, "identified": self.identified}
+        optima = {m: [{"objective": o, "share": s} for o, s in every] for m, every in self.optima.items()}
+        return {
+            **fields,
+            "quantities": [asdict(q) for q in self.quantities],
+            "plans": plans,
+            "optima": optima,
+            "notes": self.notes,
+        }
+
+    def add_quantity(self, name: str, method: str, interval: FitInterval, reason: str = "") -> None:
+        """Add what is known of a quantity: its interval, or why there is none."""
+        self.quantities.append(build_quantity(name, method, interval, reason))
+
+    def refuse_quantities(
+        self, names: Sequence[str], method: str, reason: str, settings: FitSettings
+    ) -> None:
+        """Add why quantities of a method are not told, and with them the plan of a wanted budget."""
+        self.quantities += [Quantity(name=name, method=method, reason=reason) for name in names]
+        if settings.budget is not None:
+            parts = ("size", "tokens", "loss")
+            self.plans[method] = {name: Quantity(name=name, method=method, reason=reason) for name in parts}
+
+
+def build_quantity(name: str, method: str, interval: FitInterval, reason: str = "") -> Quantity:
+    """A quantity with its interval, or with the reason why there is none."""
+    if not reason and not all(map(math.isfinite, interval)):
+        reason = "it has no finite interval"
+    if reason:
+        return Quantity(name=name, method=method, reason=reason)
+    return Quantity(name=name, method=method, value=interval.value, low=interval.low, high=interval.high)
+
+
+def require_runs(runs: Runs, method: str, law: str, needed: int) -> None:
+    """Refuse fewer runs of a method than its law needs."""
+    if len(runs) < needed:
+        of = f" of {method}" if method else ""
+        raise UsageError(
+            f"{len(runs)} runs{of} are fewer than the {needed} that the law {law} needs.",
+            hint="Add runs.",
+        )

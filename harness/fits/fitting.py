@@ -4,112 +4,42 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import bootstrap, pearsonr, rankdata
 
 from harness.core.errors import UsageError
-from harness.fits import budgets, parametric
-from harness.fits.budgets import BudgetOptimum
-from harness.fits.estimate import FitInterval, FittedLine, Quantity, compute_interval, draw_weights, fit_line
-from harness.fits.parametric import CHINCHILLA, FINETUNING, Law, LawInputs
+from harness.fits.estimate import (
+    GROUPED,
+    NOTHING,
+    Fit,
+    FitInterval,
+    FitSettings,
+    FittedLine,
+    LawName,
+    build_quantity,
+    compute_interval,
+    draw_weights,
+    find_zero,
+    fit_line,
+    require_runs,
+)
+from harness.fits.parametric import CHINCHILLA, FINETUNING, fit_parametric
 from harness.fits.runs import Floats, Runs
 
-LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier"]
-LAWS: tuple[LawName, ...] = get_args(LawName)
+APART = 1.15
+"""Two budgets are apart by 15 % or more."""
 
-ALIKE = 0.995
-"""The correlation of a term with its exponent over resamples from which on the two are not told apart."""
+EDGE, LOST, FAR = 0.025, 0.25, 3.0
+"""Shares of resamples whose vertex may lie outside the sizes: beyond the first a budget's own optimum is not
+told, beyond the second the budget is in no power law. A vertex is no farther out than three half ranges."""
 
-ONE_OPTIMUM = 0.9
-"""The share of starts that reach the best optimum, below which a fit is marked."""
-
-WIDE = 1.0
-"""An exponent whose interval is wider than this is not known: those of the papers are 0.2 to 0.5."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitSettings:
-    """What is done beside the fit.
-
-    Attributes:
-        resamples: How many resamples give the intervals.
-        seed: The seed of their weights.
-        budget: The operations for which size and tokens are planned; None for none.
-        extrapolate: Whether a budget or a crossing may lie outside the budgets of the runs.
-        starts: How many starts an optimizer has; None for all.
-    """
-
-    resamples: int = 4000
-    seed: int = 42
-    budget: float | None = None
-    extrapolate: bool = False
-    starts: int | None = None
-
-
-@dataclass(kw_only=True)
-class Fit:
-    """A fitted law.
-
-    Attributes:
-        law: Its name.
-        runs: How many runs it was fitted to.
-        quantities: What it gives; those without a value have a reason.
-        plans: By method the size, tokens and loss at the optimum of the wanted budget.
-        optima: By method, for each optimum its objective and the share of starts that reach it.
-        notes: Sentences.
-    """
-
-    law: LawName
-    runs: int
-    quantities: list[Quantity] = field(default_factory=list)
-    plans: dict[str, dict[str, Quantity]] = field(default_factory=dict)
-    optima: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def identified(self) -> bool:
-        """Whether the runs tell every quantity."""
-        planned = (quantity for plan in self.plans.values() for quantity in plan.values())
-        return not any(quantity.reason for quantity in (*self.quantities, *planned))
-
-    def choose_method(self) -> str | None:
-        """The method of the lowest loss at the wanted budget; None where intervals overlap, or of no plan."""
-        ends = {
-            method: (plan["loss"].low or 0.0, plan["loss"].high or 0.0)
-            for method, plan in self.plans.items()
-            if not any(quantity.reason for quantity in plan.values())
-        }
-        best = min(ends, key=lambda method: ends[method][1], default=None)
-        lows = [low for method, (low, _) in ends.items() if method != best]
-        return best if best is not None and all(low > ends[best][1] for low in lows) else None
-
-    def to_json(self) -> dict[str, Any]:
-        """The fit as JSON."""
-        plans = {m: {n: asdict(q) for n, q in plan.items()} for m, plan in self.plans.items()}
-        fields = {"law": self.law, "runs": self.runs, "identified": self.identified}
-        optima = {m: [{"objective": o, "share": s} for o, s in every] for m, every in self.optima.items()}
-        return {
-            **fields,
-            "quantities": [asdict(q) for q in self.quantities],
-            "plans": plans,
-            "optima": optima,
-            "notes": self.notes,
-        }
-
-    def add_quantity(self, name: str, method: str, interval: FitInterval, reason: str = "") -> None:
-        """Add what is known of a quantity: its interval, or why there is none."""
-        self.quantities.append(_build_quantity(name, method, interval, reason))
-
-
-def _build_quantity(name: str, method: str, interval: FitInterval, reason: str = "") -> Quantity:
-    if not reason and not all(map(math.isfinite, interval)):
-        reason = "it has no finite interval"
-    if reason:
-        return Quantity(name=name, method=method, reason=reason)
-    return Quantity(name=name, method=method, value=interval.value, low=interval.low, high=interval.high)
+WINDOW, CROWD = 0.81, 5
+"""A run is the best of the budgets from 0.81 C to C, of at least five runs (OptiBERT, section 3)."""
 
 
 def fit_law(name: LawName, runs: Runs, settings: FitSettings) -> Fit:
@@ -127,8 +57,10 @@ def fit_law(name: LawName, runs: Runs, settings: FitSettings) -> Fit:
     _require_budget(name, runs, settings)
     if name == "power":
         _fit_power(fit, runs)
+    elif name == "correlation":
+        _fit_correlation(fit, runs, settings)
     elif name in ("chinchilla", "finetune"):
-        _fit_parametric(fit, CHINCHILLA if name == "chinchilla" else FINETUNING, runs, settings)
+        fit_parametric(fit, CHINCHILLA if name == "chinchilla" else FINETUNING, runs, settings)
     else:
         _fit_budgets(fit, runs, settings)
     return fit
@@ -147,84 +79,230 @@ def _require_budget(name: LawName, runs: Runs, settings: FitSettings) -> None:
         )
 
 
-def _require_runs(runs: Runs, method: str, law: str, needed: int) -> None:
-    if len(runs) < needed:
-        of = f" of {method}" if method else ""
-        raise UsageError(
-            f"{len(runs)} runs{of} are fewer than the {needed} that the law {law} needs.",
-            hint="Add runs.",
-        )
-
-
-def _require_values(runs: Runs, method: str, law: str) -> None:
-    """Refuse runs with two values of a column: constant, factor and exponent fit them however they are."""
-    for name in ("size", "tokens", *(["trainable"] if law == "finetune" else [])):
-        values = runs.others[name] if name in runs.others else getattr(runs, name)
-        if len({*values.tolist()}) < 3:
-            of = f" of {method}" if method else ""
-            raise UsageError(
-                f"The runs{of} have {len({*values.tolist()})} values of {name}, and the law {law} needs 3.",
-                hint="Add runs with other values.",
-            )
-
-
 # Laws of budgets
 
 
+def group_budgets(flops: Floats) -> tuple[NDArray[np.int64], Floats, list[str]]:
+    """The number of each run's budget, the budgets (geometric means), and a sentence on those grouped.
+
+    Raises:
+        UsageError: Budgets are neither one nor apart.
+    """
+    order = np.argsort(flops, kind="stable")
+    numbers = np.zeros(len(flops), int)
+    first, number = flops[order[0]], 0
+    for before, place in itertools.pairwise(order):
+        if flops[place] > GROUPED * first:
+            if flops[place] < APART * flops[before]:
+                raise UsageError(
+                    f"Budgets of {flops[before]:.4g} and {flops[place]:.4g} operations are neither one "
+                    "(within 5 %) nor apart (15 %).",
+                    hint="Give the column flops the budget that was planned, or use --law chinchilla.",
+                )
+            first, number = flops[place], number + 1
+        numbers[place] = number
+    spans = [flops[numbers == n] for n in range(number + 1)]
+    grouped = [span for span in spans if span.max() > 1.0005 * span.min()]
+    notes = []
+    if grouped:
+        widest = max(float(span.max() / span.min()) for span in grouped)
+        notes = [
+            f"Runs within 5 % count as of one budget: {len(grouped)} budgets, up to {widest - 1:.1%} wide."
+        ]
+    return numbers, np.array([math.exp(np.log(span).mean()) for span in spans]), notes
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptimum:
+    """The optimum of a budget, of all runs and of each resample.
+
+    Attributes:
+        flops: The budget.
+        runs: How many runs it has.
+        size: The log size at the vertex, shape (1 + resamples,), the first that of all runs.
+        loss: The loss there.
+        best: The place of the run with the lowest loss.
+        reason: Why the vertex is not told; "" where it is.
+        usable: Whether it is in power laws. Those leave out what is at the edge without doubt: to leave out
+            what may be there would choose budgets by their noise.
+    """
+
+    flops: float
+    runs: int
+    size: Floats
+    loss: Floats
+    best: int
+    reason: str
+    usable: bool
+
+
+def fit_parabolas(
+    runs: Runs, numbers: Sequence[int], budgets: Floats, weights: Floats
+) -> list[BudgetOptimum]:
+    """The parabola of the loss against the log size of every budget.
+
+    Args:
+        runs: Those of one method.
+        numbers: The number of each run's budget.
+        budgets: The budgets.
+        weights: Of the runs in each resample, shape (resamples, runs).
+    """
+    optima = []
+    for number, flops in enumerate(budgets):
+        places = np.flatnonzero(np.asarray(numbers) == number)
+        if not len(places):
+            continue
+        size, losses = np.log(runs.size[places]), runs.loss[places]
+        different = len({*size.tolist()})
+        reason, usable = f"{different} sizes, where a parabola needs 4", False
+        vertex = loss = np.full(1 + len(weights), np.nan)
+        if different >= 4:
+            vertex, loss, outside = _fit_parabola(size, losses, weights[:, places])
+            reason = "the optimum is at the edge of the sizes" if outside > EDGE else ""
+            usable = outside <= LOST
+        optimum = BudgetOptimum(
+            flops=float(flops),
+            runs=len(places),
+            size=vertex,
+            loss=loss,
+            best=int(places[losses.argmin()]),
+            reason=reason,
+            usable=usable,
+        )
+        optima.append(optimum)
+    return optima
+
+
+def _fit_parabola(size: Floats, losses: Floats, weights: Floats) -> tuple[Floats, Floats, float]:
+    """The log size and the loss at the vertex, of all runs and of each resample, and the share outside."""
+    middle, half = (size.max() + size.min()) / 2, (size.max() - size.min()) / 2
+    powers = np.vander((size - middle) / half, 3, increasing=True)
+    inverse = np.linalg.pinv(powers)
+    fitted = inverse @ losses
+    # A resample moves the coefficients as its weights do, to first order. Residuals are divided by
+    # 1 - leverage (HC3): of seven runs and three coefficients, they are else much smaller than errors.
+    errors = (losses - powers @ fitted) / (1 - np.minimum(np.diag(powers @ inverse), 0.99))
+    moved = fitted + ((weights - 1) * errors) @ inverse.T
+    a, b, c = np.vstack([fitted, moved]).T
+    with np.errstate(all="ignore"):
+        vertex = np.clip(np.where(c > 0, -b / (2 * c), -FAR * np.sign(b)), -FAR, FAR)
+    outside = np.abs(vertex) > 1
+    share = 1.0 if outside[0] else float(outside[1:].mean())
+    return middle + half * vertex, a + b * vertex + c * vertex**2, share
+
+
+def fit_power_laws(optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
+    """log prefactor and exponent of the size at the vertices, each of shape (1 + resamples,)."""
+    x = np.log([optimum.flops for optimum in optima])
+    y = np.array([optimum.size for optimum in optima])
+    centred = x - x.mean()
+    exponent = centred @ y / (centred @ centred)
+    return y.mean(axis=0) - exponent * x.mean(), exponent
+
+
+def fit_best_line(optima: Sequence[BudgetOptimum], values: Floats) -> FittedLine:
+    """The line of log values of the best run of each budget over the log budget."""
+    return fit_line(
+        np.log([optimum.flops for optimum in optima]), np.log([values[optimum.best] for optimum in optima])
+    )
+
+
+def fit_frontier(runs: Runs, optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
+    """log budgets and lowest log losses: of the parabolas, or of best runs if a budget has no parabola.
+
+    Of several runs near an optimum the best is also the luckiest, so parabolas go first.
+    """
+    parabolas = all(optimum.usable for optimum in optima)
+    lowest = [optimum.loss[0] if parabolas else runs.loss[optimum.best] for optimum in optima]
+    return np.log([optimum.flops for optimum in optima]), np.log(lowest)
+
+
+def find_crossing(
+    first: tuple[Floats, Floats], second: tuple[Floats, Floats], *, extrapolate: bool = False
+) -> FitInterval | str:
+    """The budget at which two frontiers cross, with its interval, or why there is none.
+
+    The difference of the two at the budgets that both have is a line; where it is zero is known by Fieller's
+    theorem. What both share at a budget, such as its data, is not in the difference.
+    """
+    shared, first_at, second_at = np.intersect1d(first[0].round(6), second[0].round(6), return_indices=True)
+    if len(shared) < 3:
+        return f"{len(shared)} budgets in common, where a crossing needs 3"
+    zero = find_zero(fit_line(shared, first[1][first_at] - second[1][second_at]))
+    if zero is None:
+        return "the lines may be parallel"
+    reach = np.ptp(shared) if extrapolate else 0.0
+    if zero.low < shared.min() - reach or zero.high > shared.max() + reach:
+        end = "the crossing or an end of its interval lies"
+        return f"{end} farther out than the budgets are wide" if extrapolate else f"{end} outside the budgets"
+    return FitInterval(*map(math.exp, zero))
+
+
+def select_window_best(runs: Runs) -> NDArray[np.int64]:
+    """The places of the runs that are the best of a window of budgets that ends at a run."""
+    best = set()
+    for flops in runs.flops:
+        places = np.flatnonzero((runs.flops >= WINDOW * flops) & (runs.flops <= flops))
+        if len(places) >= CROWD:
+            best.add(int(places[runs.loss[places].argmin()]))
+    return np.array(sorted(best), int)
+
+
+def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
+    """How far the largest budget is from its prediction by a line through the others."""
+    if len(x) > 3:
+        predicted = fit_line(x[:-1], y[:-1]).predict_point(float(x[-1]))
+        ends = (float(y[-1]), predicted.low, predicted.high)
+        error, low, high = (math.expm1(end - predicted.value) for end in ends)
+        fit.notes.append(
+            f"{method or 'All'}: the largest budget, left out, is {error:+.2%} from its prediction "
+            f"(95 %: {low:+.2%} to {high:+.2%})."
+        )
+
+
 def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
-    numbers, levels, notes = budgets.group_budgets(runs.flops)
+    numbers, levels, notes = group_budgets(runs.flops)
     fit.notes += notes
     weights = draw_weights(runs, numbers.tolist(), settings.resamples, settings.seed)
     frontiers: dict[str, tuple[Floats, Floats]] = {}
     for method in runs.methods:
         kept = np.array([name == method for name in runs.method])
         part = runs.select_runs(kept)
-        _require_runs(part, method, fit.law, 5 if fit.law == "isoflop" else 3)
-        optima = budgets.fit_parabolas(part, numbers[kept].tolist(), levels, weights[:, kept])
+        require_runs(part, method, fit.law, 5 if fit.law == "isoflop" else 3)
+        optima = fit_parabolas(part, numbers[kept].tolist(), levels, weights[:, kept])
         if fit.law == "isoflop":
             _add_isoflop(fit, method, part, optima, settings)
-        elif len(optima) < 3:
-            fit.add_quantity(
-                "slope of ln loss", method, _NOTHING, f"{len(optima)} budgets, where a line needs 3"
+            continue
+        # The lowest loss at the edge of the sizes is not the lowest of the budget.
+        inner = [optimum for optimum in optima if optimum.usable or np.isnan(optimum.size[0])]
+        if len(inner) < 3:
+            reason = f"{len(inner)} budgets have an optimum within their sizes, where a line needs 3"
+            fit.add_quantity("slope of ln loss", method, NOTHING, reason)
+            continue
+        if len(inner) < len(optima):
+            fit.notes.append(
+                f"{method or 'All'}: {len(optima) - len(inner)} budgets are left out, whose "
+                "optimum is at the edge of their sizes."
             )
-        else:
-            *frontier, parabolas = budgets.fit_frontier(part, optima)
-            frontiers[method] = (frontier[0], frontier[1])
-            _add_line(fit, method, "ln loss", fit_line(*frontiers[method]))
-            if not parabolas:
-                fit.notes.append(
-                    f"{method or 'The frontier'}: of best runs, as not every budget has a parabola."
-                )
-            _add_held_out_line(fit, method, *frontiers[method])
+        if not all(optimum.usable for optimum in inner):
+            fit.notes.append(f"{method or 'All'}: of best runs, as not every budget has a parabola.")
+        frontiers[method] = fit_frontier(part, inner)
+        _add_line(fit, method, "ln loss", fit_line(*frontiers[method]))
+        _add_held_out_line(fit, method, *frontiers[method])
     for first, second in itertools.combinations(frontiers, 2):
-        crossing = budgets.find_crossing(
-            frontiers[first], frontiers[second], extrapolate=settings.extrapolate
-        )
+        crossing = find_crossing(frontiers[first], frontiers[second], extrapolate=settings.extrapolate)
         reason = crossing if isinstance(crossing, str) else ""
         fit.add_quantity(
             f"crossing of {first} and {second}",
             "",
-            _NOTHING if isinstance(crossing, str) else crossing,
+            NOTHING if isinstance(crossing, str) else crossing,
             reason,
         )
-
-
-_NOTHING = FitInterval(math.nan, math.nan, math.nan)
 
 
 def _add_line(fit: Fit, method: str, of: str, line: FittedLine) -> None:
     fit.add_quantity(f"slope of {of}", method, line.slope)
     fit.add_quantity(f"intercept of {of}", method, line.intercept)
-
-
-def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
-    """The error of the largest budget, predicted by a line through the others."""
-    if len(x) > 3:
-        error = fit_line(x[:-1], y[:-1]).predict_at(float(x[-1])).value - float(y[-1])
-        fit.notes.append(
-            f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
-            f"{math.expm1(error):+.2%}."
-        )
 
 
 def _add_isoflop(
@@ -237,14 +315,11 @@ def _add_isoflop(
     usable = [optimum for optimum in optima if optimum.usable]
     if len(usable) < 3:
         reason = f"{len(usable)} budgets have an optimum within their sizes, where a power law needs 3"
-        for name in ("exponent of size", "prefactor of size", "exponent of tokens", "prefactor of tokens"):
-            fit.add_quantity(name, method, _NOTHING, reason)
-        if settings.budget is not None:
-            fit.plans[method] = {
-                name: Quantity(name=name, method=method, reason=reason) for name in ("size", "tokens", "loss")
-            }
+        parts = ("exponent of size", "prefactor of size", "exponent of tokens", "prefactor of tokens")
+        names = [*parts, "exponent of size by best runs"]
+        fit.refuse_quantities(names, method, reason, settings)
         return
-    prefactor, exponent = budgets.fit_power_laws(usable)
+    prefactor, exponent = fit_power_laws(usable)
     count, per_unit = sum(optimum.runs for optimum in usable), runs.operations_per_unit
 
     def measure(values: Floats, change: Callable[[float], float] = float) -> FitInterval:
@@ -254,8 +329,11 @@ def _add_isoflop(
     fit.add_quantity("prefactor of size", method, measure(prefactor, math.exp))
     fit.add_quantity("exponent of tokens", method, measure(1 - exponent))
     fit.add_quantity("prefactor of tokens", method, measure(-prefactor - math.log(per_unit), math.exp))
-    best = budgets.fit_best_line(optima, runs.size)
-    fit.add_quantity("exponent of size by best runs", method, best.slope)
+    # A best run at the edge of the sizes is not that of its budget.
+    edges = sum(bool(optimum.reason) for optimum in usable)
+    reason = f"the optimum of {edges} budgets may be at the edge of their sizes" if edges else ""
+    best = fit_best_line(usable, runs.size)
+    fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     x = np.log([optimum.flops for optimum in usable])
     _add_held_out_line(fit, method, x, np.array([optimum.size[0] for optimum in usable]))
     if settings.budget is not None:
@@ -272,7 +350,7 @@ def _add_isoflop(
         beyond = not low * 0.999 <= settings.budget <= high * 1.001
         reason = f"its budgets with an optimum are {low:.3g} to {high:.3g}" if beyond else ""
         fit.plans[method] = {
-            name: _build_quantity(
+            name: build_quantity(
                 name, method, interval, reason if name == "loss" or not settings.extrapolate else ""
             )
             for name, interval in plan.items()
@@ -282,115 +360,6 @@ def _add_isoflop(
 def _change(interval: FitInterval, change: Callable[[float], float]) -> FitInterval:
     with np.errstate(over="ignore"):
         return FitInterval(*(change(end) if math.isfinite(end) else end for end in interval))
-
-
-# Laws of the loss
-
-
-def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> None:
-    weights = draw_weights(runs, None, settings.resamples, settings.seed)
-    for method in runs.methods:
-        kept = np.array([name == method for name in runs.method])
-        part = runs.select_runs(kept)
-        # With fewer runs over, the resamples have no tails.
-        _require_runs(part, method, fit.law, len(law.names) + 3)
-        _require_values(part, method, fit.law)
-        inputs = LawInputs.from_runs(part)
-        optima = parametric.find_optima(law, inputs, part.loss, starts=settings.starts)
-        fit.optima[method] = optima.optima
-        if optima.optima[0][1] < ONE_OPTIMUM:
-            fit.notes.append(
-                f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS "
-                f"reach the best of {len(optima.optima)} optima."
-            )
-        every = parametric.refit_resamples(law, inputs, part.loss, weights[:, kept], optima.theta)
-        estimates, resampled = law.restore(optima.theta[None], inputs), law.restore(every, inputs)
-        reason = _find_confusion(law, part, every, resampled)
-        for name, values in resampled.items():
-            interval = compute_interval(float(estimates[name][0]), values, len(part), len(law.names))
-            fit.add_quantity(name, method, interval, reason)
-        if fit.law == "chinchilla":
-            _add_chinchilla(fit, method, part, estimates, resampled, reason, settings)
-        _add_held_out_runs(fit, method, law, part, settings)
-
-
-def _find_confusion(law: Law, runs: Runs, every: Floats, resampled: Mapping[str, Floats]) -> str:
-    """Why the runs do not tell the parameters of a law; "" where they do."""
-    for name in law.exponents:
-        low, high = compute_interval(0.0, resampled[name], len(runs), len(law.names))[1:]
-        if not low > 0:
-            return f"the interval of {name} reaches 0, where its term is part of the constant"
-        if not high - low < WIDE:
-            return f"the interval of {name} is wider than {WIDE:g}"
-    with np.errstate(all="ignore"):
-        correlations = np.abs(np.corrcoef(every.T) - np.eye(every.shape[1]))
-    if not correlations.max() < ALIKE:
-        first, second = np.unravel_index(np.nanargmax(correlations), correlations.shape)
-        names = f"{law.names[first]} and {law.names[second]}"
-        return f"{names} are not told apart (correlation {correlations.max():.3f})"
-    return ""
-
-
-def _add_chinchilla(
-    fit: Fit,
-    method: str,
-    runs: Runs,
-    estimates: Mapping[str, Floats],
-    resampled: Mapping[str, Floats],
-    reason: str,
-    settings: FitSettings,
-) -> None:
-    """The optimum at the wanted budget, else at the largest, and the power law of the loss above E."""
-    flops = settings.budget or float(runs.flops.max())
-    point = parametric.compute_optimum(estimates, flops, runs.operations_per_unit)
-    draws = parametric.compute_optimum(resampled, flops, runs.operations_per_unit)
-    size = float(point["size"][0])
-    if not reason and not settings.extrapolate and not runs.size.min() <= size <= runs.size.max():
-        reason = "the optimum lies outside the sizes of the runs (--extrapolate tells it)"
-    measured = {
-        name: _build_quantity(
-            name,
-            method,
-            compute_interval(float(point[name][0]), values, len(runs), len(CHINCHILLA.names)),
-            reason,
-        )
-        for name, values in draws.items()
-    }
-    fit.quantities.append(replace(measured.pop("η"), name="exponent of size"))
-    if settings.budget is not None:
-        fit.plans[method] = measured
-    else:
-        fit.quantities += [replace(q, name=f"{name} at {flops:.3g}") for name, q in measured.items()]
-    constant = next(q for q in fit.quantities if (q.name, q.method) == ("E", method))
-    if constant.value is None:
-        return
-    places = [n for n in range(len(runs)) if (runs.loss[runs.flops <= runs.flops[n]] >= runs.loss[n]).all()]
-    for end, value in (("low", constant.low), ("high", constant.high)):
-        above = runs.loss[places] - (value or 0.0)
-        name = f"exponent of loss − E, E at its {end} end"
-        if len(places) < 4 or not (above > 0).all():
-            fit.add_quantity(
-                name, method, _NOTHING, "fewer than 4 runs are the best so far, or one is below E"
-            )
-        else:
-            fit.add_quantity(name, method, fit_line(np.log(runs.flops[places]), np.log(above)).slope)
-
-
-def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: FitSettings) -> None:
-    """The error of the runs of the largest budget, predicted by a fit to the others."""
-    largest = runs.flops >= runs.flops.max() / budgets.GROUPED
-    rest = runs.select_runs(~largest)
-    if len(rest) <= len(law.names) or len({*rest.size.tolist()}) < 3:
-        return
-    inputs = LawInputs.from_runs(rest)
-    theta = parametric.find_optima(law, inputs, rest.loss, starts=min(settings.starts or 4, 4)).theta
-    held_out = runs.select_runs(largest)
-    predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
-    errors = np.expm1(predicted - np.log(held_out.loss))
-    fit.notes.append(
-        f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
-        f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
-    )
 
 
 # Power laws of settings
@@ -404,14 +373,43 @@ def _fit_power(fit: Fit, runs: Runs) -> None:
         )
     for method, name in itertools.product(runs.methods, columns):
         part = runs.select_method(method)
-        _require_runs(part, method, "power", 3)
+        require_runs(part, method, "power", 3)
         if (low := part.others[name] <= 0).any():
             raise UsageError(f"{name} is not above 0: {part.places[int(low.argmax())]}.")
-        best = budgets.select_window_best(part)
+        best = select_window_best(part)
         if len(best) < 3:
-            reason = f"{len(best)} windows of budgets have {budgets.CROWD} runs, where a line needs 3"
-            fit.add_quantity(f"slope of ln {name}", method, _NOTHING, reason)
+            reason = f"{len(best)} windows of budgets have {CROWD} runs, where a line needs 3"
+            fit.add_quantity(f"slope of ln {name}", method, NOTHING, reason)
             continue
         x, y = np.log(part.flops[best]), np.log(part.others[name][best])
         _add_line(fit, method, f"ln {name}", fit_line(x, y))
         _add_held_out_line(fit, method, x, y)
+
+
+# The loss and a score
+
+
+def _measure_spearman(first: Floats, second: Floats, axis: int = -1) -> Floats:
+    """Spearman's correlation."""
+    return _measure_pearson(rankdata(first, axis=axis), rankdata(second, axis=axis), axis)
+
+
+def _measure_pearson(first: Floats, second: Floats, axis: int = -1) -> Floats:
+    """Pearson's correlation."""
+    correlation: Floats = pearsonr(first, second, axis=axis).statistic
+    return correlation
+
+
+def _fit_correlation(fit: Fit, runs: Runs, settings: FitSettings) -> None:
+    """The correlations of loss and score over all runs, with bias-corrected and accelerated intervals."""
+    require_runs(runs, "", fit.law, 5)
+    columns = runs.loss, runs.others["score"]
+    for name, correlate in (("Spearman", _measure_spearman), ("Pearson", _measure_pearson)):
+        with warnings.catch_warnings():
+            # A resample of one run alone has no correlation.
+            warnings.simplefilter("ignore")
+            ends = bootstrap(
+                columns, correlate, paired=True, n_resamples=settings.resamples, rng=settings.seed
+            ).confidence_interval
+        interval = FitInterval(float(correlate(*columns)), float(ends.low), float(ends.high))
+        fit.add_quantity(f"{name}'s correlation of loss and score", "", interval)

@@ -209,7 +209,8 @@ def _require_different(runs: Runs) -> None:
 
 
 def _require_varying(runs: Runs, needed: Iterable[str]) -> None:
-    for name in ("size", "tokens", "loss", *needed):
+    # Checkpoints, whose losses and scores are correlated, have one size.
+    for name in ("loss", "score") if "score" in needed else ("size", "tokens", "loss", *needed):
         values = runs.others[name] if name in runs.others else getattr(runs, name)
         if len({*values.tolist()}) == 1:
             raise UsageError(

@@ -374,10 +374,10 @@ def _sweep(
     members, note = _draw_members(values, request)
     recipes = [_open_member(stages[-1], changes[stages[-1]], member) for member in members]
     note += _describe_inert_settings(stages[-1], members, recipes)
-    if not request.select:
+    if request.select and "budget" in values:
         raise UsageError(
-            "Which tasks choose among the values of the sweep?",
-            hint="Type e.g. --select beir:NFCorpus,SciFact; they are then marked as no test of the model.",
+            "--select would choose among budgets, of which the largest is the best.",
+            hint="Leave it out: each combination is then a model of its own.",
         )
     return Sweep(
         setting=", ".join(values),

@@ -64,8 +64,8 @@ class Request:
     Each field has its description. At most one recipe of each kind can be named, one for tasks with labels
     and one for models; a setting is named `recipe.setting` where both have it. A recipe for models makes one
     model for each of `seeds` seeds, counted from the seed of the settings. A `sweep` is of one setting or
-    of all combinations of several, or of `samples` of them: the model is the one whose mean main score on the
-    tasks in `select` (`suite:task,task`) is best.
+    of all combinations of several, or of `samples` of them: each is a model, or only the one whose mean main
+    score on the tasks in `select` (`suite:task,task`) is best.
     """
 
     models: Annotated[
@@ -296,8 +296,8 @@ class Request:
         Mapping[str, Any],
         Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
-            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. The best "
-            "by --select is the model. Repeat for all combinations of several settings.",
+            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. Each is a "
+            "model, or only the best by --select. Repeat for all combinations of several settings.",
             metavar="SETTING=VALUES",
             alone=True,
             group="Training",
@@ -560,16 +560,19 @@ class PreparedRun:
         return f"{self.format_model_name(model)}{self.format_length(model)}"
 
     def format_model_name(self, model: ConfiguredModel) -> str:
-        """A model's name, with its seed or the start of its key where another model has the same name."""
+        """A model's name, with its own settings, seed or key where another model has the same name."""
         name, length = model.artifact.name, self.format_length(model)
         alike = [o for o in self.subjects if o.artifact.name == name and self.format_length(o) == length]
         if len(alike) == 1:
             return name
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
             return f"{name} (context {model.context.seed})"
-        seeds = [other.lineage.seed for other in alike if other.lineage is not None]
-        if model.lineage is not None and len(set(seeds)) == len(alike):
-            return f"{name} (seed {model.lineage.seed})"
+        own = _list_training_facts(model)
+        others = [_list_training_facts(other) for other in alike if other != model]
+        if own and own not in others and all(others):
+            # Alone among its like, a model that is not evaluated has its seed.
+            apart = [fact for fact in own if not all(fact in other for other in others)] or own[-1:]
+            return f"{name} ({', '.join(apart)})"
         return f"{name} ({model.artifact.key[:8]})"
 
     def format_length(self, model: ConfiguredModel) -> str:
@@ -602,3 +605,12 @@ class PreparedRun:
     def devices(self) -> tuple[str, ...]:
         """The requested devices; else every GPU, or the CPU."""
         return self.request.devices or default_devices()
+
+
+def _list_training_facts(model: ConfiguredModel) -> list[str]:
+    """What may tell a trained model apart from others of its name: settings, and the seed."""
+    if model.lineage is None:
+        return []
+    settings = {name: value for name, value in model.lineage.settings.items() if name != "seed"}
+    texts = {name: f"{value:g}" if isinstance(value, float) else value for name, value in settings.items()}
+    return [*(f"{name}={text}" for name, text in texts.items()), f"seed {model.lineage.seed}"]

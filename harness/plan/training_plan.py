@@ -47,7 +47,7 @@ class Sweep:
     Attributes:
         setting, values: As a `SweepPart` has them; the first of equals is chosen.
         recipes: The recipe with each of the values.
-        tasks: The tasks that choose, by the names of their columns.
+        tasks: The tasks that choose, by the names of their columns; without any each value is a model.
         note: A sentence on what is swept.
     """
 
@@ -99,7 +99,7 @@ def plan_models(
         request: Seeds, data and places of the trainings.
 
     Returns:
-        For each backbone a model for each seed.
+        For each backbone a model for each seed; of a sweep without tasks that choose, one for each value.
 
     Raises:
         UsageError: A recipe cannot be used with a backbone or with the data.
@@ -128,7 +128,10 @@ def plan_models(
                 except HarnessError as error:
                     label = format_swept_settings(request.sweep.setting, value)
                     raise type(error)(f"{label}: {error.message}", hint=error.hint) from error
-            models.append(_plan_sweep_choice(members, request.sweep, request))
+            _require_comparable(members, request.sweep)
+            models += (
+                [_plan_sweep_choice(members, request.sweep, request)] if request.sweep.tasks else members
+            )
     return tuple(models)
 
 
@@ -157,7 +160,6 @@ def _plan_sweep_choice(
     members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest
 ) -> ConfiguredModel:
     """The model that a sweep chooses from its members, whether the choice is made yet or not."""
-    _require_comparable(members, sweep)
     first = members[0]
     assert first.lineage is not None
     assert first.training is not None

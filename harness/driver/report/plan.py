@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -116,6 +117,10 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
         )
     out = create_console()
     print_table(table, out)
+    open_lines = [line for line in lines if line.state not in DONE]
+    if budgets := [line.operations for line in open_lines if line.operations is not None]:
+        total = f"{math.fsum(budgets):.4g}"
+        print_lines([f"{len(open_lines)} trainings to do, with budgets of {total} operations in all."], out)
     sources = dict.fromkeys(line.source for line in lines if line.source)
     print_lines((f"Times of trainings are by {source}." for source in sources), out, style="dim")
     print_lines(dict.fromkeys(note for line in lines for note in line.notes), out, style="dim")

@@ -39,6 +39,7 @@ class TrainingCost:
             choose" in a sweep.
         steps, texts: Optimizer steps, and texts that are encoded.
         done: The steps that an interrupted training has in its checkpoint or log.
+        operations: The budget of a training that has one.
         seconds: Of the whole training, between `low` and `high`.
         source: What they were learnt from.
         data: The names of the training data.
@@ -55,6 +56,7 @@ class TrainingCost:
     steps: int | None
     texts: int | None
     done: int
+    operations: float | None = None
     seconds: float | None
     low: float | None = None
     high: float | None = None

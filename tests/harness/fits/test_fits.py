@@ -21,8 +21,8 @@ from harness.cli import program
 from harness.core.errors import UsageError
 from harness.fits import parametric
 from harness.fits.equations import compute_optimum_law
-from harness.fits.estimate import draw_weights
-from harness.fits.fitting import Fit, FitSettings, LawName, fit_law
+from harness.fits.estimate import Fit, FitSettings, LawName, draw_weights
+from harness.fits.fitting import fit_law
 from harness.fits.parametric import (
     CHINCHILLA,
     FINETUNING,
@@ -55,8 +55,9 @@ def write(path: Path, rows: list[list[object]], header: str = "size,tokens,flops
 
 
 def table(runs: Runs, path: Path) -> Path:
-    columns = [runs.size, runs.tokens, runs.flops, runs.loss, runs.method]
-    return write(path, [list(row) for row in zip(*columns, strict=True)], "size,tokens,flops,loss,method")
+    columns = [runs.size, runs.tokens, runs.flops, runs.loss, runs.method, *runs.others.values()]
+    header = ",".join(["size,tokens,flops,loss,method", *runs.others])
+    return write(path, [list(row) for row in zip(*columns, strict=True)], header)
 
 
 # The papers
@@ -193,6 +194,25 @@ def test_the_power_law_of_a_setting() -> None:
     assert (slope.name, slope.value) == ("slope of ln learning_rate", pytest.approx(-0.24, abs=0.03))
 
 
+def test_the_correlation_of_loss_and_score(tmp_path: Path) -> None:
+    """Ranks 1 2 3 4 5 against 5 3 4 2 1: the squared differences are 38, and 1 - 6 · 38 / 120 = -0.9."""
+    scores = [0.9, 0.7, 0.8, 0.3, 0.2]
+    rows: list[list[object]] = [[1e6, 10 ** (9 - n), n + 1.0, score] for n, score in enumerate(scores)]
+    path = write(tmp_path / "runs.csv", rows, "size,tokens,loss,score")
+    runs = read_runs(path, needed=("score",))
+    assert numbers(fit_law("correlation", runs, QUICK))["Spearman's correlation of loss and score"] == -0.9
+    random = np.random.default_rng(1)
+    loss = random.standard_normal(300)
+    score = -0.9 * loss + math.sqrt(0.19) * random.standard_normal(300)
+    many = Runs(
+        size=np.ones(300), tokens=np.ones(300), flops=np.ones(300), loss=loss, method=("",) * 300,
+        others={"score": score}, places=("",) * 300,
+    )  # fmt: skip
+    pearson = fit_law("correlation", many, QUICK).quantities[1]
+    fisher = math.atanh(pearson.value) + np.array([-1.96, 1.96]) / math.sqrt(297)  # type: ignore[arg-type]
+    assert np.allclose([pearson.low, pearson.high], np.tanh(fisher), atol=0.015)
+
+
 # What cannot be known, and bad tables
 
 
@@ -200,18 +220,20 @@ def test_the_power_law_of_a_setting() -> None:
     "name",
     [
         # A law of five parameters is fitted from 32 starts.
-        pytest.param(name, marks=[pytest.mark.slow] if law == "chinchilla" else [])
-        for name, (law, _) in simulate_fits.UNKNOWN.items()
+        pytest.param(name, marks=[pytest.mark.slow] if case.law in ("chinchilla", "finetune") else [])
+        for name, case in simulate_fits.UNKNOWN.items()
     ],
 )
 def test_what_cannot_be_known_has_a_reason_and_no_value(name: str, tmp_path: Path) -> None:
-    law, draw = simulate_fits.UNKNOWN[name]
-    path = table(draw(np.random.default_rng(0)), tmp_path / "runs.csv")
-    typed = ["fit", str(path), "--law", law, "--size-is", "operations", "--resamples", "200", "--json"]
+    case = simulate_fits.UNKNOWN[name]
+    path = table(case.draw(np.random.default_rng(0)), tmp_path / "runs.csv")
+    typed = ["fit", str(path), "--law", case.law, "--size-is", "operations", "--resamples", "200", "--json"]
+    typed += ["--extrapolate"] * case.extrapolate
     done = CliRunner().invoke(program, typed, standalone_mode=False)
     assert done.return_value == 3
-    reasons = [quantity for quantity in json.loads(done.output)["quantities"] if quantity["reason"]]
-    assert reasons
+    quantities = json.loads(done.output)["quantities"]
+    assert case.is_admitted([(quantity["name"], quantity["value"]) for quantity in quantities])
+    reasons = [quantity for quantity in quantities if quantity["reason"]]
     assert {quantity[end] for quantity in reasons for end in ("value", "low", "high")} == {None}
 
 
@@ -290,5 +312,5 @@ def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path)
 def test_intervals_hold_the_truth() -> None:
     """A twentieth of the draws of benchmarks/simulate_fits.py; the bar is wider by three deviations."""
     shares = simulate_fits.measure_coverage(draws=25, resamples=400)
-    assert {name: share for name, share in shares.items() if share < 0.8} == {}
+    assert {name: share for name, (share, _) in shares.items() if share < 0.8} == {}
     assert all(share >= 0.8 for share in simulate_fits.measure_admissions(draws=5, resamples=100).values())

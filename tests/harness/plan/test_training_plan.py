@@ -442,6 +442,35 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
 GRID = {"sweep": {"share": "0,1", "texts": [4, 9]}}
 
 
+def test_a_grid_of_budgets_is_one_plan_with_its_total(
+    asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tiny.folder(tiny.families()["modernbert"], tmp_path / "other")
+    typed = ["run", "--model", asked["model"], "--model", str(other), "--suite", asked["suite"]]
+    typed += ["--recipe", "efficient-lora", "--train-data", str(asked["train_data"]), "--offline"]
+    typed += ["--budget", "1e8,4e8", "--sweep", "rank=2,4", "--set", "batch_size=4", "--set", "chunk=4"]
+    typed += ["--results", str(asked["results"]), "--cache", str(asked["cache"]), "--dry-run"]
+    assert invoke(typed) == 0
+    out = capsys.readouterr().out
+    assert "8 trainings to do, with budgets of 2e+09 operations in all." in out
+    assert invoke([*typed, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    names = [f"(budget={budget}, rank={rank})" for budget in ("1e+08", "4e+08") for rank in (2, 4)]
+    assert [line["model"].partition(" ")[2] for line in document["trainings"]] == [*names, *names]
+    assert [line["operations"] for line in document["trainings"][:4]] == [1e8, 1e8, 4e8, 4e8]
+    assert len({line["model"] for line in document["plan"]}) == 8
+
+
+def test_each_value_of_a_sweep_that_nothing_chooses_is_a_model(asked: dict[str, Any]) -> None:
+    """It is the model that the recipe alone makes with this value, and what is trained is not done again."""
+    alone = run(asked, recipe_settings={"share": 0.5}).prepared.subjects[0].artifact
+    report = run(asked, sweep={"share": [0, 0.5]})
+    assert hows(report) == ["done", "done", "cached", "cached"]
+    first, second = report.prepared.subjects
+    assert (second.artifact.key, second.lineage.sweep) == (alone.key, None)  # type: ignore[union-attr]
+    assert report.prepared.format_model_name(first) == "tiny-sample-centered (share=0)"
+
+
 @pytest.mark.usefixtures("here")
 def test_a_sweep_of_several_settings_has_every_combination(asked: dict[str, Any], capsys: Any) -> None:
     """Interrupted between two members; its members are the models that --set makes."""
@@ -929,7 +958,10 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         ),
         ({"recipe_settings": {"share": 1}}, "share is swept and set."),
         ({"sweep": {}}, "--select names the tasks that choose"),
-        ({"select": ()}, "Which tasks choose among the values of the sweep?"),
+        (
+            {"recipe": "efficient-lora", "sweep": {"budget": "1e8,2e8"}},
+            "--select would choose among budgets, of which the largest is the best.",
+        ),
         ({"select": "beir:STSBenchmark"}, "No task of beir is called 'STSBenchmark'."),
         ({"select": "beir:CQADupstackRetrieval"}, "is the mean of 12 tasks, and cannot choose."),
         ({"select": "glue:RTE"}, "RTE needs a model trained for it"),
