@@ -12,7 +12,8 @@ import pytest
 from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.results.notes import NOTES, ComputeNote, CountedPart
-from harness.watch.runs import FACTS, Row, add_facts, build_curves, read_table, write_table
+from harness.watch.curves import FACTS, Row, build_curves
+from harness.watch.runs import add_facts, read_table, write_table
 from harness.watch.state import Watch
 from judged_data import checkpoint, put_watch
 
