@@ -320,7 +320,7 @@ def _estimate_mean(values: Floats, level: float = LEVEL) -> SeedInterval:
 
 
 def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) -> SeedInterval:
-    """The difference of two means of seeds, with Welch's interval (Welch, 1947).
+    """The difference of two means of seeds, with Welch's interval (1938), or Student's if it is wider.
 
     Args:
         values: Of one run, (seeds,).
@@ -333,24 +333,21 @@ def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) ->
     mean = float(values.mean() - (others.mean() if len(others) else 0))
     if min(map(len, sides)) < 2:
         return SeedInterval(value=mean)
-    parts = np.array([side.var(ddof=1) / len(side) for side in sides])
-    freedoms = np.array([len(side) - 1 for side in sides])
-    equal = len({*map(len, sides)}) == 1 < len(sides)
-    # Satterthwaite's degrees of freedom are too few for equal numbers of few seeds. Welch's of 1938, with 2
-    # here, are nearly unbiased there, but too many where the side with fewer seeds has the most noise.
-    shift = 2 if equal else 0
+    counts = np.array([len(side) for side in sides])
+    parts, freedoms = np.array([side.var(ddof=1) for side in sides]) / counts, counts - 1
     variance = float(parts.sum())
     # Without any noise every share will do, as the interval is a point.
     shares = parts / variance if variance else np.full(len(parts), 1 / len(parts))
-    freedom = 1 / float((shares**2 / (freedoms + shift)).sum()) - shift
+    # Satterthwaite's degrees of freedom are too few for few seeds; Welch's of 1938, with 2, nearly unbiased.
+    freedom = 1 / float((shares**2 / (freedoms + 2)).sum()) - 2
     freedom = min(max(freedom, freedoms.min()), freedoms.sum())
-    half = float(stdtrit(freedom, 1 - level / 2) * np.sqrt(variance))
-    if not equal:
-        # Of two seeds, the deviation is often far too small by chance: no interval is narrower than that of
-        # a deviation that both sides share.
-        sizes = freedoms + 1
-        shared = float((freedoms * parts * sizes).sum() / freedoms.sum() * (1 / sizes).sum())
-        half = max(half, float(stdtrit(freedoms.sum(), 1 - level / 2)) * math.sqrt(shared))
+    # Of unequal numbers, the side with fewer seeds often has far too little noise by chance: no interval is
+    # narrower than Student's, of a noise that both share.
+    shared = float((freedoms * counts * parts).sum() / freedoms.sum() * (1 / counts).sum())
+    half = max(
+        float(stdtrit(degrees, 1 - level / 2)) * math.sqrt(spread)
+        for degrees, spread in ((freedom, variance), (freedoms.sum(), shared))
+    )
     return SeedInterval(value=mean, low=mean - half, high=mean + half)
 
 
