@@ -11,11 +11,13 @@ import click
 from rich.table import Table
 
 from harness.commands import options
+from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
 from harness.fits.estimate import Quantity
 from harness.fits.fitting import LAWS, Fit, FitSettings, LawName, fit_law
 from harness.fits.runs import SIZES, Runs, Size, read_runs
+from harness.fits.stored import FITS, StoredFit
 from harness.plan import catalog
 
 SCHEMA = 1
@@ -54,7 +56,11 @@ NEEDED = {"finetune": ("trainable",)}
     "--drop-diverged", is_flag=True, help="Leave out runs that have diverged; else they are refused."
 )
 @click.option("--resamples", type=click.IntRange(100, 100_000), default=4000, help="Resamples of the runs.")
+@click.option(
+    "--out", metavar="NAME", help="Also keep the fit under this name in the results folder, for the site."
+)
 @options.add_options("seed")
+@options.results
 @options.as_json
 def command(
     table: Path,
@@ -65,13 +71,17 @@ def command(
     extrapolate: bool,
     drop_diverged: bool,
     resamples: int,
+    out: str | None,
     seed: int,
+    results: Path | None,
     as_json: bool,
 ) -> int:
     """Fit a law to the runs of TABLE, a file in CSV, TSV, JSONL or Parquet with one run a row.
 
     Ends with 3 if the runs do not tell a quantity, which then has a reason and no value.
     """
+    if out:
+        FITS.check_name(out)
     named = dict(_split_column(text) for text in columns)
     runs = read_runs(
         table, columns=named, counts=size_is, needed=NEEDED.get(law, ()), drop_diverged=drop_diverged
@@ -80,6 +90,10 @@ def command(
         law, runs, FitSettings(resamples=resamples, seed=seed, budget=budget, extrapolate=extrapolate)
     )
     commands = _build_commands(fit, runs, budget)
+    if out:
+        stored = StoredFit.from_fit(out, fit, runs, budget)
+        path = FITS.write_document(paths.resolve_results_folder(results), out, stored)
+        click.echo(f"{path}: {len(runs)} runs. `harness serve` shows them at /fits/{out}.", err=True)
     if as_json:
         chosen = {"method": fit.choose_method(), "commands": commands}
         document = {"schema": SCHEMA, "size_is": size_is, "budget": budget, **fit.to_json(), **chosen}

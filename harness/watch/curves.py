@@ -240,8 +240,8 @@ def _explain_divergence(rows: Sequence[Row], finite: bool) -> str:
     """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
     stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
     losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
-    if any(text.lower() not in ("false", "no", "0") for text in stated):
-        return "as stated"
+    if reason := next((text for text in stated if text.lower() not in ("false", "no", "0")), ""):
+        return "as stated" if reason.lower() in ("true", "yes", "1", "1.0") else reason
     if not finite or not all(map(math.isfinite, losses)):
         return "a score or loss is no number"
     return "its last loss is above its first" if losses and losses[-1] > losses[0] else ""
@@ -521,6 +521,10 @@ class RunTable(DocumentPart):
             points.append(RunPoint.model_validate({**names, **texts, **known}))
         when = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(column=column, when=when, points=tuple(points), **fields)
+
+    def list_seeds(self) -> set[tuple[str, str]]:
+        """The seeds of all runs."""
+        return {(point.run, point.seed) for point in self.points}
 
     def list_rows(self) -> list[Row]:
         """The points as rows whose column of scores is `score`."""
