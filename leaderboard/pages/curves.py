@@ -95,7 +95,11 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
             values={"against": axis},
         ),
         Control(
-            kind="number", name="reach", label="Score to reach", value=f"{comparison.score:.2f}", step="any"
+            kind="number",
+            name="reach",
+            label="Score to reach",
+            value="" if state.reach is None else f"{state.reach:g}",
+            step="any",
         ),
         *(
             [Control(kind="check", name="sound", label="Without what diverged", checked=state.sound)]

@@ -191,7 +191,7 @@ def _describe_law(cells: Mapping[str, PaperValue], ours: tuple[float, float]) ->
         for (name, row), value in zip(sorted(cells.items()), ours, strict=True)
         if abs((row.number or 0.0) - value) > float(row.last_place)
     ]
-    return f"{' and '.join(odd)} not".capitalize() if odd else "yes"
+    return f"not {' and '.join(odd)}" if odd else "yes"
 
 
 def _format_rounded(value: float) -> Cell:
@@ -256,11 +256,10 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
     method = state.method or methods[0]
     path = build_address(f"{PATH}/{name}")
-    controls = offer(
-        state,
-        {"method": ("Runs of", [(one, one or "no method") for one in methods])},
-        values={"method": method},
-    )
+    # Frontiers of all methods are drawn together.
+    drawn = methods if fit.law != "frontier" else []
+    offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
+    controls = offer(state, offered, values={"method": method})
     untold = sum(bool(quantity.reason) for quantity in fit.quantities)
     plans = [quantity for plan in fit.plans.values() for quantity in plan.values()]
     return Page(
