@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,11 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
+from harness.fits.budgets import group_budgets
 from harness.fits.estimate import Quantity
 from harness.fits.fitting import LAWS, Fit, FitSettings, LawName, fit_law
 from harness.fits.runs import SIZES, Runs, Size, read_runs
-from harness.fits.stored import FITS, StoredFit
+from harness.fits.stored import COLUMNS, FITS, StoredFit
 from harness.plan import catalog
 
 SCHEMA = 1
@@ -91,7 +94,7 @@ def command(
     )
     commands = _build_commands(fit, runs, budget)
     if out:
-        stored = StoredFit.from_fit(out, fit, runs, budget)
+        stored = build_stored_fit(out, fit, runs, budget)
         path = FITS.write_document(paths.resolve_results_folder(results), out, stored)
         click.echo(f"{path}: {len(runs)} runs. `harness serve` shows them at /fits/{out}.", err=True)
     if as_json:
@@ -101,6 +104,32 @@ def command(
     else:
         _print_fit(fit, runs, budget, commands)
     return 0 if fit.identified else NOT_IDENTIFIED
+
+
+def build_stored_fit(name: str, fit: Fit, runs: Runs, budget: float | None = None) -> StoredFit:
+    """The document of a fit.
+
+    Args:
+        name: Its name.
+        fit: The fit.
+        runs: The runs that it is of.
+        budget: The operations that were planned.
+    """
+    columns = {column: getattr(runs, column) for column in COLUMNS} | dict(runs.others)
+    # A law of the whole loss may be of runs whose budgets are neither one nor apart.
+    with contextlib.suppress(UsageError):
+        numbers, levels, _ = group_budgets(runs.flops)
+        columns["budget"] = levels[numbers]
+    document = {
+        "name": name,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "size_is": runs.counts,
+        "budget": budget,
+        "method": runs.method,
+        "columns": {column: tuple(values.tolist()) for column, values in columns.items()},
+    }
+    fields = {key: value for key, value in fit.to_json().items() if key in StoredFit.model_fields}
+    return StoredFit.model_validate({**fields, **document})
 
 
 def _split_column(text: str) -> tuple[str, str]:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.fits.estimate import Quantity
-from harness.fits.fitting import Fit, LawName
-from harness.fits.runs import Runs, Size
+from harness.fits.runs import Size
 
 COLUMNS = ("size", "tokens", "flops", "loss")
+"""The columns that every stored fit has."""
+
+
+class StoredQuantity(DocumentPart):
+    """A number that a fit gives (harness.fits.estimate.Quantity)."""
+
+    name: str
+    method: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
 
 
 class StoredFit(DocumentPart):
@@ -18,33 +27,17 @@ class StoredFit(DocumentPart):
 
     name: str
     when: str
-    law: LawName
+    law: str
     size_is: Size
     budget: float | None = None
     """The operations that were planned."""
     method: tuple[str, ...]
     columns: Mapping[str, tuple[float, ...]]
-    """The runs' size, tokens, flops, loss and further numbers, an item for each run as in `method`."""
-    quantities: tuple[Quantity, ...]
-    plans: Mapping[str, Mapping[str, Quantity]] = {}
+    """The runs' size, tokens, flops, loss and further numbers, an item for each run as in `method`; `budget`
+    is that which a run counts as one of, where budgets are apart."""
+    quantities: tuple[StoredQuantity, ...]
+    plans: Mapping[str, Mapping[str, StoredQuantity]] = {}
     notes: tuple[str, ...] = ()
-
-    @classmethod
-    def from_fit(cls, name: str, fit: Fit, runs: Runs, budget: float | None) -> StoredFit:
-        """The document of a fit."""
-        columns = {column: getattr(runs, column) for column in COLUMNS} | dict(runs.others)
-        return cls(
-            name=name,
-            when=datetime.now(UTC).isoformat(timespec="seconds"),
-            law=fit.law,
-            size_is=runs.counts,
-            budget=budget,
-            method=runs.method,
-            columns={column: tuple(values.tolist()) for column, values in columns.items()},
-            quantities=tuple(fit.quantities),
-            plans=fit.plans,
-            notes=tuple(fit.notes),
-        )
 
     def find_values(self, method: str) -> dict[str, float]:
         """The quantities of a method that have a value, by name."""

@@ -472,7 +472,7 @@ def _describe_difference(difference: SeedInterval) -> str:
 # Documents
 
 
-class RunPoint(DocumentPart):
+class _RunPoint(DocumentPart):
     """A row of a stored comparison; what is not known is None. `score` is as it was measured."""
 
     model: str = ""
@@ -502,7 +502,7 @@ class RunTable(DocumentPart):
     axis: str
     reach: float | None = None
     """The score × 100 to reach, if one was given."""
-    points: tuple[RunPoint, ...]
+    points: tuple[_RunPoint, ...]
 
     @classmethod
     def from_rows(
@@ -516,9 +516,9 @@ class RunTable(DocumentPart):
             texts = {name: str(row.get(name) or "") for name in ("model", "method")}
             numbers = {name: read_number(row.get(name), name) for name in FACTS if name not in TEXTS}
             numbers["score"] = read_number(row.get(column), column)
-            known = {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
+            finite = {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
             names = {"run": str(row["run"]), "seed": seed, "diverged": reasons[str(row["run"]), seed]}
-            points.append(RunPoint.model_validate({**names, **texts, **known}))
+            points.append(_RunPoint.model_validate({**names, **texts, **finite}))
         when = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(column=column, when=when, points=tuple(points), **fields)
 

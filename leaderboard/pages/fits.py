@@ -9,11 +9,8 @@ from contextlib import suppress
 import numpy as np
 from pydantic import Field
 
-from harness.core.errors import UsageError
-from harness.fits.budgets import group_budgets
-from harness.fits.estimate import Quantity
 from harness.fits.runs import SIZES, Floats
-from harness.fits.stored import StoredFit
+from harness.fits.stored import StoredFit, StoredQuantity
 from harness.results.printed import Paper, PaperValue
 from leaderboard.data.papers import compute_power_laws
 from leaderboard.views.cells import build_time_cell, format_count, format_time
@@ -297,7 +294,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     )
 
 
-def _build_quantity_table(name: str, caption: str, quantities: Sequence[Quantity]) -> Table:
+def _build_quantity_table(name: str, caption: str, quantities: Sequence[StoredQuantity]) -> Table:
     heads = {
         "quantity": "Quantity",
         "method": "Method",
@@ -356,20 +353,15 @@ def _plot_budgets(
     fit: StoredFit, method: str, runs: Mapping[str, Floats], values: Mapping[str, float]
 ) -> Iterator[Chart]:
     """The loss against the size at each budget with the law through it, the optima, and the residuals."""
-    try:
-        every, levels, _ = group_budgets(np.array(fit.columns["flops"]))
-    except UsageError:
-        # Runs of no common budgets are drawn as residuals alone.
-        every, levels = np.full(len(fit.method), -1), np.zeros(0)
-    numbers = every[[one == method for one in fit.method]]
-    predicted = np.full(len(numbers), np.nan)
+    # Runs of no common budgets are drawn as residuals alone.
+    budgets = runs.get("budget", np.zeros(0))
+    levels = np.unique(budgets)
+    predicted = np.full(len(runs["loss"]), np.nan)
     if fit.law == "chinchilla" and (losses := _predict_losses(fit.law, values, runs)) is not None:
         predicted = losses
     lines = []
-    for number, level in enumerate(levels):
-        kept = numbers == number
-        if not kept.any():
-            continue
+    for level in levels:
+        kept = budgets == level
         size, loss, law = runs["size"][kept], runs["loss"][kept], None
         across = np.geomspace(size.min(), size.max(), POINTS)
         if fit.law == "chinchilla":
@@ -394,8 +386,8 @@ def _list_points(x: Floats, y: Floats) -> list[Point]:
 
 def _plot_optima(fit: StoredFit, method: str, levels: Floats, values: Mapping[str, float]) -> Chart:
     """The optimal size of each budget with its interval, and the power law through them."""
-    found = {q.name: q for q in fit.quantities if q.method == method}
-    sizes = [(float(level), found.get(f"size at {level:.3g}")) for level in levels]
+    quantities = {q.name: q for q in fit.quantities if q.method == method}
+    sizes = [(float(level), quantities.get(f"size at {level:.3g}")) for level in levels]
     points = [Point(x=level, y=q.value, low=q.low, high=q.high) for level, q in sizes if q and q.value]
     across = np.geomspace(levels.min(), levels.max(), POINTS)
     law = _list_points(across, values["prefactor of size"] * across ** values["exponent of size"])

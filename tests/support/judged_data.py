@@ -17,6 +17,7 @@ import numpy as np
 from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
+from harness.commands.fit import build_stored_fit
 from harness.fits.fitting import LAWS, FitSettings, fit_law
 from harness.fits.runs import Runs
 from harness.fits.stored import FITS, StoredFit
@@ -151,7 +152,7 @@ def build_fits() -> tuple[StoredFit, ...]:
         places=("",) * (2 * len(size)),
     )
     settings = FitSettings(resamples=100, starts=2)
-    return tuple(StoredFit.from_fit(law, fit_law(law, runs, settings), runs, None) for law in LAWS)
+    return tuple(build_stored_fit(law, fit_law(law, runs, settings), runs) for law in LAWS)
 
 
 def compare_two_runs() -> RunTable:

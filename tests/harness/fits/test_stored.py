@@ -7,14 +7,16 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from harness.cli import program
+from harness.commands.fit import build_stored_fit
 from harness.fits.fitting import FitSettings, fit_law
 from harness.fits.runs import read_runs
-from harness.fits.stored import FITS, StoredFit
+from harness.fits.stored import FITS
 from judged_data import build_fits
 
 
 def test_a_fit_is_kept_with_its_runs(tmp_path: Path) -> None:
-    columns = {"method": build_fits()[0].method, **build_fits()[0].columns}
+    kept = {name: values for name, values in build_fits()[0].columns.items() if name != "budget"}
+    columns = {"method": build_fits()[0].method, **kept}
     table = tmp_path / "runs.csv"
     lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
     table.write_text("\n".join([",".join(columns), *lines]))
@@ -23,8 +25,8 @@ def test_a_fit_is_kept_with_its_runs(tmp_path: Path) -> None:
     assert done.return_value == 0
     assert "40 runs. `harness serve` shows them at /fits/mine." in done.stderr
     stored, runs = FITS.find_document(tmp_path, "mine"), read_runs(table)
-    again = StoredFit.from_fit("mine", fit_law("power", runs, FitSettings()), runs, None)
+    again = build_stored_fit("mine", fit_law("power", runs, FitSettings()), runs)
     assert stored == again.model_copy(update={"when": stored.when})
-    assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "trainable"}
+    assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "trainable", "budget"}
     done = CliRunner().invoke(program, [*typed[:-1], "../mine"], standalone_mode=False)
     assert "cannot be the name of a fit" in str(done.exception)
