@@ -19,7 +19,8 @@ from measuring import read_options, report_missed
 from harness.watch.curves import RunComparison, SeedCurve, compare_runs
 
 SPEEDUPS = (1.0, 1.5, 2.4)
-SEEDS = 3
+SEEDS = ((3, 3), (2, 2), (2, 5))
+"""Seeds of the faster run, and of the other."""
 COVERAGE, CALLED = (0.92, 0.97), 0.05
 Shape = Callable[[np.ndarray], np.ndarray]
 SHAPES: dict[str, Shape] = {
@@ -40,21 +41,25 @@ def draw_seed(
     return SeedCurve(run=run, seed=str(seed), budgets=grid, scores=scores)
 
 
-def compare_drawn_runs(shape: str, grid: str, speedup: float, rng: np.random.Generator) -> RunComparison:
+def compare_drawn_runs(
+    shape: str, grid: str, speedup: float, seeds: tuple[int, int], rng: np.random.Generator
+) -> RunComparison:
     """The comparison of a run with one that is `speedup` times slower."""
-    speeds = {"fast": speedup, "slow": 1.0}
+    speeds = {"fast": (speedup, seeds[0]), "slow": (1.0, seeds[1])}
     curves = [
         draw_seed(run, seed, SHAPES[shape], GRIDS[grid], speed, rng)
-        for run, speed in speeds.items()
-        for seed in range(SEEDS)
+        for run, (speed, count) in speeds.items()
+        for seed in range(count)
     ]
     return compare_runs(curves).pairs[0]
 
 
-def measure_line(shape: str, grid: str, speedup: float, trials: int, seed: int) -> dict[str, float]:
+def measure_line(
+    shape: str, grid: str, speedup: float, trials: int, seed: int, seeds: tuple[int, int] = SEEDS[0]
+) -> dict[str, float]:
     """The shares of trials whose interval holds the truth, that call one run better, and without interval."""
     rng = np.random.default_rng([seed, *map(len, (shape, grid)), int(10 * speedup)])
-    pairs = [compare_drawn_runs(shape, grid, speedup, rng) for _ in range(trials)]
+    pairs = [compare_drawn_runs(shape, grid, speedup, seeds, rng) for _ in range(trials)]
     intervals = [one.speedup for one in pairs if one.speedup is not None]
     held = [(one.low or np.inf) <= speedup <= (one.high or 0) for one in intervals]
     called = [bool(one.better or one.lower) or one.verdict in ("better", "lower") for one in pairs]
@@ -71,9 +76,9 @@ def main() -> int:
     """Print a line for each shape, spacing and speed-up."""
     options = read_options(__doc__, trials=1000, seed=0)
     missed = []
-    for shape, grid, speedup in itertools.product(SHAPES, GRIDS, SPEEDUPS):
-        line = measure_line(shape, grid, speedup, options.trials, options.seed)
-        name = f"{shape:8} {grid:7} {speedup:.1f} x"
+    for seeds, shape, grid, speedup in itertools.product(SEEDS, SHAPES, GRIDS, SPEEDUPS):
+        line = measure_line(shape, grid, speedup, options.trials, options.seed, seeds)
+        name = f"{seeds[0]} and {seeds[1]} seeds {shape:8} {grid:7} {speedup:.1f} x"
         print(
             f"{name}: median {line['median']:.2f}, interval holds it in {line['held']:.1%}, called better "
             f"{line['called']:.1%}, at every budget {line['every']:.1%}, no interval {line['none']:.1%}",

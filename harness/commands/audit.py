@@ -20,6 +20,7 @@ from harness.core.identity import digest, serialize_canonical
 from harness.core.terminal import show_progress
 from harness.data.locate import format_size
 from harness.executors.run_log import EVENTS, HEADER, HEADERS, HEARTBEAT, HEARTBEATS, iter_log_lines
+from harness.fits.stored import FITS
 from harness.proxy.document import PROXIES
 from harness.results.audit import (
     AREAS,
@@ -29,6 +30,7 @@ from harness.results.audit import (
     audit,
 )
 from harness.results.notes import NOTES
+from harness.watch.curves import CURVES
 from harness.watch.state import WATCHES
 
 STATE = "best.json"
@@ -87,7 +89,7 @@ def _read_events(path: Path) -> None:
         raise ValueError("a line of it has changed")
 
 
-FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, NOTES, PROXIES, WATCHES)
+FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, CURVES, FITS, NOTES, PROXIES, WATCHES)
 
 KINDS = (
     *(

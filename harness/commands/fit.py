@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import click
 from rich.table import Table
 
 from harness.commands import options
+from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
 from harness.fits.estimate import LAWS, Fit, FitSettings, LawName, Quantity
-from harness.fits.fitting import fit_law
+from harness.fits.fitting import fit_law, group_budgets
 from harness.fits.runs import SIZES, Runs, Size, read_runs
+from harness.fits.stored import COLUMNS, FITS, StoredFit
 from harness.plan import catalog
 
 SCHEMA = 1
@@ -54,7 +58,11 @@ NEEDED = {"finetune": ("trainable",), "correlation": ("score",)}
     "--drop-diverged", is_flag=True, help="Leave out runs that have diverged; else they are refused."
 )
 @click.option("--resamples", type=click.IntRange(100, 100_000), default=4000, help="Resamples of the runs.")
+@click.option(
+    "--out", metavar="NAME", help="Also keep the fit under this name in the results folder, for the site."
+)
 @options.add_options("seed")
+@options.results
 @options.as_json
 def command(
     table: Path,
@@ -65,13 +73,17 @@ def command(
     extrapolate: bool,
     drop_diverged: bool,
     resamples: int,
+    out: str | None,
     seed: int,
+    results: Path | None,
     as_json: bool,
 ) -> int:
     """Fit a law to the runs of TABLE, a file in CSV, TSV, JSONL or Parquet with one run a row.
 
     Ends with 3 if the runs do not tell a quantity, which then has a reason and no value.
     """
+    if out:
+        FITS.check_name(out)
     named = dict(_split_column(text) for text in columns)
     runs = read_runs(
         table, columns=named, counts=size_is, needed=NEEDED.get(law, ()), drop_diverged=drop_diverged
@@ -80,6 +92,10 @@ def command(
         law, runs, FitSettings(resamples=resamples, seed=seed, budget=budget, extrapolate=extrapolate)
     )
     commands = _build_commands(fit, runs, budget)
+    if out:
+        stored = build_stored_fit(out, fit, runs, budget)
+        path = FITS.write_document(paths.resolve_results_folder(results), out, stored)
+        click.echo(f"{path}: {len(runs)} runs. `harness serve` shows them at /fits/{out}.", err=True)
     if as_json:
         chosen = {"method": fit.choose_method(), "commands": commands}
         document = {"schema": SCHEMA, "size_is": size_is, "budget": budget, **fit.to_json(), **chosen}
@@ -87,6 +103,32 @@ def command(
     else:
         _print_fit(fit, runs, budget, commands)
     return 0 if fit.identified else NOT_IDENTIFIED
+
+
+def build_stored_fit(name: str, fit: Fit, runs: Runs, budget: float | None = None) -> StoredFit:
+    """The document of a fit.
+
+    Args:
+        name: Its name.
+        fit: The fit.
+        runs: The runs that it is of.
+        budget: The operations that were planned.
+    """
+    columns = {column: getattr(runs, column) for column in COLUMNS} | dict(runs.others)
+    # A law of the whole loss may be of runs whose budgets are neither one nor apart.
+    with contextlib.suppress(UsageError):
+        numbers, levels, _ = group_budgets(runs.flops)
+        columns["budget"] = levels[numbers]
+    document = {
+        "name": name,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "size_is": runs.counts,
+        "budget": budget,
+        "method": runs.method,
+        "columns": {column: tuple(values.tolist()) for column, values in columns.items()},
+    }
+    fields = {key: value for key, value in fit.to_json().items() if key in StoredFit.model_fields}
+    return StoredFit.model_validate({**fields, **document})
 
 
 def _split_column(text: str) -> tuple[str, str]:

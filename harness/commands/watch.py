@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,16 @@ from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
 from harness.results.notes import format_amount
 from harness.results.scores import format_delta, score_text
-from harness.watch.curves import CurveComparison, RunComparison, SeedCurve, SeedInterval, compare_runs
-from harness.watch.runs import AXES, build_curves, read_table, read_watch_rows
+from harness.watch.curves import (
+    AXES,
+    CURVES,
+    CurveComparison,
+    RunTable,
+    SeedCurve,
+    build_curves,
+    compare_runs,
+)
+from harness.watch.runs import read_table, read_watch_rows
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import (
     WATCHES,
@@ -113,6 +121,12 @@ harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
 )
 @options.option(
     "Output",
+    "--out",
+    metavar="NAME",
+    help="Also keep the compared runs under this name in the results folder, for the site.",
+)
+@options.option(
+    "Output",
     "--reach",
     type=float,
     metavar="SCORE",
@@ -127,6 +141,7 @@ def command(
     runs: tuple[str, ...],
     table: Path | None,
     axis: str,
+    out: str | None,
     reach: float | None,
     as_json: bool,
     **given: Any,
@@ -137,8 +152,19 @@ def command(
     written is waited for. Typed again, the same command goes on where it was.
     """
     if runs or table:
-        rows = _read_rows(runs, table, paths.resolve_results_folder(given["results"]))
-        return _compare_runs(*build_curves(rows, axis, given["task"]), axis, reach, as_json)
+        results = paths.resolve_results_folder(given["results"])
+        rows = _read_rows(runs, table, results)
+        column, curves = build_curves(rows, axis, given["task"])
+        if out:
+            CURVES.check_name(out)
+            stored = RunTable.from_rows(rows, column, curves, name=out, axis=axis, reach=reach)
+        code = _compare_runs(column, curves, axis, reach, as_json)
+        if out:
+            path = CURVES.write_document(results, out, stored)
+            click.echo(f"{path}: {len(rows)} points. `harness serve` shows them at /curves/{out}.", err=True)
+        return code
+    if out:
+        raise UsageError("--out keeps compared runs.", hint="Name them with --run or --runs.")
     if listing or show:
         return _show_watches(source, listing, as_json, given)
     if not source or not given["suite"]:
@@ -333,7 +359,7 @@ def _print_comparison(title: str, comparison: CurveComparison, axis: str, consol
         table.add_column(name, justify="right")
     for number, budget in enumerate(comparison.budgets):
         scores = [intervals[number] for intervals in comparison.scores.values()]
-        table.add_row(format_amount(budget), *(_format_interval(score, "{:.2f}".format) for score in scores))
+        table.add_row(format_amount(budget), *(score.format_ends("{:.2f}".format) for score in scores))
     print_table(table, console)
     for line in _iter_comparison_lines(comparison, axis):
         console.print(line, highlight=False, soft_wrap=True)
@@ -344,34 +370,17 @@ def _iter_comparison_lines(comparison: CurveComparison, axis: str) -> Iterator[s
     for reach in comparison.reaches:
         count = "" if reach.reached == reach.seeds else f"{reach.reached} of {reach.seeds} seeds"
         early = f"{reach.early} of {reach.seeds} seeds at their first point" if reach.early else count
-        budget = f"{axis} {_format_interval(reach.budget, format_amount)}" if reach.budget else early
+        budget = f"{axis} {reach.budget.format_ends(format_amount)}" if reach.budget else early
         yield f"{reach.run} reaches {comparison.score:.2f}: {budget}"
     for pair in comparison.pairs:
         speed = (
-            f"reaches it {_format_interval(pair.speedup, '{:.2f}'.format)} × as fast"
+            f"reaches it {pair.speedup.format_ends('{:.2f}'.format)} × as fast"
             if pair.speedup and pair.speedup.low is not None
             else ""
             if pair.speedup
             else "no speed-up, as not all seeds reach it between two points"
         )
-        verdict = _describe_verdict(pair, len(comparison.budgets))
-        yield f"{pair.run} against {pair.other}: {'; '.join(filter(None, (verdict, speed)))}"
-
-
-def _describe_verdict(pair: RunComparison, count: int) -> str:
-    if pair.verdict == "nothing":
-        return "nothing can be said of a single seed"
-    if pair.verdict != "not told apart":
-        return f"{pair.verdict} at every budget"
-    calls = {"better": len(pair.better), "lower": len(pair.lower)}
-    parts = [f"{call} at {number} of {count} budgets" for call, number in calls.items() if number]
-    return ", ".join(parts) or "not told apart"
-
-
-def _format_interval(interval: SeedInterval, write: Callable[[float], str]) -> str:
-    if interval.low is None or interval.high is None:
-        return write(interval.value)
-    return f"{write(interval.value)} [{write(interval.low)}, {write(interval.high)}]"
+        yield f"{pair.run} against {pair.other}: {'; '.join(filter(None, (pair.describe_verdict(), speed)))}"
 
 
 def _describe_evaluation(done: EvaluatedCheckpoint) -> str:

@@ -50,7 +50,7 @@ AREAS = {
     "examples": "per-example files",
     "runs": "run files",
     "failures": "failures",
-    "documents": "baselines, checks, watches, proxies, notes",
+    "documents": "baselines, checks, watches, proxies, notes, compared runs, fits",
     "imports": "imports",
     "logs": "logs of runs",
     "leases": "leases",

@@ -1,23 +1,43 @@
 """Curves of several runs: scores at budgets, budgets to a score, and which run is better.
 
 A run has a curve for each of its seeds, and every interval is over seeds: Student's t for one run, Welch's
-for two. Budgets are compared by the logarithm of their ratio. Of one seed nothing is said. A point of a curve
-has a budget (a step, or an amount of tokens, hours, operations or dollars) and a score; arrays are (points,).
+for two. Budgets are compared by the logarithm of their ratio, so that points before any training (at step 0)
+are left out. Of one seed nothing is said, and a seed that diverged before its second score reaches no score.
+A point of a curve has a budget (a step, or an amount of tokens, hours, operations or dollars) and a score;
+arrays are (points,). A row is a model with the run, the seed and the step that it is of, its facts, and its
+scores.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core.errors import UsageError
+from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
+from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.results.notes import parse_amount
 
 Floats: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = dict[str, Any]
+
+AXES = ("step", "tokens", "hours", "operations", "cost")
+"""What a score can be drawn against."""
+
+FACTS = ("model", "run", "seed", *AXES, "masking", "size", "method", "loss", "diverged")
+"""The columns that are no scores. Cost is in dollars, and size are parameters without embeddings."""
+
+TEXTS = ("model", "run", "seed", "method", "diverged")
+"""Those that are no numbers; a seed may be the name of a watch."""
+
+MEAN = "mean of "
+"""What the column of a suite's mean begins with."""
 
 LEVEL = 0.05
 """The chance that an interval lies beside the truth, and that any of all compared runs that are equal is
@@ -57,6 +77,12 @@ class SeedInterval:
     low: float | None = None
     high: float | None = None
 
+    def format_ends(self, write: Callable[[float], str]) -> str:
+        """The estimate with its bounds, where it has them."""
+        if self.low is None or self.high is None:
+            return write(self.value)
+        return f"{write(self.value)} [{write(self.low)}, {write(self.high)}]"
+
 
 @dataclass(frozen=True, kw_only=True)
 class _RunReach:
@@ -88,6 +114,17 @@ class RunComparison:
     lower: tuple[float, ...]
     verdict: str
 
+    def describe_verdict(self) -> str:
+        """What is known of the two, in words."""
+        if self.verdict == "nothing":
+            return "nothing can be said of a single seed"
+        if self.verdict != "not told apart":
+            return f"{self.verdict} at every budget"
+        calls = {"better": len(self.better), "lower": len(self.lower)}
+        count = len(self.differences)
+        parts = [f"{call} at {number} of {count} budgets" for call, number in calls.items() if number]
+        return ", ".join(parts) or "not told apart"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CurveComparison:
@@ -98,6 +135,129 @@ class CurveComparison:
     score: float
     reaches: tuple[_RunReach, ...]
     pairs: tuple[RunComparison, ...]
+
+
+def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str, list[SeedCurve]]:
+    """The column of the scores, and the curve of each seed of each run, with scores × 100.
+
+    Args:
+        rows: The rows, those of a seed in the order of its training.
+        axis: One of AXES.
+        column: The column of scores, or the task; by default the only mean, or the only column.
+
+    Raises:
+        UsageError: Something in the rows does not fit together; the message says what.
+    """
+    column = _choose_column(rows, column)
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.get("run") in (None, ""):
+            raise UsageError("A row has no run.", hint="State in the column run which run each row is of.")
+        groups.setdefault((str(row["run"]), _name_seed(row)), []).append(row)
+    _require_one_method(groups)
+    curves = [_build_curve(run, seed, lines, axis, column) for (run, seed), lines in groups.items()]
+    shares = {bool(np.abs(curve.scores).max() <= 1): curve.name for curve in curves if len(curve.scores)}
+    if len(shares) > 1:
+        raise UsageError(
+            f"{column} of {shares[True]} lies between 0 and 1, and that of {shares[False]} does not.",
+            hint="Give all scores as fractions, or all × 100.",
+        )
+    scale = 100 if True in shares else 1
+    return column, [replace(curve, scores=scale * curve.scores) for curve in curves]
+
+
+def _name_seed(row: Row) -> str:
+    return "1" if row.get("seed") in (None, "") else str(row["seed"])
+
+
+def _choose_column(rows: Sequence[Row], wanted: str) -> str:
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in FACTS]
+    means = [name for name in names if name.startswith(MEAN)] or names
+    if wanted:
+        means = [name for name in names if wanted == name or name.startswith(f"{wanted} of ")]
+        if not means:
+            raise explain_unknown("column of scores", wanted, names, then="Give one of them with --task.")
+    if len(means) != 1:
+        raise UsageError(
+            f"There are {len(means)} columns of scores: {shorten_names(means) if means else 'none'}.",
+            hint="Runs of other suites or conditions are on no common curve: name one column with --task."
+            if means
+            else f"The columns {', '.join(FACTS)} are no scores; add one.",
+        )
+    return means[0]
+
+
+def _require_one_method(groups: Mapping[tuple[str, str], Sequence[Row]]) -> None:
+    methods: dict[str, set[str]] = {}
+    for (run, _), rows in groups.items():
+        methods.setdefault(run, set()).update(str(row["method"]) for row in rows if row.get("method"))
+    for run, names in methods.items():
+        if len(names) > 1:
+            raise UsageError(
+                f"The rows of the run {run} have several methods: {shorten_names(sorted(names))}.",
+                hint="Seeds of a run share its recipe; give each method a run of its own.",
+            )
+
+
+def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: str) -> SeedCurve:
+    every = [read_number(row.get(column), f"{column} of {run}/{seed}") for row in rows]
+    points = [(row, value) for row, value in zip(rows, every, strict=True) if value is not None]
+    scored = [row for row, value in points if math.isfinite(value)]
+    diverged = _explain_divergence(rows, len(scored) == len(points))
+    if len(scored) < 2 and not diverged:
+        others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
+        raise UsageError(
+            f"{run}/{seed} has {len(scored)} scores in {column}; a curve has two or more.",
+            hint=f"It has {shorten_names(others)}: another suite or condition is on no common curve."
+            if others
+            else "Leave it out.",
+        )
+    where = f"{axis} of {run}/{seed}"
+    budgets = [read_number(row.get(axis), where) for row in scored]
+    missing = [row for row, budget in zip(scored, budgets, strict=True) if budget is None]
+    if any(budget is not None and not math.isfinite(budget) for budget in budgets):
+        raise UsageError(f"The {where} is not finite.", hint="Correct it, or leave the row out.")
+    if missing or (len(set(budgets)) == 1 and not diverged):
+        how = (
+            f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
+        )
+        flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
+        stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
+        raise UsageError(
+            f"The {where} is {how}, so that no score can be drawn against it.",
+            hint=f"State it: {stated}, or the column {axis} of a file for --runs.",
+        )
+    return SeedCurve(
+        run=run,
+        seed=seed,
+        budgets=np.array(budgets, float),
+        scores=np.array([value for _, value in points if math.isfinite(value)]),
+        diverged=diverged,
+    )
+
+
+def _explain_divergence(rows: Sequence[Row], finite: bool) -> str:
+    """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
+    stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
+    losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
+    if reason := next((text for text in stated if text.lower() not in ("false", "no", "0")), ""):
+        return "as stated" if reason.lower() in ("true", "yes", "1", "1.0") else reason
+    if not finite or not all(map(math.isfinite, losses)):
+        return "a score or loss is no number"
+    return "its last loss is above its first" if losses and losses[-1] > losses[0] else ""
+
+
+def read_number(value: Any, where: str) -> float | None:
+    """A number of a row, which may be typed as people do.
+
+    Raises:
+        UsageError: It is no number.
+    """
+    if value is None or isinstance(value, int | float):
+        return value
+    if (amount := parse_amount(str(value))) is None:
+        raise UsageError(f"{value!r} is no number: {where}.", hint="Type one such as 2.9e21 or 2.1T.")
+    return amount
 
 
 def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> CurveComparison:
@@ -117,20 +277,25 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
         >>> round(compare_runs([*fast, *slow], 0.25).pairs[0].speedup.value, 2)
         2.0
     """
-    runs: dict[str, list[SeedCurve]] = {}
+    curves = [_drop_start(curve) for curve in curves]
     for curve in curves:
         _check_curve(curve)
-        runs.setdefault(curve.run, []).append(curve)
     _check_copies(curves)
-    budgets = _choose_budgets(curves)
-    first, last = max(c.scores[0] for c in curves), min(c.scores.max() for c in curves)
+    drawn = [curve for curve in curves if len(curve.budgets) > 1 or not curve.diverged]
+    if not drawn:
+        raise UsageError("Every seed has diverged at once.", hint="There is no curve to compare.")
+    budgets = _choose_budgets(drawn)
+    first, last = max(c.scores[0] for c in drawn), min(c.scores.max() for c in drawn)
     score = float(first + NEAR_END * (last - first)) if score is None else score
     tables = {
-        run: np.array([np.interp(budgets, one.budgets, one.scores) for one in seeds])
-        for run, seeds in runs.items()
+        run: np.array([_interpolate(one, budgets) for one in drawn if one.run == run])
+        for run in dict.fromkeys(curve.run for curve in drawn)
     }
-    logs = {run: np.array([compute_log_budget(one, score) for one in seeds]) for run, seeds in runs.items()}
-    pairs = [*itertools.combinations(runs, 2)]
+    logs = {
+        run: np.array([compute_log_budget(one, score) for one in curves if one.run == run])
+        for run in dict.fromkeys(curve.run for curve in curves)
+    }
+    pairs = [*itertools.combinations(tables, 2)]
     return CurveComparison(
         budgets=tuple(map(float, budgets)),
         scores={run: tuple(map(_estimate_mean, table.T)) for run, table in tables.items()},
@@ -140,13 +305,22 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
     )
 
 
+def _drop_start(curve: SeedCurve) -> SeedCurve:
+    trained = curve.budgets > 0
+    return replace(curve, budgets=curve.budgets[trained], scores=curve.scores[trained])
+
+
+def _interpolate(curve: SeedCurve, budgets: Floats) -> Floats:
+    return np.interp(np.log(budgets), np.log(curve.budgets), curve.scores)
+
+
 def _estimate_mean(values: Floats, level: float = LEVEL) -> SeedInterval:
     """The mean of seeds with Student's interval, (seeds,)."""
     return estimate_difference(values, np.zeros(0), level)
 
 
 def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) -> SeedInterval:
-    """The difference of two means of seeds, with Welch's interval (Welch, 1947).
+    """The difference of two means of seeds, with Welch's interval (1938), or Student's if it is wider.
 
     Args:
         values: Of one run, (seeds,).
@@ -159,17 +333,21 @@ def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) ->
     mean = float(values.mean() - (others.mean() if len(others) else 0))
     if min(map(len, sides)) < 2:
         return SeedInterval(value=mean)
-    parts = np.array([side.var(ddof=1) / len(side) for side in sides])
-    freedoms = np.array([len(side) - 1 for side in sides])
-    # Satterthwaite's degrees of freedom are too few for equal numbers of few seeds. Welch's of 1938, with 2
-    # here, are nearly unbiased there, but too many where the side with fewer seeds has the most noise.
-    shift = 2 if len({*map(len, sides)}) == 1 < len(sides) else 0
+    counts = np.array([len(side) for side in sides])
+    parts, freedoms = np.array([side.var(ddof=1) for side in sides]) / counts, counts - 1
     variance = float(parts.sum())
     # Without any noise every share will do, as the interval is a point.
     shares = parts / variance if variance else np.full(len(parts), 1 / len(parts))
-    freedom = 1 / float((shares**2 / (freedoms + shift)).sum()) - shift
+    # Satterthwaite's degrees of freedom are too few for few seeds; Welch's of 1938, with 2, nearly unbiased.
+    freedom = 1 / float((shares**2 / (freedoms + 2)).sum()) - 2
     freedom = min(max(freedom, freedoms.min()), freedoms.sum())
-    half = float(stdtrit(freedom, 1 - level / 2) * np.sqrt(variance))
+    # Of unequal numbers, the side with fewer seeds often has far too little noise by chance: no interval is
+    # narrower than Student's, of a noise that both share.
+    shared = float((freedoms * counts * parts).sum() / freedoms.sum() * (1 / counts).sum())
+    half = max(
+        float(stdtrit(degrees, 1 - level / 2)) * math.sqrt(spread)
+        for degrees, spread in ((freedom, variance), (freedoms.sum(), shared))
+    )
     return SeedInterval(value=mean, low=mean - half, high=mean + half)
 
 
@@ -184,9 +362,9 @@ def compute_log_budget(curve: SeedCurve, score: float) -> float:
     """
     from scipy.optimize import isotonic_regression
 
-    # A point at no budget has no logarithm; a score that is there already is early all the same.
-    positive = curve.budgets > 0
-    x, y = np.log(curve.budgets[positive]), isotonic_regression(curve.scores[positive]).x
+    if not len(curve.budgets):
+        return np.inf
+    x, y = np.log(curve.budgets), isotonic_regression(curve.scores).x
     place = int(np.searchsorted(y, score))
     if place == 0:
         return -np.inf
@@ -216,7 +394,7 @@ def _choose_budgets(curves: Sequence[SeedCurve]) -> Floats:
         points = np.array(sorted(common))
         shown: Floats = points[np.unique(np.linspace(0, len(points) - 1, BUDGETS).round().astype(int))]
         return shown
-    return np.unique(np.geomspace(low, high, BUDGETS) if low > 0 else np.linspace(low, high, BUDGETS))
+    return np.unique(np.geomspace(low, high, BUDGETS))
 
 
 def _check_curve(curve: SeedCurve) -> None:
@@ -289,3 +467,70 @@ def _describe_difference(difference: SeedInterval) -> str:
     if difference.low > 0:
         return "better"
     return "lower" if difference.high < 0 else "not told apart"
+
+
+# Documents
+
+
+class _RunPoint(DocumentPart):
+    """A row of a stored comparison; what is not known is None. `score` is as it was measured."""
+
+    model: str = ""
+    run: str
+    seed: str
+    step: float | None = None
+    tokens: float | None = None
+    hours: float | None = None
+    operations: float | None = None
+    cost: float | None = None
+    masking: float | None = None
+    size: float | None = None
+    method: str = ""
+    loss: float | None = None
+    diverged: str = ""
+    """Why its seed counts as diverged."""
+    score: float | None = None
+
+
+class RunTable(DocumentPart):
+    """Several runs that were compared, as the site shows them."""
+
+    name: str
+    when: str
+    column: str
+    """What the scores are of."""
+    axis: str
+    reach: float | None = None
+    """The score × 100 to reach, if one was given."""
+    points: tuple[_RunPoint, ...]
+
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[Row], column: str, curves: Sequence[SeedCurve], **fields: Any
+    ) -> RunTable:
+        """The document of rows whose curves are built; numbers that are none are left out."""
+        reasons = {(curve.run, curve.seed): curve.diverged for curve in curves}
+        points = []
+        for row in rows:
+            seed = _name_seed(row)
+            texts = {name: str(row.get(name) or "") for name in ("model", "method")}
+            numbers = {name: read_number(row.get(name), name) for name in FACTS if name not in TEXTS}
+            numbers["score"] = read_number(row.get(column), column)
+            finite = {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
+            names = {"run": str(row["run"]), "seed": seed, "diverged": reasons[str(row["run"]), seed]}
+            points.append(_RunPoint.model_validate({**names, **texts, **finite}))
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(column=column, when=when, points=tuple(points), **fields)
+
+    def list_seeds(self) -> set[tuple[str, str]]:
+        """The seeds of all runs."""
+        return {(point.run, point.seed) for point in self.points}
+
+    def list_rows(self) -> list[Row]:
+        """The points as rows whose column of scores is `score`."""
+        return [point.model_dump() for point in self.points]
+
+
+CURVES = DocumentFolder(
+    kind=DocumentKind(name="comparison of runs", type=RunTable), folder="curves", then="Give another --out."
+)

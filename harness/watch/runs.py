@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from harness.core import files
-from harness.core.errors import DataError, HarnessError, UsageError, explain_unknown, shorten_names
+from harness.core.errors import DataError, HarnessError, UsageError, shorten_names
 from harness.core.identity import digest
 from harness.data.tables import explain_file_error, read_rows
 from harness.plan import catalog
@@ -25,29 +22,16 @@ from harness.results.compute import read_backbone_compute
 from harness.results.cost.price import DevicePrice, TrainingBill, read_prices
 from harness.results.differences import flatten
 from harness.results.index import RecordIndex
-from harness.results.notes import NOTES, ComputeNote, parse_amount
+from harness.results.notes import NOTES, ComputeNote
 from harness.results.results import MeasuredSuite, build_suite_views, serialize_condition
 from harness.results.scores import Aggregates
 from harness.training.model_store import TRAINING, ModelStore, StoredModel
 from harness.training.training import LOG, read_log
-from harness.watch.curves import SeedCurve
+from harness.watch.curves import FACTS, MEAN, TEXTS, Row, read_number
 from harness.watch.state import WATCHES, Watch, WatchEntry, read_watch
 
-Row: TypeAlias = dict[str, Any]
 Score: TypeAlias = tuple[str, str, str, float]
 """The name of a column, the condition in words, its digest, and the score."""
-
-AXES = ("step", "tokens", "hours", "operations", "cost")
-"""What a score can be drawn against."""
-
-FACTS = ("model", "run", "seed", *AXES, "masking", "size", "method", "loss", "diverged")
-"""The columns that are no scores. Cost is in dollars, and size are parameters without embeddings."""
-
-TEXTS = ("model", "run", "seed", "method", "diverged")
-"""Those that are no numbers; a seed may be the name of a watch."""
-
-MEAN = "mean of "
-"""What the column of a suite's mean begins with."""
 
 LOGGED = 10
 """The last logged losses whose mean is the loss of a model."""
@@ -328,135 +312,14 @@ def add_facts(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
 def _select_facts(row: Row, lines: Sequence[Row], facts: Sequence[str]) -> Row:
     same = [line for line in lines if "step" not in line or line["step"] == row["step"]]
     stated = {name: _read_fact(name, line[name]) for line in same for name in facts if line[name] is not None}
-    steps = [(line, _read_number(line.get("step"), "step of the file of facts")) for line in lines]
+    steps = [(line, read_number(line.get("step"), "step of the file of facts")) for line in lines]
     before = [
         line for line, step in steps if step is not None and row["step"] is not None and step <= row["step"]
     ]
-    read = [_read_number(line.get("loss"), "loss of the file of facts") for line in before]
+    read = [read_number(line.get("loss"), "loss of the file of facts") for line in before]
     losses = [loss for loss in read if loss is not None]
     return stated | _average_losses(losses)
 
 
 def _read_fact(name: str, value: Any) -> Any:
-    return value if name in TEXTS else _read_number(value, f"{name} of the file of facts")
-
-
-# Curves
-
-
-def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str, list[SeedCurve]]:
-    """The column of the scores, and the curve of each seed of each run, with scores × 100.
-
-    Args:
-        rows: The rows, those of a seed in the order of its training.
-        axis: One of AXES.
-        column: The column of scores, or the task; by default the only mean, or the only column.
-
-    Raises:
-        UsageError: Something in the rows does not fit together; the message says what.
-    """
-    column = _choose_column(rows, column)
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.get("run") in (None, ""):
-            raise UsageError("A row has no run.", hint="State in the column run which run each row is of.")
-        seed = row.get("seed")
-        groups.setdefault((str(row["run"]), "1" if seed in (None, "") else str(seed)), []).append(row)
-    _require_one_method(groups)
-    curves = [_build_curve(run, seed, lines, axis, column) for (run, seed), lines in groups.items()]
-    shares = {bool(np.abs(curve.scores).max() <= 1): curve.name for curve in curves}
-    if len(shares) > 1:
-        raise UsageError(
-            f"{column} of {shares[True]} lies between 0 and 1, and that of {shares[False]} does not.",
-            hint="Give all scores as fractions, or all × 100.",
-        )
-    scale = 100 if True in shares else 1
-    scaled = [
-        SeedCurve(run=c.run, seed=c.seed, budgets=c.budgets, scores=scale * c.scores, diverged=c.diverged)
-        for c in curves
-    ]
-    return column, scaled
-
-
-def _choose_column(rows: Sequence[Row], wanted: str) -> str:
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in FACTS]
-    means = [name for name in names if name.startswith(MEAN)] or names
-    if wanted:
-        means = [name for name in names if wanted == name or name.startswith(f"{wanted} of ")]
-        if not means:
-            raise explain_unknown("column of scores", wanted, names, then="Give one of them with --task.")
-    if len(means) != 1:
-        raise UsageError(
-            f"There are {len(means)} columns of scores: {shorten_names(means) if means else 'none'}.",
-            hint="Runs of other suites or conditions are on no common curve: name one column with --task."
-            if means
-            else f"The columns {', '.join(FACTS)} are no scores; add one.",
-        )
-    return means[0]
-
-
-def _require_one_method(groups: Mapping[tuple[str, str], Sequence[Row]]) -> None:
-    methods: dict[str, set[str]] = {}
-    for (run, _), rows in groups.items():
-        methods.setdefault(run, set()).update(str(row["method"]) for row in rows if row.get("method"))
-    for run, names in methods.items():
-        if len(names) > 1:
-            raise UsageError(
-                f"The rows of the run {run} have several methods: {shorten_names(sorted(names))}.",
-                hint="Seeds of a run share its recipe; give each method a run of its own.",
-            )
-
-
-def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: str) -> SeedCurve:
-    every = [_read_number(row.get(column), f"{column} of {run}/{seed}") for row in rows]
-    points = [(row, value) for row, value in zip(rows, every, strict=True) if value is not None]
-    scored = [row for row, value in points if math.isfinite(value)]
-    if len(scored) < 2:
-        others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
-        raise UsageError(
-            f"{run}/{seed} has {len(scored)} scores in {column}; a curve has two or more.",
-            hint=f"It has {shorten_names(others)}: another suite or condition is on no common curve."
-            if others
-            else "Leave it out.",
-        )
-    where = f"{axis} of {run}/{seed}"
-    budgets = [_read_number(row.get(axis), where) for row in scored]
-    missing = [row for row, budget in zip(scored, budgets, strict=True) if budget is None]
-    if any(budget is not None and not math.isfinite(budget) for budget in budgets):
-        raise UsageError(f"The {where} is not finite.", hint="Correct it, or leave the row out.")
-    if missing or len(set(budgets)) == 1:
-        how = (
-            f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
-        )
-        flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
-        stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
-        raise UsageError(
-            f"The {where} is {how}, so that no score can be drawn against it.",
-            hint=f"State it: {stated}, or the column {axis} of a file for --runs.",
-        )
-    return SeedCurve(
-        run=run,
-        seed=seed,
-        budgets=np.array(budgets, float),
-        scores=np.array([value for _, value in points if math.isfinite(value)]),
-        diverged=_explain_divergence(rows, len(scored) == len(points)),
-    )
-
-
-def _explain_divergence(rows: Sequence[Row], finite: bool) -> str:
-    """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
-    stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
-    losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
-    if any(text.lower() not in ("false", "no", "0") for text in stated):
-        return "as stated"
-    if not finite or not all(map(math.isfinite, losses)):
-        return "a score or loss is no number"
-    return "its last loss is above its first" if losses and losses[-1] > losses[0] else ""
-
-
-def _read_number(value: Any, where: str) -> float | None:
-    if value is None or isinstance(value, int | float):
-        return value
-    if (amount := parse_amount(str(value))) is None:
-        raise UsageError(f"{value!r} is no number: {where}.", hint="Type one such as 2.9e21 or 2.1T.")
-    return amount
+    return value if name in TEXTS else read_number(value, f"{name} of the file of facts")

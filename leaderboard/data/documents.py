@@ -1,4 +1,4 @@
-"""Checks, watches of pretraining runs and notes: from results folders into the index, and out of it."""
+"""Checks, watches, notes, compared runs and fits: from results folders into the index, and out of it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,27 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
+from harness.fits.stored import FITS
 from harness.results.notes import NOTES
+from harness.watch.curves import CURVES
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["check", "watch", "note"]
+Kind = Literal["check", "watch", "note", "curves", "fit"]
 
 
 def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
-    """One unit for each check, watch and note; of two with one name that of the earlier folder."""
-    folders: dict[Kind, str] = {"check": CHECKS.folder, "watch": WATCHES.folder, "note": NOTES.folder}
+    """One unit for each document; of two with one name that of the earlier folder."""
+    folders: dict[Kind, str] = {
+        "check": CHECKS.folder,
+        "watch": WATCHES.folder,
+        "note": NOTES.folder,
+        "curves": CURVES.folder,
+        "fit": FITS.folder,
+    }
     for kind, folder in folders.items():
         seen = set()
         for path, stamp in (file for root in roots for file in _iter_json_files(root / folder)):
@@ -55,6 +63,10 @@ def _read_document(kind: Kind, name: str, path: Path) -> list[StoredDocument]:
                 return [_read_watch(name, path)]
             case "note":
                 return [_read_note(name, path)]
+            case "curves":
+                return [_read_curves(name, path)]
+            case "fit":
+                return [_read_fit(name, path)]
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)
     # Other programs and other versions write these files: a bad one must not take the rest off the site.
@@ -219,4 +231,22 @@ def _read_note(name: str, path: Path) -> StoredDocument:
     note = NOTES.read_document_file(path)
     return StoredDocument(
         kind="note", name=name, written=note.when, facts={}, document=note.model_dump_json()
+    )
+
+
+def _read_curves(name: str, path: Path) -> StoredDocument:
+    table = CURVES.read_document_file(path)
+    runs = {point.run for point in table.points}
+    facts = {"column": table.column, "runs": len(runs), "seeds": len(table.list_seeds())}
+    document = table.model_dump_json()
+    return StoredDocument(kind="curves", name=name, written=table.when, facts=facts, document=document)
+
+
+def _read_fit(name: str, path: Path) -> StoredDocument:
+    fit = FITS.read_document_file(path)
+    untold = sum(bool(quantity.reason) for quantity in fit.quantities)
+    methods = [method for method in dict.fromkeys(fit.method) if method]
+    facts = {"law": fit.law, "runs": len(fit.method), "methods": methods, "untold": untold}
+    return StoredDocument(
+        kind="fit", name=name, written=fit.when, facts=facts, document=fit.model_dump_json()
     )

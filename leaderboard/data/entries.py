@@ -250,9 +250,9 @@ class NewEntry(_EntryFacts):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredDocument:
-    """A check, a watch or a note: its name in URLs, what lists show of it, and the whole as JSON."""
+    """A document of a results folder: its name in URLs, what lists show of it, and the whole as JSON."""
 
-    kind: Literal["check", "watch", "note"]
+    kind: Literal["check", "watch", "note", "curves", "fit"]
     name: str
     written: str
     facts: Mapping[str, Any]

@@ -309,7 +309,7 @@ class Queries:
     @cached_property
     def checks(self) -> dict[str, CheckSummary]:
         """Every check by its name in URLs, the newest first."""
-        return {one["name"]: CheckSummary.model_validate(one) for one in self._list_document_facts("check")}
+        return {one["name"]: CheckSummary.model_validate(one) for one in self.list_document_facts("check")}
 
     @cached_property
     def checks_of(self) -> dict[str, list[CheckSummary]]:
@@ -320,7 +320,7 @@ class Queries:
     @cached_property
     def watches(self) -> dict[str, WatchSummary]:
         """Every watch by its name, the one with the newest score first."""
-        return {one["name"]: WatchSummary.model_validate(one) for one in self._list_document_facts("watch")}
+        return {one["name"]: WatchSummary.model_validate(one) for one in self.list_document_facts("watch")}
 
     @cached_property
     def notes(self) -> dict[str, ComputeNote]:
@@ -329,20 +329,20 @@ class Queries:
         notes = (ComputeNote.model_validate_json(document) for (document,) in documents)
         return {note.weights: note for note in notes}
 
-    def _list_document_facts(self, kind: str) -> list[dict[str, Any]]:
-        """What lists show of the checks or the watches, the newest first."""
+    def list_document_facts(self, kind: str) -> list[dict[str, Any]]:
+        """What lists show of the documents of a kind, the newest first."""
         rows = self._fetch_rows(
             "SELECT name, written, facts FROM documents WHERE kind = ? ORDER BY written DESC, name DESC", kind
         )
         return [{**json.loads(facts), "name": name, "when": written} for name, written, facts in rows]
 
     def fetch_document(self, kind: str, name: str) -> str:
-        """The JSON document of a check or a watch that is in the index."""
+        """The JSON of a document that is in the index."""
         sql = "SELECT document FROM documents WHERE kind = ? AND name = ?"
         return str(self._fetch_rows(sql, kind, name)[0][0])
 
     def list_document_kinds(self) -> frozenset[str]:
-        """The kinds of documents in the index: "check", "watch", "note"."""
+        """The kinds of documents in the index: "check", "watch", "note", "curves", "fit"."""
         return frozenset(kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents"))
 
     def load_suite_scores(

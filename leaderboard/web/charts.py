@@ -101,10 +101,11 @@ class Scatter(_Plane):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """One line, joined in order of x and broken where y is missing."""
+    """One line, joined in order of x and broken where y is missing; or points and a law through them."""
 
     label: str
     points: Sequence[Point]
+    law: Sequence[Point] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -464,11 +465,17 @@ def _draw_lines(plot: Lines) -> tuple[Any, ...]:
     for place, line in enumerate(plot.lines):
         points = sorted(_place_points(plot, line.points, gaps=True), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
         mode = "lines+markers" if len(points) <= MANY else "lines"
+        shown += [replace(p, label=p.label or line.label) for p in points]
+        if line.law:
+            law = _place_points(plot, line.law)
+            hidden = {"showlegend": False, "error_y": {"visible": False}}
+            data.append(_build_trace(plot, line.label, law, place, mode="lines", **hidden))
+            data.append(_build_trace(plot, line.label, points, place))
+            continue
         trace = _build_trace(plot, line.label, points, place, mode=mode, connectgaps=False)
         # The area shows the intervals.
         trace["error_y"]["visible"] = False
         data += [*_build_interval_area(points, trace["meta"]), trace]
-        shown += [replace(p, label=p.label or line.label) for p in points]
     return _build_plane_figure(plot, data, shown, 380)
 
 

@@ -186,9 +186,11 @@ _TICKS: dict[str, Callable[[float, float], Iterator[tuple[float, str]]]] = {
 def format_tick(number: float) -> str:
     """A number at an axis.
 
-    >>> [format_tick(number) for number in (0.002, 50, 2e3, 5e8, 1e9, -2e6)]
-    ['0.002', '50', '2k', '500M', '1B', '-2M']
+    >>> [format_tick(number) for number in (0.002, 50, 2e3, 5e8, 1e9, -2e6, 5e16)]
+    ['0.002', '50', '2k', '500M', '1B', '-2M', '5e16']
     """
+    if abs(number) >= 1e15:
+        return f"{number:g}".replace("e+", "e")
     letters = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
     size, letter = next(((size, letter) for size, letter in letters if abs(number) >= size), (1, ""))
     return f"{number / size:g}{letter}"

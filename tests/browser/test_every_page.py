@@ -9,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page
 
 from browsing import NANO, Reader, keys, rows_of
+from harness.fits.fitting import LAWS
 from judged_data import NEWEST, NIGHTS
 from leaderboard.web.site import load_page_routes
 from site_data import HOSTILE
@@ -51,6 +52,10 @@ KINDS: dict[str, str] = {
     "watches": "/watches",
     "watch": "/watch/base-run",
     "watch-task": "/watch/base-run?task=SciFact&scale=log",
+    "curves": "/curves",
+    "curves-of-runs": "/curves/two-runs?sound=1&against=tokens",
+    "fits": "/fits",
+    **{f"fit-{law}": f"/fits/{law}" for law in LAWS},
     "recipes": "/recipes",
     "recipe": "/recipes/glue-optibert",
     "rank": "/rank?type=Retrieval&most=100",

@@ -29,6 +29,7 @@ from harness.core.errors import HarnessError
 from harness.core.identity import digest, serialize_canonical
 from harness.encoder.folder.preflight import Verdict
 from harness.executors.run_log import HEADERS, HEARTBEATS, iter_log_lines
+from harness.fits.stored import FITS
 from harness.proxy.document import PROXIES, Proxy
 from harness.results import index as record_index
 from harness.results.cost.encoding import note_speed, read_speeds
@@ -39,8 +40,9 @@ from harness.search.plaid import MANIFEST, find_index_problem
 from harness.storage.imported import Imported
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
+from harness.watch.curves import CURVES
 from harness.watch.state import WATCHES
-from judged_data import small_watch
+from judged_data import build_fits, compare_two_runs, small_watch
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from proxies import put as put_import
@@ -96,6 +98,8 @@ def _put_documents(results: Path) -> None:
         PROXIES.write_document(results, name, build_proxy(name, intercept=at / 10))
         WATCHES.write_document(results, name, small_watch(name))
         NOTES.write_document(results, name, build_note(name, tokens=1e9 + at))
+        CURVES.write_document(results, name, compare_two_runs().model_copy(update={"name": name}))
+        FITS.write_document(results, name, build_fits()[at].model_copy(update={"name": name}))
 
 
 def build_note(weights: str, **stated: Any) -> ComputeNote:
@@ -247,6 +251,8 @@ READERS: Mapping[str, Callable[[Path, Path], dict[str, Any]]] = {
     "checks": lambda results, _: _read_files(results, "checks/*.json", CHECKS.read_document_file),
     "proxies": lambda results, _: _read_files(results, "proxies/*.json", PROXIES.read_document_file),
     "watches": lambda results, _: _read_files(results, "watches/*.json", WATCHES.read_document_file),
+    "curves": lambda results, _: _read_files(results, "curves/*.json", CURVES.read_document_file),
+    "fits": lambda results, _: _read_files(results, "fits/*.json", FITS.read_document_file),
     "notes": lambda results, _: _read_files(results, "notes/*.json", NOTES.read_document_file),
     "imports": lambda results, _: _read_files(results, "imported/*/import.json", _read_import),
     "models": lambda results, cache: {

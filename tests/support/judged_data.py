@@ -2,19 +2,28 @@
 
 `put_checks` writes two model lines: 26 nightly checks against the baseline `release`, the newest of
 which regressed, of models that the site has (`minilm-ish` against `acme/tiny-base`), and one check
-against a model that it does not have. `put_watches` writes a watch whose level dropped once.
+against a model that it does not have. `put_watches` writes a watch whose level dropped once,
+`put_compared_runs` a comparison of two runs and a fit of each law.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+
+import numpy as np
 
 from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
+from harness.commands.fit import build_stored_fit
+from harness.fits.fitting import LAWS, FitSettings, fit_law
+from harness.fits.runs import Runs
+from harness.fits.stored import FITS, StoredFit
 from harness.storage.record import Record
 from harness.storage.store import Store
+from harness.watch.curves import CURVES, Row, RunTable, build_curves
 from harness.watch.state import WATCHES, ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 
@@ -123,3 +132,50 @@ def put_watch(results: Path, watch: Watch) -> Watch:
 def put_watches(results: Path) -> None:
     """Write the watch."""
     put_watch(results, small_watch())
+
+
+@cache
+def build_fits() -> tuple[StoredFit, ...]:
+    """A fit of each law to the runs of two methods."""
+    flops, factor = (each.ravel() for each in np.meshgrid([1e15, 4e15, 1.6e16, 6.4e16], [0.25, 0.5, 1, 2, 4]))
+    size = 2e7 * factor * (flops / 4e15) ** 0.5
+    tokens, numbers = flops / 6 / size, np.arange(len(size))
+    loss = (1.7 + 400 / size**0.34 + 410 / tokens**0.28) * (1 + 0.001 * np.sin(7 * numbers))
+    others = {"batch": flops**0.24 * (1 + numbers / 1000), "trainable": 0.2 + 0.1 * (numbers % 7)}
+    runs = Runs(
+        size=np.tile(size, 2),
+        tokens=np.tile(tokens, 2),
+        flops=np.tile(flops, 2),
+        loss=np.concatenate([loss, 1.2 * loss * (flops / 1e15) ** -0.09]),
+        method=tuple(np.repeat(("full", "lora"), len(size)).tolist()),
+        others={name: np.tile(values, 2) for name, values in others.items()},
+        places=("",) * (2 * len(size)),
+    )
+    settings = FitSettings(resamples=100, starts=2)
+    return tuple(build_stored_fit(law, fit_law(law, runs, settings), runs) for law in LAWS)
+
+
+def compare_two_runs() -> RunTable:
+    """A comparison of two runs of three seeds, and of a seed that diverged at once."""
+    rows: list[Row] = [
+        {
+            "run": run,
+            "seed": seed,
+            "step": step,
+            "tokens": 1000.0 * step,
+            "score": 0.6 + 0.01 * seed - 1.5 / (speed * step) ** 0.5,
+        }
+        for run, speed in (("fast", 2), ("slow", 1))
+        for seed in (1, 2, 3)
+        for step in (100, 200, 400, 800)
+    ]
+    rows.append({"run": "slow", "seed": 4, "step": 100, "tokens": 1e5, "score": float("nan")})
+    column, curves = build_curves(rows, "step")
+    return RunTable.from_rows(rows, column, curves, name="two-runs", axis="step")
+
+
+def put_compared_runs(results: Path) -> None:
+    """Write the comparison and the fits."""
+    CURVES.write_document(results, "two-runs", compare_two_runs())
+    for fit in build_fits():
+        FITS.write_document(results, fit.name, fit)

@@ -47,7 +47,7 @@ from harness.plan import catalog
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record, build_task_part
 from harness.storage.store import Store
-from judged_data import put_checks, put_watches
+from judged_data import put_checks, put_compared_runs, put_watches
 from leaderboard.data.mteb_import import SCHEMA, infer_revision_trust
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import SiteSuite, format_slug
@@ -360,7 +360,7 @@ def _put_standard_imports(folder: Path) -> None:
     put_imports(folder, standard_imports())
 
 
-STANDARD = (standard_records, _put_standard_imports, put_checks, put_watches)
+STANDARD = (standard_records, _put_standard_imports, put_checks, put_watches, put_compared_runs)
 
 
 def _fill_with(*parts: Callable[[Path], object]) -> Callable[[Path], None]:

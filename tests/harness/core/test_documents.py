@@ -19,10 +19,12 @@ from harness.checks.outcome import CHECKS, Check
 from harness.core.documents import DocumentFolder, DocumentKind, read_content_file, write_content_file
 from harness.core.errors import RecordError, UsageError
 from harness.executors.run_log import HEADERS, HEARTBEATS, Heartbeat, RunHeader
+from harness.fits.stored import FITS
 from harness.proxy.document import PROXIES
 from harness.results.notes import NOTES
 from harness.storage.imported import STAMPS
 from harness.storage.record import ExamplesPart
+from harness.watch.curves import CURVES
 from harness.watch.state import WATCHES, Watch
 
 Kind = DocumentFolder[Any]
@@ -30,6 +32,8 @@ Kind = DocumentFolder[Any]
 DOCUMENTS: tuple[tuple[Kind, Mapping[str, Any]], ...] = (
     (BASELINES, {"name": "n", "when": "", "suites": ["s"], "seeds": 1, "options": {}, "runs": []}),
     (CHECKS, small_check().to_json()),
+    (CURVES, {"name": "n", "when": "", "column": "s", "axis": "step", "points": []}),
+    (FITS, {"name": "n", "when": "", "law": "power", "size_is": "total", "method": [], "quantities": []}),
     (NOTES, build_note("n").model_dump(mode="json")),
     (PROXIES, {"name": "n", "tasks": []}),
     (WATCHES, Watch(name="n", source="/run", suite="s", request={}).model_dump(mode="json", by_alias=True)),

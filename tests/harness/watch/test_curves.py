@@ -33,9 +33,16 @@ def test_intervals_are_those_of_scipy() -> None:
     from scipy import stats
 
     a, b = np.array([0.1, 0.2, 0.4]), np.array([0.3, 0.5, 0.6, 0.9])
-    welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval()
+    # Student's is the wider one if the side with fewer seeds has less noise.
+    student = stats.ttest_ind(a, b, equal_var=True).confidence_interval()
     got = estimate_difference(a, b)
-    assert (got.low, got.high) == pytest.approx(tuple(welch))
+    assert (got.low, got.high) == pytest.approx(tuple(student))
+    wide = estimate_difference(3 * a, b)
+    welch, student = (
+        stats.ttest_ind(3 * a, b, equal_var=equal).confidence_interval() for equal in (False, True)
+    )
+    # Welch's degrees of freedom of 1938 are more than those of 1947, which scipy has.
+    assert welch.low < (wide.low or 0) < student.low
     own = stats.ttest_1samp(a, 0).confidence_interval()
     alone = estimate_difference(a, np.zeros(0))
     assert (alone.low, alone.high) == pytest.approx(tuple(own))
@@ -47,7 +54,28 @@ def test_a_score_is_reached_on_the_monotone_curve_between_points() -> None:
     # The lucky second point does not reach 0.35: with the third it is 0.3.
     assert compute_log_budget(draw("a", "1", [0.1, 0.4, 0.2, 0.4]), 0.35) == pytest.approx(np.log(2) * 2.5)
     assert compute_log_budget(draw("a", "1", [0.1, 0.2, 0.3, 0.4]), 0.5) == np.inf
-    assert compute_log_budget(draw("a", "1", [0.1, 0.2, 0.3, 0.4], [0, 2, 4, 8]), 0.15) == -np.inf
+    assert compute_log_budget(draw("a", "1", [0.2, 0.3, 0.4], [2, 4, 8]), 0.15) == -np.inf
+
+
+def test_a_point_before_any_training_is_left_out() -> None:
+    started = [draw(c.run, c.seed, [0.05, *c.scores], [0, *c.budgets]) for c in [*pair(0.1, "a"), *pair()]]
+    assert compare_runs(started) == compare_runs([*pair(0.1, "a"), *pair()])
+    units = [*started, draw("c", "1", [0.05, 0.1], [0, 3600])]
+    with pytest.raises(UsageError, match="c/1 begins at 3,600, and a/0 ends at 8: no budget"):
+        compare_runs(units)
+
+
+def test_a_seed_that_diverged_at_once_reaches_nothing_and_moves_no_score() -> None:
+    curves = [*pair(0.1, "a"), *pair()]
+    lost = [draw("b", "3", [0.1], [1], diverged="as stated"), draw("c", "1", [], [], diverged="as stated")]
+    whole, compared = compare_runs(curves, 0.25), compare_runs([*curves, *lost], 0.25)
+    assert (compared.scores, compared.budgets) == (whole.scores, whole.budgets)
+    assert [(one.run, one.reached, one.seeds) for one in compared.reaches] == [
+        ("a", 2, 2), ("b", 2, 3), ("c", 0, 1)
+    ]  # fmt: skip
+    assert compared.pairs[0].speedup is None
+    with pytest.raises(UsageError, match="Every seed has diverged at once"):
+        compare_runs(lost)
 
 
 def test_a_run_that_is_better_at_every_budget_is_called_so_and_one_seed_says_nothing() -> None:

@@ -12,7 +12,8 @@ import pytest
 from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.results.notes import NOTES, ComputeNote, CountedPart
-from harness.watch.runs import FACTS, Row, add_facts, build_curves, read_table, write_table
+from harness.watch.curves import CURVES, FACTS, Row, build_curves
+from harness.watch.runs import add_facts, read_table, write_table
 from harness.watch.state import Watch
 from judged_data import checkpoint, put_watch
 
@@ -179,6 +180,23 @@ def test_runs_are_compared_with_and_without_what_diverged(say: Say, tmp_path: Pa
     assert "a reaches 35.00: 2 of 3 seeds" in out
     assert "a/3 diverged: a score or loss is no number." in out
     assert "a reaches 35.00: tokens 2.3" in out.partition("Without what diverged")[2]
+
+
+def test_compared_runs_are_kept_for_the_site(say: Say, tmp_path: Path) -> None:
+    file = tmp_path / "runs.csv"
+    file.write_text("run,seed,step,score\n" + "a,1,0,0.1\na,1,10,0.2\na,1,20,0.3\na,2,10,nan\n")
+    code, _, err = say("watch", "--runs", file, "--out", "mine", "--reach", 25)
+    assert (code, "4 points. `harness serve` shows them at /curves/mine." in err) == (0, True)
+    table = CURVES.find_document(tmp_path / "results", "mine")
+    assert (table.column, table.axis, table.reach) == ("score", "step", 25)
+    assert table.points[-1].diverged == "a score or loss is no number"
+    _, curves = build_curves(read_table(file), "step")
+    again = build_curves(table.list_rows(), "step", "score")[1]
+    assert [(one.name, one.diverged, *one.scores) for one in again] == [
+        (one.name, one.diverged, *one.scores) for one in curves
+    ]
+    assert say("watch", "--runs", file, "--out", "../mine")[0] == 2
+    assert say("watch", "x", "--suite", "stdlib", "--out", "mine")[0] == 2
 
 
 def test_facts_of_a_file_are_joined_by_what_it_names() -> None:

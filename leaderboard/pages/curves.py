@@ -1,0 +1,227 @@
+"""Compared runs: their scores against what their training took, with intervals over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.core.errors import UsageError
+from harness.watch.curves import (
+    AXES,
+    CurveComparison,
+    RunComparison,
+    RunTable,
+    SeedCurve,
+    SeedInterval,
+    build_curves,
+    compare_runs,
+)
+from leaderboard.views.cells import build_time_cell, format_count, format_time
+from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, build_chart
+from leaderboard.web.filters import EMPTY_IS_NONE, Control, build_form, offer
+from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.parameters import State, build_address
+from leaderboard.web.site import Site
+from leaderboard.web.tables import Cell, Table, link, values_table
+
+PATH = "/curves"
+LABELS = {"hours": "hours", "cost": "cost in dollars"}
+
+
+class _CurvesState(State):
+    """The parameters of the page of compared runs."""
+
+    against: Literal["", "step", "tokens", "hours", "operations", "cost"] = Field(
+        "", description="What scores are drawn against; empty as the runs were compared."
+    )
+    scale: Literal["log", "linear"] = Field("log", description="The scale of the axis across.")
+    reach: Annotated[float | None, EMPTY_IS_NONE] = Field(
+        None, ge=-100, le=100, description="The score × 100 that the runs are to reach."
+    )
+    sound: bool = Field(False, description="Without the seeds that diverged.")
+
+
+@serve_page(PATH, "Every comparison of training runs.", paths=lambda site: [PATH])
+def _list_view(site: Site, state: State) -> Page:
+    heads = {"name": "Comparison", "column": "Score", "runs": "Runs", "seeds": "Seeds", "when": "When"}
+    rows = [
+        (
+            link(one["name"], build_address(f"{PATH}/{one['name']}")),
+            one["column"],
+            one["runs"],
+            one["seeds"],
+            build_time_cell(one["when"]),
+        )
+        for one in site.queries.list_document_facts("curves")
+    ]
+    return Page(
+        title="Curves of runs",
+        lead="Training runs beside one another: their scores, and what they took to get there.",
+        tables=[values_table("curves", format_count(len(rows), "comparison"), heads, rows)],
+    )
+
+
+@serve_page(
+    f"{PATH}/{{name}}",
+    "Runs beside one another at budgets of training, and what each takes to a score.",
+    paths=lambda site: [
+        build_address(f"{PATH}/{one['name']}") for one in site.queries.list_document_facts("curves")
+    ],
+)
+def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
+    names = [one["name"] for one in site.queries.list_document_facts("curves")]
+    check_name("comparison of runs", name, names, then=f"The page {PATH} lists all.")
+    table = RunTable.model_validate_json(site.queries.fetch_document("curves", name))
+    built = _build_axes(table)
+    axis = state.against or table.axis
+    check_name("axis of these runs", axis, built, then="The form above the chart lists all.")
+    diverged = [curve for curve in built[axis] if curve.diverged]
+    comparison = compare_runs(built[axis], table.reach if state.reach is None else state.reach)
+    curves = built[axis]
+    if state.sound:
+        curves = [curve for curve in curves if not curve.diverged]
+        # At the same score, so that both answer one question.
+        comparison = compare_runs(curves, comparison.score)
+    path, label = build_address(f"{PATH}/{name}"), LABELS.get(axis, axis)
+    controls = [
+        *offer(
+            state,
+            {
+                "against": ("Against", [(one, LABELS.get(one, one)) for one in built]),
+                "scale": ("Scale", [("log", "logarithmic"), ("linear", "linear")]),
+            },
+            values={"against": axis},
+        ),
+        Control(
+            kind="number",
+            name="reach",
+            label="Score to reach",
+            value="" if state.reach is None else f"{state.reach:g}",
+            step="any",
+        ),
+        *(
+            [Control(kind="check", name="sound", label="Without what diverged", checked=state.sound)]
+            if diverged
+            else []
+        ),
+    ]
+    return Page(
+        title=name,
+        lead=_describe_pairs(comparison),
+        template="curves_one.html",
+        crumbs=[("Curves of runs", PATH)],
+        charts=[_plot_runs(comparison, table.column, label, state.scale)],
+        tables=[
+            _build_pairs_table(comparison),
+            _build_reach_table(comparison, label),
+            _build_scores_table(comparison, label),
+        ],
+        notes=[f"{curve.name} diverged: {curve.diverged}." for curve in diverged],
+        data={"column": table.column, "against": axis, "score": comparison.score, "when": table.when},
+        context={
+            "form": build_form(state, path, controls),
+            "facts": [
+                ("Score", table.column, ""),
+                ("Runs", str(len(comparison.reaches)), ""),
+                ("Seeds", str(len(curves)), ""),
+                ("Compared", format_time(table.when), ""),
+            ],
+        },
+    )
+
+
+def _build_axes(table: RunTable) -> dict[str, Sequence[SeedCurve]]:
+    """The curves against each axis that all runs have."""
+    built: dict[str, Sequence[SeedCurve]] = {}
+    for axis in AXES:
+        with suppress(UsageError):
+            built[axis] = build_curves(table.list_rows(), axis, "score")[1]
+    return built
+
+
+def _describe_pairs(comparison: CurveComparison) -> str:
+    pairs = [_describe_pair(pair) for pair in comparison.pairs]
+    more = f"; and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
+    return f"{'; '.join(pairs[:3])}{more}." if pairs else "A single run."
+
+
+def _describe_pair(pair: RunComparison) -> str:
+    return f"{pair.run} against {pair.other}: {pair.describe_verdict()}"
+
+
+def _plot_runs(
+    comparison: CurveComparison, column: str, label: str, scale: Literal["log", "linear"]
+) -> Chart:
+    lines = [
+        Curve(
+            label=run,
+            points=[
+                Point(x=budget, y=score.value, low=score.low, high=score.high)
+                for budget, score in zip(comparison.budgets, scores, strict=True)
+            ],
+        )
+        for run, scores in comparison.scores.items()
+    ]
+    plot = Lines(x=Axis(label=label, kind=scale), y=Axis(label="score × 100"), lines=lines)
+    title = f"{column} against {label}: means over seeds with 95 % intervals"
+    return build_chart("runs", title, plot)
+
+
+def _list_ends(interval: SeedInterval | None, form: str) -> list[Cell]:
+    """An estimate and its bounds as cells."""
+    ends = (None, None, None) if interval is None else (interval.value, interval.low, interval.high)
+    return [Cell(text="–" if end is None else format(end, form), value=end) for end in ends]
+
+
+def _build_interval_heads(key: str, label: str) -> Mapping[str, str]:
+    return {key: label, f"{key}-low": "from", f"{key}-high": "to"}
+
+
+def _build_pairs_table(comparison: CurveComparison) -> Table:
+    speed = _build_interval_heads("speedup", "Times as fast")
+    heads = {"run": "Run", "other": "Against", "verdict": "What is known", **speed}
+    rows = [
+        (pair.run, pair.other, pair.describe_verdict(), *_list_ends(pair.speedup, ".2f"))
+        for pair in comparison.pairs
+    ]
+    says = {"speedup": f"The budget of the other run to {comparison.score:.2f}, by that of the run."}
+    caption = f"Which run is better, and how much faster it reaches {comparison.score:.2f}"
+    groups = dict.fromkeys(speed, "Speed-up")
+    return values_table("pairs", caption, heads, rows, " ".join(speed), says=says, groups=groups)
+
+
+def _build_reach_table(comparison: CurveComparison, label: str) -> Table:
+    budget = _build_interval_heads("budget", label)
+    heads = {
+        "run": "Run",
+        "seeds": "Seeds",
+        "reached": "that reach it",
+        "early": "at their first point",
+        **budget,
+    }
+    rows = [
+        (one.run, one.seeds, one.reached, one.early, *_list_ends(one.budget, ",.4g"))
+        for one in comparison.reaches
+    ]
+    notes = ["A budget is known if all seeds reach the score between two of their points."]
+    caption, groups = f"What each run takes to {comparison.score:.2f}", dict.fromkeys(budget, "Takes")
+    return values_table("reaches", caption, heads, rows, notes=notes, groups=groups)
+
+
+def _build_scores_table(comparison: CurveComparison, label: str) -> Table:
+    heads, groups = {"budget": label}, dict[str, str]()
+    for number, run in enumerate(comparison.scores):
+        columns = _build_interval_heads(f"score-{number}", "mean")
+        heads |= columns
+        groups |= dict.fromkeys(columns, run)
+    rows = [
+        (
+            Cell(text=f"{budget:,.4g}", value=budget),
+            *(cell for scores in comparison.scores.values() for cell in _list_ends(scores[number], ".2f")),
+        )
+        for number, budget in enumerate(comparison.budgets)
+    ]
+    return values_table("scores", "Scores × 100 at each budget", heads, rows, groups=groups)

@@ -1,0 +1,440 @@
+"""Laws through runs: what was fitted here, and what papers print with what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+from pydantic import Field
+
+from harness.fits.runs import SIZES, Floats
+from harness.fits.stored import StoredFit, StoredQuantity
+from harness.results.printed import Paper, PaperValue
+from leaderboard.data.papers import compute_power_laws
+from leaderboard.views.cells import build_time_cell, format_count, format_time
+from leaderboard.views.paper_tables import build_printed_cell
+from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart
+from leaderboard.web.filters import build_form, offer
+from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.parameters import State, Text, build_address
+from leaderboard.web.site import Site
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
+
+PATH = "/fits"
+LAWS = {
+    "isoflop": "isoFLOP parabolas",
+    "chinchilla": "L = E + A / N^α + B / D^β",
+    "finetune": "L(S, N, D) of fine-tuning",
+    "power": "power laws of settings",
+    "frontier": "frontiers",
+}
+AT = 19
+"""The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
+DRAWN = 12
+"""Most budgets that are drawn apart."""
+POINTS = 33
+"""Points of a drawn law."""
+PRINTED = {
+    "E": "E_log10",
+    "A": "A_log10",
+    "α": "alpha",
+    "B": "B_log10",
+    "β": "beta",
+    "exponent of size": "F_N vs C",
+    "exponent of tokens": "D vs C",
+}
+"""By constant of a fit here the metric of OptiBERT's parametric fit, or its power law."""
+
+
+class _FitState(State):
+    """The parameters of the page of a fit."""
+
+    method: Text = Field("", description="The method whose runs are drawn; empty for the first.")
+
+
+@serve_page(
+    PATH, "Laws that were fitted to runs, and the constants that papers print.", paths=lambda site: [PATH]
+)
+def _list_view(site: Site, state: State) -> Page:
+    facts = site.queries.list_document_facts("fit")
+    heads = {
+        "name": "Fit",
+        "law": "Law",
+        "runs": "Runs",
+        "methods": "Methods",
+        "untold": "Not told",
+        "when": "When",
+    }
+    rows = [
+        (
+            link(one["name"], build_address(f"{PATH}/{one['name']}")),
+            LAWS[one["law"]],
+            one["runs"],
+            ", ".join(one["methods"]),
+            one["untold"],
+            build_time_cell(one["when"]),
+        )
+        for one in facts
+    ]
+    fits = [_load_fit(site, one["name"]) for one in facts if one["law"] in ("isoflop", "chinchilla")]
+    tables = [values_table("fits", format_count(len(rows), "fit"), heads, rows)]
+    if "optibert" in site.papers:
+        printed = [row for row in site.papers["optibert"].rows if row.table == "1"]
+        tables += [_build_constants_table(printed, fits), _build_laws_table(printed)]
+    if "efficient-embeddings" in site.papers:
+        tables.append(_build_crossing_table(site.papers["efficient-embeddings"]))
+    return Page(
+        title="Laws through runs",
+        lead="What was fitted here, beside the constants that papers print, and what follows from these.",
+        tables=tables,
+    )
+
+
+def _load_fit(site: Site, name: str) -> StoredFit:
+    return StoredFit.model_validate_json(site.queries.fetch_document("fit", name))
+
+
+# What papers print
+
+
+def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredFit]) -> Table:
+    """OptiBERT's constants, and those that fits here have."""
+    parametric = {
+        row.metric if row.model.startswith("Lhat") else row.model: row
+        for row in printed
+        if "parametric" in row.setting and (row.model.startswith("Lhat") or row.metric == "exponent")
+    }
+    columns = [(fit, method) for fit in fits for method in dict.fromkeys(fit.method)]
+    heads = {"constant": "Constant", "optibert": "OptiBERT, parametric"}
+    heads |= {
+        f"fit-{n}": " ".join(filter(None, (fit.name, method))) for n, (fit, method) in enumerate(columns)
+    }
+    rows = []
+    for name, metric in PRINTED.items():
+        row = parametric.get(metric)
+        cell = EMPTY if row is None else build_printed_cell(row)
+        label = f"log10 of {name}" if metric.endswith("log10") else name
+        rows.append((label, cell, *(_find_constant(fit, method, name, label) for fit, method in columns)))
+    notes = ["Sizes are operations per token in OptiBERT, and in a fit here what its page says."]
+    return values_table("constants", "Constants of laws, printed and fitted", heads, rows, notes=notes)
+
+
+def _find_constant(fit: StoredFit, method: str, name: str, label: str) -> Cell:
+    quantity = next((q for q in fit.quantities if (q.name, q.method) == (name, method)), None)
+    if quantity is None:
+        return EMPTY
+    ends = [quantity.value, quantity.low, quantity.high]
+    if label != name:
+        ends = [None if end is None or end <= 0 else math.log10(end) for end in ends]
+    return _build_quantity_cell(ends, quantity.reason)
+
+
+def _build_quantity_cell(ends: Sequence[float | None], reason: str = "") -> Cell:
+    """A value with its interval, or a dash with the reason why there is none."""
+    value, low, high = ends
+    if value is None:
+        return Cell(text="–", kind="away", note=reason)
+    text = f"{value:.4g}" if low is None or high is None else f"{value:.4g} [{low:.4g}, {high:.4g}]"
+    return Cell(text=text, value=value)
+
+
+def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
+    """The printed power laws, and those that equations 6 and 7 give of the printed fit."""
+    laws = compute_power_laws(printed)
+    pairs: dict[tuple[str, str], dict[str, PaperValue]] = {}
+    for row in printed:
+        if row.metric in ("a_log10", "exponent"):
+            pairs.setdefault((row.model, row.setting), {})[row.metric] = row
+    heads = {
+        "law": "Law",
+        "how": "Fitted as",
+        "prefactor": "log10 of the prefactor",
+        "exponent": "Exponent",
+        "at": f"At C = 1e{AT}",
+        "prefactor-6": "log10 of the prefactor ",
+        "exponent-6": "Exponent ",
+        "at-6": f"At C = 1e{AT} ",
+        "follows": "Follows",
+    }
+    rows = []
+    for (law, setting), cells in pairs.items():
+        numbers = [cells[name].number or 0.0 for name in ("a_log10", "exponent")]
+        ours = laws.get(law) if "parametric" in setting else None
+        rows.append(
+            (
+                law,
+                setting,
+                build_printed_cell(cells["a_log10"]),
+                build_printed_cell(cells["exponent"]),
+                _build_power_cell(numbers[0] + AT * numbers[1]),
+                *(map(_format_rounded, ours) if ours else (EMPTY, EMPTY)),
+                _build_power_cell(ours[0] + AT * ours[1]) if ours else EMPTY,
+                _describe_law(cells, ours) if ours else "",
+            )
+        )
+    groups = dict.fromkeys(("prefactor", "exponent", "at"), "as printed")
+    groups |= dict.fromkeys(("prefactor-6", "exponent-6", "at-6"), "by equations 6 and 7 from E, A, α, B, β")
+    caption = "OptiBERT's power laws, and what its parametric fit gives"
+    return values_table("laws", caption, heads, rows, groups=groups)
+
+
+def _describe_law(cells: Mapping[str, PaperValue], ours: tuple[float, float]) -> str:
+    """Which of the two numbers of a printed law are those that follow."""
+    words = {"a_log10": "the prefactor", "exponent": "the exponent"}
+    odd = [
+        words[name]
+        for (name, row), value in zip(sorted(cells.items()), ours, strict=True)
+        if abs((row.number or 0.0) - value) > float(row.last_place)
+    ]
+    return f"not {' and '.join(odd)}" if odd else "yes"
+
+
+def _format_rounded(value: float) -> Cell:
+    return Cell(text=f"{value:.3f}", value=value)
+
+
+def _build_power_cell(exponent: float) -> Cell:
+    return Cell(text=f"{10**exponent:.3g}", value=10**exponent)
+
+
+def _build_crossing_table(paper: Paper) -> Table:
+    """Where the two printed lines of full fine-tuning and of LoRA cross, against the printed budget."""
+    rows = {(row.model, row.metric): row for row in paper.rows if row.number is not None}
+    (full, slope), (other, low) = [
+        [rows[method, name] for name in ("intercept", "slope")] for method in ("full fine-tuning", "LoRA")
+    ]
+    stated = rows["threshold", "crossover budget"]
+    rise, fall = ((float(a.number or 0) - float(b.number or 0)) for a, b in ((other, full), (slope, low)))
+    # Both numbers of a difference are rounded: it is known to a whole last place.
+    most = [float(row.last_place) for row in (full, slope)]
+    least = math.exp((rise - most[0]) / (fall + most[1]))
+    log = math.log(stated.number or math.nan)
+    lines = [((r.number or 0) + (s.number or 0) * log) for r, s in ((full, slope), (other, low))]
+    body = [
+        ("printed budget from which on LoRA is better", build_printed_cell(stated)),
+        (
+            "where the printed lines cross",
+            Cell(text=f"{math.exp(rise / fall):.2g}", value=math.exp(rise / fall)),
+        ),
+        ("the least budget that rounding of the four numbers allows", Cell(text=f"{least:.2g}", value=least)),
+        (
+            "LoRA's loss by that of full fine-tuning at the printed budget, by the lines",
+            _format_rounded(math.exp(lines[1] - lines[0])),
+        ),
+    ]
+    signs = {row: build_printed_cell(row).text for row in (full, slope, other, low)}
+    notes = [
+        f"Printed: ln loss = {signs[slope]} ln C + {signs[full]} (full fine-tuning), "
+        f"{signs[low]} ln C + {signs[other]} (LoRA)."
+    ]
+    caption = f"{paper.name}: the budget at which two frontiers cross"
+    return values_table(
+        "crossing", caption, {"what": "What", "flops": "Operations or ratio"}, body, "flops", notes=notes
+    )
+
+
+# A fit
+
+
+@serve_page(
+    f"{PATH}/{{name}}",
+    "A law through runs: what it gives with intervals, what the runs cannot tell, and the residuals.",
+    paths=lambda site: [
+        build_address(f"{PATH}/{one['name']}") for one in site.queries.list_document_facts("fit")
+    ],
+)
+def _show_fit(site: Site, state: _FitState, name: str) -> Page:
+    names = [one["name"] for one in site.queries.list_document_facts("fit")]
+    check_name("fit", name, names, then=f"The page {PATH} lists all.")
+    fit = _load_fit(site, name)
+    methods = list(dict.fromkeys(fit.method))
+    check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
+    method = state.method or methods[0]
+    path = build_address(f"{PATH}/{name}")
+    # Frontiers of all methods are drawn together.
+    drawn = methods if fit.law != "frontier" else []
+    offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
+    controls = offer(state, offered, values={"method": method})
+    untold = sum(bool(quantity.reason) for quantity in fit.quantities)
+    plans = [quantity for plan in fit.plans.values() for quantity in plan.values()]
+    return Page(
+        title=name,
+        template="fit.html",
+        crumbs=[("Laws through runs", PATH)],
+        lead=f"{LAWS[fit.law]}, fitted to {format_count(len(fit.method), 'run')}; "
+        + (
+            f"{format_count(untold, 'quantity')} cannot be told."
+            if untold
+            else "the runs tell every quantity."
+        ),
+        charts=[*_plot_fit(fit, method)],
+        tables=[
+            _build_quantity_table("quantities", "What it gives, with 95 % intervals", fit.quantities),
+            *([_build_quantity_table("plan", f"At {fit.budget:.4g} operations", plans)] if plans else []),
+        ],
+        notes=fit.notes,
+        data={
+            "law": fit.law,
+            "size_is": fit.size_is,
+            "budget": fit.budget,
+            "method": method,
+            "when": fit.when,
+        },
+        context={
+            "form": build_form(state, path, controls) if controls else None,
+            "facts": [
+                ("Law", LAWS[fit.law], ""),
+                ("Sizes", SIZES[fit.size_is], ""),
+                ("Runs", str(len(fit.method)), ""),
+                ("Fitted", format_time(fit.when), ""),
+            ],
+        },
+    )
+
+
+def _build_quantity_table(name: str, caption: str, quantities: Sequence[StoredQuantity]) -> Table:
+    heads = {
+        "quantity": "Quantity",
+        "method": "Method",
+        "value": "Value",
+        "low": "from",
+        "high": "to",
+        "reason": "Not told, because",
+    }
+    rows = [
+        (
+            one.name,
+            one.method,
+            *(
+                Cell(text="–" if end is None else f"{end:.4g}", value=end)
+                for end in (one.value, one.low, one.high)
+            ),
+            one.reason,
+        )
+        for one in quantities
+    ]
+    return values_table(name, caption, heads, rows, "value low high")
+
+
+def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
+    """What can be drawn of the runs of a method, by the law."""
+    kept = np.array([one == method for one in fit.method])
+    runs = {column: np.array(values)[kept] for column, values in fit.columns.items()}
+    values = fit.find_values(method)
+    if fit.law in ("isoflop", "chinchilla"):
+        yield from _plot_budgets(fit, method, runs, values)
+    elif fit.law == "finetune":
+        yield from _plot_residuals(runs, _predict_losses(fit.law, values, runs))
+    elif fit.law == "frontier":
+        crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
+        yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
+    else:
+        for column in ("learning_rate", "batch"):
+            if column in runs:
+                yield _plot_lines(fit, column, [method])
+
+
+def _predict_losses(law: str, values: Mapping[str, float], runs: Mapping[str, Floats]) -> Floats | None:
+    """The losses of the law, None where the runs do not tell its constants."""
+    size, tokens = runs["size"], runs["tokens"]
+    with suppress(KeyError):
+        if law == "chinchilla":
+            by_size, by_tokens = size ** -values["α"], tokens ** -values["β"]
+            return values["E"] + values["A"] * by_size + values["B"] * by_tokens
+        frozen = (1 - runs["trainable"]) ** values["b_s"]
+        by_size = (values["a_d"] * np.log(tokens) + values["b_d"]) / size ** values["α"]
+        return values["C"] + by_size + (values["a_s"] * frozen + values["c_s"]) / tokens ** values["β"]
+    return None
+
+
+def _plot_budgets(
+    fit: StoredFit, method: str, runs: Mapping[str, Floats], values: Mapping[str, float]
+) -> Iterator[Chart]:
+    """The loss against the size at each budget with the law through it, the optima, and the residuals."""
+    # Runs of no common budgets are drawn as residuals alone.
+    budgets = runs.get("budget", np.zeros(0))
+    levels = np.unique(budgets)
+    predicted = np.full(len(runs["loss"]), np.nan)
+    if fit.law == "chinchilla" and (losses := _predict_losses(fit.law, values, runs)) is not None:
+        predicted = losses
+    lines = []
+    for level in levels:
+        kept = budgets == level
+        size, loss, law = runs["size"][kept], runs["loss"][kept], None
+        across = np.geomspace(size.min(), size.max(), POINTS)
+        if fit.law == "chinchilla":
+            unit = float(np.median(runs["flops"] / (runs["size"] * runs["tokens"])))
+            law = _predict_losses(fit.law, values, {"size": across, "tokens": level / unit / across})
+        elif len({*size.tolist()}) > 3:
+            parabola = np.polyfit(np.log(size), loss, 2)
+            law, predicted[kept] = (np.polyval(parabola, np.log(x)) for x in (across, size))
+        points = [] if law is None else _list_points(across, law)
+        lines.append(Curve(label=f"{level:.3g} operations", points=_list_points(size, loss), law=points))
+    if 0 < len(lines) <= DRAWN:
+        plot = Lines(x=Axis(label=SIZES[fit.size_is], kind="log"), y=Axis(label="loss"), lines=lines)
+        yield build_chart("budgets", "Loss against size at each budget", plot)
+    if fit.law == "isoflop" and {"prefactor of size", "exponent of size"} <= values.keys():
+        yield _plot_optima(fit, method, levels, values)
+    yield from _plot_residuals(runs, predicted)
+
+
+def _list_points(x: Floats, y: Floats) -> list[Point]:
+    return [Point(x=float(across), y=float(up)) for across, up in zip(x, y, strict=True)]
+
+
+def _plot_optima(fit: StoredFit, method: str, levels: Floats, values: Mapping[str, float]) -> Chart:
+    """The optimal size of each budget with its interval, and the power law through them."""
+    quantities = {q.name: q for q in fit.quantities if q.method == method}
+    sizes = [(float(level), quantities.get(f"size at {level:.3g}")) for level in levels]
+    points = [Point(x=level, y=q.value, low=q.low, high=q.high) for level, q in sizes if q and q.value]
+    across = np.geomspace(levels.min(), levels.max(), POINTS)
+    law = _list_points(across, values["prefactor of size"] * across ** values["exponent of size"])
+    up = Axis(label=SIZES[fit.size_is], kind="log")
+    line = Curve(label="optimum", points=points, law=law)
+    plot = Lines(x=Axis(label="operations", kind="log"), y=up, lines=[line])
+    return build_chart("optima", "The optimal size of each budget", plot)
+
+
+def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequence[float] = ()) -> Chart:
+    """A column against the operations with the fitted line of each method."""
+    lines = []
+    for method in methods:
+        kept = [one == method for one in fit.method]
+        flops, up = (np.array(fit.columns[name])[kept] for name in ("flops", column))
+        values, law = fit.find_values(method), []
+        if f"slope of ln {column}" in values:
+            across = np.geomspace(flops.min(), flops.max(), POINTS)
+            line = values[f"intercept of ln {column}"] + values[f"slope of ln {column}"] * np.log(across)
+            law = _list_points(across, np.exp(line))
+        lines.append(Curve(label=method or "runs", points=_list_points(flops, up), law=law))
+    name = column.replace("_", " ")
+    plot = Lines(
+        x=Axis(label="operations", kind="log"),
+        y=Axis(label=name, kind="log"),
+        lines=lines,
+        marks=[(mark, "crossing") for mark in marks],
+    )
+    return build_chart(f"{column}-lines", f"{name[0].upper()}{name[1:]} against operations", plot)
+
+
+def _plot_residuals(runs: Mapping[str, Floats], predicted: Floats | None) -> Iterator[Chart]:
+    """How far each run's loss lies from the law, in per cent."""
+    if predicted is None or not np.isfinite(predicted).any():
+        return
+    apart = 100 * (runs["loss"] / predicted - 1)
+    points = [
+        Point(x=float(flops), y=float(y), label=f"run {number}", note=f"size {size:.4g}, tokens {tokens:.4g}")
+        for number, (flops, y, size, tokens) in enumerate(
+            zip(runs["flops"], apart, runs["size"], runs["tokens"], strict=True), 1
+        )
+        if math.isfinite(y)
+    ]
+    plot = Scatter(
+        x=Axis(label="operations", kind="log"),
+        y=Axis(label="loss above the law, %"),
+        points=points,
+        better=None,
+    )
+    yield build_chart("residuals", "Residuals: the loss of each run against the law", plot)
