@@ -426,7 +426,7 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
     if len(stratum.texts):
         return Part(variance=0.0, freedom=1)
     if stratum.measures == ("mean",):
-        values = _compute_unit_scores(stratum) - _compute_unit_scores(other)
+        values: Floats = _compute_unit_scores(stratum) - _compute_unit_scores(other)
     else:
         values = influence * count / stratum.share
         tied = np.bincount(np.arange(count) % len(values), ~tied) == 0

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom
 from simulate_changes import KINDS as CHANGED_KINDS
 from simulate_changes import simulate_line as simulate_changes
-from simulate_gate import KINDS, SUITES, Drawn, Kind, Line, Simulation, Trials, tasks_of, units_of
+from simulate_gate import KINDS, SUITES, Draw, Drawn, Kind, Line, Simulation, Trials, tasks_of, units_of
 from simulate_port import FORMS, list_right_shares
 from simulate_retrain import iter_lines, simulate_line
 
@@ -110,8 +110,8 @@ def draws_with_starts(rng: np.random.Generator, losses: Sequence[float], _: Floa
 
 
 @pytest.mark.parametrize("draw", [few_shot_probes, draws_with_starts])
-def test_an_automatic_margin_counts_probes_and_draws(draw: object) -> None:
-    kind = Kind(name="own", draw=draw)  # type: ignore[arg-type]
+def test_an_automatic_margin_counts_probes_and_draws(draw: Draw) -> None:
+    kind = Kind(name="own", draw=draw)
     line = Line(name="own", kinds=(kind,), strengths=(0.0,))
     found = Simulation(trials=200, seed=1).of(line)
     # A variance of few probes or draws is told by them alone: fewer pass than the 97.5 % of many texts.
