@@ -100,6 +100,8 @@ def swap_special_token(folder: Path, name: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     token, number = getattr(tokenizer, name), getattr(tokenizer, f"{name}_id")
     AutoTokenizer.from_pretrained(folder, **{name: tokenizer.mask_token}).save_pretrained(folder)
+    # In older folders the library reads special tokens from here first.
+    (folder / "special_tokens_map.json").unlink(missing_ok=True)
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     # A template has the ids in a list, the processors of BERT and RoBERTa beside the token.
