@@ -235,12 +235,12 @@ def list_right_shares(names: Sequence[str], trials: int, seed: int) -> dict[str,
                 shutil.copytree(folder, copy)
                 form.change(copy)
                 candidate = encode(copy, form, texts)
-                shutil.rmtree(copy)
                 rng = np.random.default_rng([seed, number, *folder.name.encode()])
                 draws = [rng.permutation(len(pairs))[:TEXTS].tolist() for _ in range(trials)]
                 right = ("passed", "same", "improved") if form.same else ("regressed",)
                 verdicts = [judge(candidate, baseline, pairs, places) for places in draws]
                 shares[name][folder.name] = sum(one in right for one in verdicts) / trials
+                shutil.rmtree(copy)
     return shares
 
 
