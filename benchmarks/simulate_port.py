@@ -29,7 +29,7 @@ from simulate_gate import Drawn, made_up, side, slack, units_of
 import tiny
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.policy import DEFAULT
-from harness.checks.questions import EncodedTexts, compare_encoded, find_coarser_dtype, judge_port
+from harness.checks.questions import ModelOutputs, compare_encoded, find_coarser_dtype, judge_port
 from harness.checks.sides import Comparison
 from harness.core.encoding import Settings
 from harness.core.types import Artifact, Suite
@@ -100,6 +100,8 @@ def swap_special_token(folder: Path, name: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     token, number = getattr(tokenizer, name), getattr(tokenizer, f"{name}_id")
     AutoTokenizer.from_pretrained(folder, **{name: tokenizer.mask_token}).save_pretrained(folder)
+    # In older folders the library reads special tokens from here first.
+    (folder / "special_tokens_map.json").unlink(missing_ok=True)
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     # A template has the ids in a list, the processors of BERT and RoBERTa beside the token.
@@ -160,13 +162,13 @@ def iter_folders(home: Path, names: Sequence[str]) -> Iterator[Path]:
         yield folder
 
 
-def encode(folder: Path, form: Form, texts: Sequence[str]) -> tuple[ConfiguredModel, EncodedTexts]:
+def encode(folder: Path, form: Form, texts: Sequence[str]) -> tuple[ConfiguredModel, ModelOutputs]:
     """A form of a model, with its tokens and vectors of texts."""
     key, weights = compute_content_key(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(dtype=form.dtype))
     loaded: Any = load_encoder(artifact, encoding, device="cpu", batch_tokens=form.batch_tokens)
-    encoded = EncodedTexts(
+    encoded = ModelOutputs(
         tokens=loaded.list_token_ids(texts), vectors=np.asarray(loaded.encode(texts), dtype=np.float32)
     )
     return ConfiguredModel(artifact=artifact, encoding=encoding), encoded
@@ -198,7 +200,7 @@ def judge(mine: Any, theirs: Any, pairs: Sequence[tuple[str, str]], places: Sequ
     both = [*places, *(place + len(pairs) for place in places)]
     texts = [pairs[place % len(pairs)][place // len(pairs)] for place in both]
     first, second = (
-        EncodedTexts(tokens=[one.tokens[place] for place in both], vectors=one.vectors[both])
+        ModelOutputs(tokens=[one.tokens[place] for place in both], vectors=one.vectors[both])
         for _, one in (mine, theirs)
     )
     outputs = compare_encoded(texts, first, second, find_coarser_dtype([mine[0], theirs[0]]))
@@ -233,12 +235,12 @@ def list_right_shares(names: Sequence[str], trials: int, seed: int) -> dict[str,
                 shutil.copytree(folder, copy)
                 form.change(copy)
                 candidate = encode(copy, form, texts)
-                shutil.rmtree(copy)
                 rng = np.random.default_rng([seed, number, *folder.name.encode()])
                 draws = [rng.permutation(len(pairs))[:TEXTS].tolist() for _ in range(trials)]
                 right = ("passed", "same", "improved") if form.same else ("regressed",)
                 verdicts = [judge(candidate, baseline, pairs, places) for places in draws]
                 shares[name][folder.name] = sum(one in right for one in verdicts) / trials
+                shutil.rmtree(copy)
     return shares
 
 

@@ -129,7 +129,7 @@ broken on long texts or by one prompt alone leaves the median as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodedTexts:
+class ModelOutputs:
     """The token ids of texts, and their vectors (texts, dimension)."""
 
     tokens: list[list[int]]
@@ -192,7 +192,7 @@ def _draw_task_texts(task: Task, resolved: ResolvedRequest, count: int) -> list[
 
 def _encode_texts(
     model: ConfiguredModel, texts: Sequence[tuple[Task, Role, str]], resolved: ResolvedRequest
-) -> EncodedTexts:
+) -> ModelOutputs:
     """Tokens and vectors by the project's own way; the model is dropped in the end."""
     request, encoding = resolved.request, model.encoding
     assert isinstance(encoding, Encoding)
@@ -208,7 +208,7 @@ def _encode_texts(
         vectors[places] = loaded.encode(some, prompt=prompt, role=role)
         for place, ids in zip(places, loaded.list_token_ids(some, prompt=prompt, role=role), strict=True):
             tokens[place] = ids
-    return EncodedTexts(tokens=tokens, vectors=vectors)
+    return ModelOutputs(tokens=tokens, vectors=vectors)
 
 
 def find_coarser_dtype(models: Sequence[ConfiguredModel]) -> Dtype:
@@ -223,7 +223,7 @@ def _iter_stored(model: ConfiguredModel) -> Iterator[Any]:
 
 
 def compare_encoded(
-    texts: Sequence[str], candidate: EncodedTexts, baseline: EncodedTexts, dtype: Dtype
+    texts: Sequence[str], candidate: ModelOutputs, baseline: ModelOutputs, dtype: Dtype
 ) -> PortComparison:
     """Compare the tokens and vectors of two models.
 
@@ -376,8 +376,8 @@ def judge_retraining(
     suites = {suite for task in single for suite in task.suites}
     judged = []
     for task in tasks:
-        known = [deviations[suite].get(task.task, 0.0) for suite in task.suites if suite in deviations]
-        judged.append(_limit_verdict(task, max(known, default=0.0)) if task in single else task)
+        points = [deviations[suite].get(task.task, 0.0) for suite in task.suites if suite in deviations]
+        judged.append(_limit_verdict(task, max(points, default=0.0)) if task in single else task)
     judged_means = tuple(
         _limit_verdict(mean, deviations.get(mean.suite, {}).get("mean", 0.0))
         if mean.suite in suites

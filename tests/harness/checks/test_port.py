@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from simulate_port import Form, encode
 
 import harness
 import tiny
 from check_data import small_check
 from harness.checks.policy import DEFAULT
-from harness.checks.questions import PortComparison, judge_port
+from harness.checks.questions import (
+    ModelOutputs,
+    PortComparison,
+    compare_encoded,
+    find_coarser_dtype,
+    judge_port,
+)
 
 PAIRS = [
     {"text1": f"the cat sat {one}", "text2": f"the mat {'sat ' * (n % 4)}{one}", "score": n % 6}
@@ -143,3 +150,18 @@ def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) 
     outputs = PortComparison(stage="", compared=True, text="The same.")
     (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
     assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")
+
+
+@pytest.mark.parametrize(("broken", "stage"), [(0, ""), (1, ""), (4, "vectors")])
+def test_a_port_that_is_broken_on_few_texts_is_red(broken: int, stage: str) -> None:
+    """Two of a hundred texts may lie anywhere; the median would not see fifty."""
+    vectors = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+    other = np.where(np.arange(100)[:, None] < broken, -vectors, vectors)
+    first, second = (ModelOutputs(tokens=[[1]] * 100, vectors=one) for one in (vectors, other))
+    assert compare_encoded(["a"] * 100, first, second, "float32").stage == stage
+
+
+def test_the_coarser_precision_of_two_models_is_that_of_the_limit(world: Path) -> None:
+    forms = Form(), Form(dtype="bfloat16")
+    models = [encode(world / "model", form, ["the cat"])[0] for form in forms]
+    assert find_coarser_dtype(models) == "bfloat16"
