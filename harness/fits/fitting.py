@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,16 @@ from harness.fits.estimate import (
     fit_line,
     require_runs,
 )
-from harness.fits.parametric import CHINCHILLA, FINETUNING, fit_parametric
+from harness.fits.parametric import (
+    CHINCHILLA,
+    FINETUNING,
+    Law,
+    LawInputs,
+    compute_optimum,
+    find_optima,
+    measure_weakest,
+    refit_resamples,
+)
 from harness.fits.runs import Floats, Runs
 
 APART = 1.15
@@ -60,7 +69,7 @@ def fit_law(name: LawName, runs: Runs, settings: FitSettings) -> Fit:
     elif name == "correlation":
         _fit_correlation(fit, runs, settings)
     elif name in ("chinchilla", "finetune"):
-        fit_parametric(fit, CHINCHILLA if name == "chinchilla" else FINETUNING, runs, settings)
+        _fit_parametric(fit, CHINCHILLA if name == "chinchilla" else FINETUNING, runs, settings)
     else:
         _fit_budgets(fit, runs, settings)
     return fit
@@ -82,7 +91,7 @@ def _require_budget(name: LawName, runs: Runs, settings: FitSettings) -> None:
 # Laws of budgets
 
 
-def group_budgets(flops: Floats) -> tuple[NDArray[np.int64], Floats, list[str]]:
+def _group_budgets(flops: Floats) -> tuple[NDArray[np.int64], Floats, list[str]]:
     """The number of each run's budget, the budgets (geometric means), and a sentence on those grouped.
 
     Raises:
@@ -113,7 +122,7 @@ def group_budgets(flops: Floats) -> tuple[NDArray[np.int64], Floats, list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetOptimum:
+class _BudgetOptimum:
     """The optimum of a budget, of all runs and of each resample.
 
     Attributes:
@@ -136,9 +145,9 @@ class BudgetOptimum:
     usable: bool
 
 
-def fit_parabolas(
+def _fit_parabolas(
     runs: Runs, numbers: Sequence[int], budgets: Floats, weights: Floats
-) -> list[BudgetOptimum]:
+) -> list[_BudgetOptimum]:
     """The parabola of the loss against the log size of every budget.
 
     Args:
@@ -160,7 +169,7 @@ def fit_parabolas(
             vertex, loss, outside = _fit_parabola(size, losses, weights[:, places])
             reason = "the optimum is at the edge of the sizes" if outside > EDGE else ""
             usable = outside <= LOST
-        optimum = BudgetOptimum(
+        optimum = _BudgetOptimum(
             flops=float(flops),
             runs=len(places),
             size=vertex,
@@ -191,7 +200,7 @@ def _fit_parabola(size: Floats, losses: Floats, weights: Floats) -> tuple[Floats
     return middle + half * vertex, a + b * vertex + c * vertex**2, share
 
 
-def fit_power_laws(optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
+def _fit_power_laws(optima: Sequence[_BudgetOptimum]) -> tuple[Floats, Floats]:
     """log prefactor and exponent of the size at the vertices, each of shape (1 + resamples,)."""
     x = np.log([optimum.flops for optimum in optima])
     y = np.array([optimum.size for optimum in optima])
@@ -200,14 +209,14 @@ def fit_power_laws(optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
     return y.mean(axis=0) - exponent * x.mean(), exponent
 
 
-def fit_best_line(optima: Sequence[BudgetOptimum], values: Floats) -> FittedLine:
+def _fit_best_line(optima: Sequence[_BudgetOptimum], values: Floats) -> FittedLine:
     """The line of log values of the best run of each budget over the log budget."""
     return fit_line(
         np.log([optimum.flops for optimum in optima]), np.log([values[optimum.best] for optimum in optima])
     )
 
 
-def fit_frontier(runs: Runs, optima: Sequence[BudgetOptimum]) -> tuple[Floats, Floats]:
+def _fit_frontier(runs: Runs, optima: Sequence[_BudgetOptimum]) -> tuple[Floats, Floats]:
     """log budgets and lowest log losses: of the parabolas, or of best runs if a budget has no parabola.
 
     Of several runs near an optimum the best is also the luckiest, so parabolas go first.
@@ -217,7 +226,7 @@ def fit_frontier(runs: Runs, optima: Sequence[BudgetOptimum]) -> tuple[Floats, F
     return np.log([optimum.flops for optimum in optima]), np.log(lowest)
 
 
-def find_crossing(
+def _find_crossing(
     first: tuple[Floats, Floats], second: tuple[Floats, Floats], *, extrapolate: bool = False
 ) -> FitInterval | str:
     """The budget at which two frontiers cross, with its interval, or why there is none.
@@ -238,7 +247,7 @@ def find_crossing(
     return FitInterval(*map(math.exp, zero))
 
 
-def select_window_best(runs: Runs) -> NDArray[np.int64]:
+def _select_window_best(runs: Runs) -> NDArray[np.int64]:
     """The places of the runs that are the best of a window of budgets that ends at a run."""
     best = set()
     for flops in runs.flops:
@@ -261,7 +270,7 @@ def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
 
 
 def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
-    numbers, levels, notes = group_budgets(runs.flops)
+    numbers, levels, notes = _group_budgets(runs.flops)
     fit.notes += notes
     weights = draw_weights(runs, numbers.tolist(), settings.resamples, settings.seed)
     frontiers: dict[str, tuple[Floats, Floats]] = {}
@@ -269,7 +278,7 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
         kept = np.array([name == method for name in runs.method])
         part = runs.select_runs(kept)
         require_runs(part, method, fit.law, 5 if fit.law == "isoflop" else 3)
-        optima = fit_parabolas(part, numbers[kept].tolist(), levels, weights[:, kept])
+        optima = _fit_parabolas(part, numbers[kept].tolist(), levels, weights[:, kept])
         if fit.law == "isoflop":
             _add_isoflop(fit, method, part, optima, settings)
             continue
@@ -286,11 +295,11 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
             )
         if not all(optimum.usable for optimum in inner):
             fit.notes.append(f"{method or 'All'}: of best runs, as not every budget has a parabola.")
-        frontiers[method] = fit_frontier(part, inner)
+        frontiers[method] = _fit_frontier(part, inner)
         _add_line(fit, method, "ln loss", fit_line(*frontiers[method]))
         _add_held_out_line(fit, method, *frontiers[method])
     for first, second in itertools.combinations(frontiers, 2):
-        crossing = find_crossing(frontiers[first], frontiers[second], extrapolate=settings.extrapolate)
+        crossing = _find_crossing(frontiers[first], frontiers[second], extrapolate=settings.extrapolate)
         reason = crossing if isinstance(crossing, str) else ""
         fit.add_quantity(
             f"crossing of {first} and {second}",
@@ -306,7 +315,7 @@ def _add_line(fit: Fit, method: str, of: str, line: FittedLine) -> None:
 
 
 def _add_isoflop(
-    fit: Fit, method: str, runs: Runs, optima: list[BudgetOptimum], settings: FitSettings
+    fit: Fit, method: str, runs: Runs, optima: list[_BudgetOptimum], settings: FitSettings
 ) -> None:
     for optimum in optima:
         for name, values, change in (("size", optimum.size, math.exp), ("loss", optimum.loss, float)):
@@ -319,7 +328,7 @@ def _add_isoflop(
         names = [*parts, "exponent of size by best runs"]
         fit.refuse_quantities(names, method, reason, settings)
         return
-    prefactor, exponent = fit_power_laws(usable)
+    prefactor, exponent = _fit_power_laws(usable)
     count, per_unit = sum(optimum.runs for optimum in usable), runs.operations_per_unit
 
     def measure(values: Floats, change: Callable[[float], float] = float) -> FitInterval:
@@ -332,7 +341,7 @@ def _add_isoflop(
     # A best run at the edge of the sizes is not that of its budget.
     edges = sum(bool(optimum.reason) for optimum in usable)
     reason = f"the optimum of {edges} budgets may be at the edge of their sizes" if edges else ""
-    best = fit_best_line(usable, runs.size)
+    best = _fit_best_line(usable, runs.size)
     fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     x = np.log([optimum.flops for optimum in usable])
     _add_held_out_line(fit, method, x, np.array([optimum.size[0] for optimum in usable]))
@@ -362,6 +371,153 @@ def _change(interval: FitInterval, change: Callable[[float], float]) -> FitInter
         return FitInterval(*(change(end) if math.isfinite(end) else end for end in interval))
 
 
+# Laws of the loss
+
+ONE_OPTIMUM = 0.9
+"""The share of starts that reach the best optimum, below which a fit is marked."""
+
+WIDE = 1.0
+"""An exponent whose interval is wider than this is not known: those of the papers are 0.2 to 0.5."""
+
+FLAT = 2.0
+"""A law is not known if some change of its parameters together, by this much in logarithms of constants and
+in exponents, is within the noise (a rank test of the Jacobian)."""
+
+
+def _require_values(runs: Runs, method: str, law: str) -> None:
+    """Refuse runs with two values of a column: constant, factor and exponent fit them however they are."""
+    for name in ("size", "tokens", *(["trainable"] if law == "finetune" else [])):
+        values = runs.others[name] if name in runs.others else getattr(runs, name)
+        if len({*values.tolist()}) < 3:
+            of = f" of {method}" if method else ""
+            raise UsageError(
+                f"The runs{of} have {len({*values.tolist()})} values of {name}, and the law {law} needs 3.",
+                hint="Add runs with other values.",
+            )
+
+
+def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> None:
+    weights = draw_weights(runs, None, settings.resamples, settings.seed)
+    for method in runs.methods:
+        kept = np.array([name == method for name in runs.method])
+        part = runs.select_runs(kept)
+        # With fewer runs over, the resamples have no tails.
+        require_runs(part, method, fit.law, len(law.names) + 3)
+        _require_values(part, method, fit.law)
+        inputs = LawInputs.from_runs(part)
+        optima = find_optima(law, inputs, part.loss, starts=settings.starts)
+        fit.optima[method] = optima.optima
+        if optima.optima[0][1] < ONE_OPTIMUM:
+            fit.notes.append(
+                f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS "
+                f"reach the best of {len(optima.optima)} optima."
+            )
+        if flat := _find_flatness(law, inputs, part, optima.theta):
+            fit.refuse_quantities([*law.restore(optima.theta[None], inputs)], method, flat, settings)
+            continue
+        every = refit_resamples(law, inputs, part.loss, weights[:, kept], optima.theta)
+        estimates, resampled = law.restore(optima.theta[None], inputs), law.restore(every, inputs)
+        intervals = {
+            name: compute_interval(float(estimates[name][0]), values, len(part), len(law.names))
+            for name, values in resampled.items()
+        }
+        reasons = _find_reasons(law, intervals)
+        for name, interval in intervals.items():
+            fit.add_quantity(name, method, interval, reasons.get(name, ""))
+        if fit.law == "chinchilla":
+            _add_chinchilla(fit, method, part, estimates, resampled, reasons.get("E", ""), settings)
+        _add_held_out_runs(fit, method, law, part, settings)
+
+
+def _find_flatness(law: Law, inputs: LawInputs, runs: Runs, theta: Floats) -> str:
+    """Why some change of the parameters together is not seen in the losses; "" where each is."""
+    half, weights = measure_weakest(law, inputs, runs.loss, theta)
+    if not half > FLAT:
+        return ""
+    names = [name for name, weight in zip(law.names, weights, strict=True) if weight > 0.1]
+    return f"{', '.join(names)} can change together within the noise (rank test)"
+
+
+def _find_reasons(law: Law, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
+    """Why the resamples do not tell a parameter of a law, by its name."""
+    widths = {name: interval.high - interval.low for name, interval in intervals.items()}
+    reasons = {}
+    if law.optional:
+        factor, exponent = law.optional
+        if intervals[factor].low <= 0 <= intervals[factor].high or not widths[exponent] < WIDE:
+            reason = f"{factor} may be 0, where {exponent} has no effect"
+            reasons = dict.fromkeys(law.optional, reason)
+    for name in law.exponents:
+        if not intervals[name].low > 0:
+            reason = f"the interval of {name} reaches 0, where its term is part of the constant"
+            return dict.fromkeys(intervals, reason)
+        if not widths[name] < WIDE:
+            return dict.fromkeys(intervals, f"the interval of {name} is wider than {WIDE:g}")
+    return reasons
+
+
+def _add_chinchilla(
+    fit: Fit,
+    method: str,
+    runs: Runs,
+    estimates: Mapping[str, Floats],
+    resampled: Mapping[str, Floats],
+    reason: str,
+    settings: FitSettings,
+) -> None:
+    """The optimum at the wanted budget, else at the largest, and the power law of the loss above E."""
+    flops = settings.budget or float(runs.flops.max())
+    point = compute_optimum(estimates, flops, runs.operations_per_unit)
+    draws = compute_optimum(resampled, flops, runs.operations_per_unit)
+    size = float(point["size"][0])
+    if not reason and not settings.extrapolate and not runs.size.min() <= size <= runs.size.max():
+        reason = "the optimum lies outside the sizes of the runs (--extrapolate tells it)"
+    measured = {
+        name: build_quantity(
+            name,
+            method,
+            compute_interval(float(point[name][0]), values, len(runs), len(CHINCHILLA.names)),
+            reason,
+        )
+        for name, values in draws.items()
+    }
+    fit.quantities.append(replace(measured.pop("η"), name="exponent of size"))
+    if settings.budget is not None:
+        fit.plans[method] = measured
+    else:
+        fit.quantities += [replace(q, name=f"{name} at {flops:.3g}") for name, q in measured.items()]
+    constant = next(q for q in fit.quantities if (q.name, q.method) == ("E", method))
+    if constant.value is None:
+        return
+    places = [n for n in range(len(runs)) if (runs.loss[runs.flops <= runs.flops[n]] >= runs.loss[n]).all()]
+    for end, value in (("low", constant.low), ("high", constant.high)):
+        above = runs.loss[places] - (value or 0.0)
+        name = f"exponent of loss − E, E at its {end} end"
+        if len(places) < 4 or not (above > 0).all():
+            fit.add_quantity(
+                name, method, NOTHING, "fewer than 4 runs are the best so far, or one is below E"
+            )
+        else:
+            fit.add_quantity(name, method, fit_line(np.log(runs.flops[places]), np.log(above)).slope)
+
+
+def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: FitSettings) -> None:
+    """The error of the runs of the largest budget, predicted by a fit to the others."""
+    largest = runs.flops >= runs.flops.max() / GROUPED
+    rest = runs.select_runs(~largest)
+    if len(rest) <= len(law.names) or len({*rest.size.tolist()}) < 3:
+        return
+    inputs = LawInputs.from_runs(rest)
+    theta = find_optima(law, inputs, rest.loss, starts=min(settings.starts or 4, 4)).theta
+    held_out = runs.select_runs(largest)
+    predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
+    errors = np.expm1(predicted - np.log(held_out.loss))
+    fit.notes.append(
+        f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
+        f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
+    )
+
+
 # Power laws of settings
 
 
@@ -376,7 +532,7 @@ def _fit_power(fit: Fit, runs: Runs) -> None:
         require_runs(part, method, "power", 3)
         if (low := part.others[name] <= 0).any():
             raise UsageError(f"{name} is not above 0: {part.places[int(low.argmax())]}.")
-        best = select_window_best(part)
+        best = _select_window_best(part)
         if len(best) < 3:
             reason = f"{len(best)} windows of budgets have {CROWD} runs, where a line needs 3"
             fit.add_quantity(f"slope of ln {name}", method, NOTHING, reason)

@@ -5,26 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import t as student
 
-from harness.core.errors import UsageError
 from harness.fits.equations import compute_optimum_law
-from harness.fits.estimate import (
-    GROUPED,
-    NOTHING,
-    Fit,
-    FitInterval,
-    FitSettings,
-    build_quantity,
-    compute_interval,
-    draw_weights,
-    fit_line,
-    require_runs,
-)
 from harness.fits.runs import Floats, Runs
 
 DELTA = 1e-3
@@ -334,151 +321,3 @@ def compute_optimum(fit: Mapping[str, Floats], flops: float, per_unit: float) ->
         tokens = flops / per_unit / size
         loss = fit["E"] + fit["A"] / size ** fit["α"] + fit["B"] / tokens ** fit["β"]
     return {"η": eta, "size": size, "tokens": tokens, "loss": loss}
-
-
-# What a fit says
-
-ONE_OPTIMUM = 0.9
-"""The share of starts that reach the best optimum, below which a fit is marked."""
-
-WIDE = 1.0
-"""An exponent whose interval is wider than this is not known: those of the papers are 0.2 to 0.5."""
-
-FLAT = 2.0
-"""A law is not known if some change of its parameters together, by this much in logarithms of constants and
-in exponents, is within the noise (a rank test of the Jacobian)."""
-
-
-def _require_values(runs: Runs, method: str, law: str) -> None:
-    """Refuse runs with two values of a column: constant, factor and exponent fit them however they are."""
-    for name in ("size", "tokens", *(["trainable"] if law == "finetune" else [])):
-        values = runs.others[name] if name in runs.others else getattr(runs, name)
-        if len({*values.tolist()}) < 3:
-            of = f" of {method}" if method else ""
-            raise UsageError(
-                f"The runs{of} have {len({*values.tolist()})} values of {name}, and the law {law} needs 3.",
-                hint="Add runs with other values.",
-            )
-
-
-def fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> None:
-    """Add to a fit what the runs of each method tell of a law of the loss."""
-    weights = draw_weights(runs, None, settings.resamples, settings.seed)
-    for method in runs.methods:
-        kept = np.array([name == method for name in runs.method])
-        part = runs.select_runs(kept)
-        # With fewer runs over, the resamples have no tails.
-        require_runs(part, method, fit.law, len(law.names) + 3)
-        _require_values(part, method, fit.law)
-        inputs = LawInputs.from_runs(part)
-        optima = find_optima(law, inputs, part.loss, starts=settings.starts)
-        fit.optima[method] = optima.optima
-        if optima.optima[0][1] < ONE_OPTIMUM:
-            fit.notes.append(
-                f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS "
-                f"reach the best of {len(optima.optima)} optima."
-            )
-        if flat := _find_flatness(law, inputs, part, optima.theta):
-            fit.refuse_quantities([*law.restore(optima.theta[None], inputs)], method, flat, settings)
-            continue
-        every = refit_resamples(law, inputs, part.loss, weights[:, kept], optima.theta)
-        estimates, resampled = law.restore(optima.theta[None], inputs), law.restore(every, inputs)
-        intervals = {
-            name: compute_interval(float(estimates[name][0]), values, len(part), len(law.names))
-            for name, values in resampled.items()
-        }
-        reasons = _find_reasons(law, intervals)
-        for name, interval in intervals.items():
-            fit.add_quantity(name, method, interval, reasons.get(name, ""))
-        if fit.law == "chinchilla":
-            _add_chinchilla(fit, method, part, estimates, resampled, reasons.get("E", ""), settings)
-        _add_held_out_runs(fit, method, law, part, settings)
-
-
-def _find_flatness(law: Law, inputs: LawInputs, runs: Runs, theta: Floats) -> str:
-    """Why some change of the parameters together is not seen in the losses; "" where each is."""
-    half, weights = measure_weakest(law, inputs, runs.loss, theta)
-    if not half > FLAT:
-        return ""
-    names = [name for name, weight in zip(law.names, weights, strict=True) if weight > 0.1]
-    return f"{', '.join(names)} can change together within the noise (rank test)"
-
-
-def _find_reasons(law: Law, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
-    """Why the resamples do not tell a parameter of a law, by its name."""
-    widths = {name: interval.high - interval.low for name, interval in intervals.items()}
-    reasons = {}
-    if law.optional:
-        factor, exponent = law.optional
-        if intervals[factor].low <= 0 <= intervals[factor].high or not widths[exponent] < WIDE:
-            reason = f"{factor} may be 0, where {exponent} has no effect"
-            reasons = dict.fromkeys(law.optional, reason)
-    for name in law.exponents:
-        if not intervals[name].low > 0:
-            reason = f"the interval of {name} reaches 0, where its term is part of the constant"
-            return dict.fromkeys(intervals, reason)
-        if not widths[name] < WIDE:
-            return dict.fromkeys(intervals, f"the interval of {name} is wider than {WIDE:g}")
-    return reasons
-
-
-def _add_chinchilla(
-    fit: Fit,
-    method: str,
-    runs: Runs,
-    estimates: Mapping[str, Floats],
-    resampled: Mapping[str, Floats],
-    reason: str,
-    settings: FitSettings,
-) -> None:
-    """The optimum at the wanted budget, else at the largest, and the power law of the loss above E."""
-    flops = settings.budget or float(runs.flops.max())
-    point = compute_optimum(estimates, flops, runs.operations_per_unit)
-    draws = compute_optimum(resampled, flops, runs.operations_per_unit)
-    size = float(point["size"][0])
-    if not reason and not settings.extrapolate and not runs.size.min() <= size <= runs.size.max():
-        reason = "the optimum lies outside the sizes of the runs (--extrapolate tells it)"
-    measured = {
-        name: build_quantity(
-            name,
-            method,
-            compute_interval(float(point[name][0]), values, len(runs), len(CHINCHILLA.names)),
-            reason,
-        )
-        for name, values in draws.items()
-    }
-    fit.quantities.append(replace(measured.pop("η"), name="exponent of size"))
-    if settings.budget is not None:
-        fit.plans[method] = measured
-    else:
-        fit.quantities += [replace(q, name=f"{name} at {flops:.3g}") for name, q in measured.items()]
-    constant = next(q for q in fit.quantities if (q.name, q.method) == ("E", method))
-    if constant.value is None:
-        return
-    places = [n for n in range(len(runs)) if (runs.loss[runs.flops <= runs.flops[n]] >= runs.loss[n]).all()]
-    for end, value in (("low", constant.low), ("high", constant.high)):
-        above = runs.loss[places] - (value or 0.0)
-        name = f"exponent of loss − E, E at its {end} end"
-        if len(places) < 4 or not (above > 0).all():
-            fit.add_quantity(
-                name, method, NOTHING, "fewer than 4 runs are the best so far, or one is below E"
-            )
-        else:
-            fit.add_quantity(name, method, fit_line(np.log(runs.flops[places]), np.log(above)).slope)
-
-
-def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: FitSettings) -> None:
-    """The error of the runs of the largest budget, predicted by a fit to the others."""
-    largest = runs.flops >= runs.flops.max() / GROUPED
-    rest = runs.select_runs(~largest)
-    if len(rest) <= len(law.names) or len({*rest.size.tolist()}) < 3:
-        return
-    inputs = LawInputs.from_runs(rest)
-    theta = find_optima(law, inputs, rest.loss, starts=min(settings.starts or 4, 4)).theta
-    held_out = runs.select_runs(largest)
-    predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
-    errors = np.expm1(predicted - np.log(held_out.loss))
-    fit.notes.append(
-        f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
-        f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
-    )

@@ -567,11 +567,11 @@ class PreparedRun:
             return name
         if model.context is not None and len({other.artifact.key for other in alike}) == 1:
             return f"{name} (context {model.context.seed})"
-        own = _list_training_facts(model)
+        facts = _list_training_facts(model)
         others = [_list_training_facts(other) for other in alike if other != model]
-        if own and own not in others and all(others):
+        if facts and facts not in others and all(others):
             # Alone among its like, a model that is not evaluated has its seed.
-            apart = [fact for fact in own if not all(fact in other for other in others)] or own[-1:]
+            apart = [fact for fact in facts if not all(fact in other for other in others)] or facts[-1:]
             return f"{name} ({', '.join(apart)})"
         return f"{name} ({model.artifact.key[:8]})"
 

@@ -19,7 +19,7 @@ from simulate_fits import draw_grid, draw_methods
 
 from harness.cli import program
 from harness.core.errors import UsageError
-from harness.fits import parametric
+from harness.fits import fitting, parametric
 from harness.fits.equations import compute_optimum_law
 from harness.fits.estimate import Fit, FitSettings, LawName, draw_weights
 from harness.fits.fitting import fit_law
@@ -130,7 +130,7 @@ def test_both_optimizers_reach_one_optimum_and_resamples_are_at_theirs() -> None
 def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = draw_grid(np.random.default_rng(1))
     ends = parametric.Optima(theta=np.log([0.4, 0.3, 2, 0.3, 2]), optima=((1.0, 0.5), (2.0, 0.5)))
-    monkeypatch.setattr(parametric, "find_optima", lambda *_, **__: ends)
+    monkeypatch.setattr(fitting, "find_optima", lambda *_, **__: ends)
     assert "only 50% of the starts" in fit_law("chinchilla", runs, QUICK).notes[0]
 
 
