@@ -91,7 +91,7 @@ def _require_budget(name: LawName, runs: Runs, settings: FitSettings) -> None:
 # Laws of budgets
 
 
-def _group_budgets(flops: Floats) -> tuple[NDArray[np.int64], Floats, list[str]]:
+def group_budgets(flops: Floats) -> tuple[NDArray[np.int64], Floats, list[str]]:
     """The number of each run's budget, the budgets (geometric means), and a sentence on those grouped.
 
     Raises:
@@ -270,7 +270,7 @@ def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
 
 
 def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
-    numbers, levels, notes = _group_budgets(runs.flops)
+    numbers, levels, notes = group_budgets(runs.flops)
     fit.notes += notes
     weights = draw_weights(runs, numbers.tolist(), settings.resamples, settings.seed)
     frontiers: dict[str, tuple[Floats, Floats]] = {}
