@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from measuring import read_options, report_missed
 
-from harness.fits.estimate import Fit, FitSettings, LawName
+from harness.fits.estimate import Fit, FitSettings
 from harness.fits.fitting import fit_law
 from harness.fits.parametric import compute_optimum
-from harness.fits.runs import Floats, Runs
+from harness.fits.runs import Floats, LawName, Runs
 
 Rng = np.random.Generator
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import t as student
 
 from harness.core.errors import UsageError
-from harness.fits.runs import Floats, Runs
+from harness.fits.runs import Floats, LawName, Runs
 
 LEVEL = 0.95
 """The level of every interval."""
@@ -154,9 +154,6 @@ def find_zero(line: FittedLine) -> FitInterval | None:
 
 
 # Fits
-
-LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier", "correlation"]
-LAWS: tuple[LawName, ...] = get_args(LawName)
 
 GROUPED = 1.05
 """Runs within 5 % are of one budget."""

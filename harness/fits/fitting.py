@@ -20,7 +20,6 @@ from harness.fits.estimate import (
     FitInterval,
     FitSettings,
     FittedLine,
-    LawName,
     build_quantity,
     compute_interval,
     draw_weights,
@@ -38,7 +37,7 @@ from harness.fits.parametric import (
     measure_weakest,
     refit_resamples,
 )
-from harness.fits.runs import Floats, Runs
+from harness.fits.runs import Floats, LawName, Runs
 
 APART = 1.15
 """Two budgets are apart by 15 % or more."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from harness.core.errors import UsageError, shorten_names
 from harness.data.tables import FileRow, describe_alternatives, explain_file_error, read_rows
 
 Floats = NDArray[np.float64]
+LawName = Literal["isoflop", "chinchilla", "finetune", "power", "frontier", "correlation"]
+LAWS: tuple[LawName, ...] = get_args(LawName)
+
 Size = Literal["parameters", "total", "operations"]
 
 SIZES: Mapping[Size, str] = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.fits.runs import Size
+from harness.fits.runs import LawName, Size
 
 COLUMNS = ("size", "tokens", "flops", "loss")
 """The columns that every stored fit has."""
@@ -27,7 +28,7 @@ class StoredFit(DocumentPart):
 
     name: str
     when: str
-    law: str
+    law: LawName
     size_is: Size
     budget: float | None = None
     """The operations that were planned."""
@@ -49,6 +50,9 @@ def _find_problem(fit: StoredFit) -> str:
     missing = [column for column in COLUMNS if column not in fit.columns]
     if missing or len(lengths) > 1:
         return f"it has no column {missing[0]}" if missing else "its columns have several lengths"
+    # Logarithms and ranges are taken of them.
+    if not fit.method or not all(0 < value < math.inf for name in COLUMNS for value in fit.columns[name]):
+        return f"it has no runs, or one whose {', '.join(COLUMNS)} are not all numbers above 0"
     return ""
 
 

@@ -20,7 +20,7 @@ from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
 from harness.fits.stored import FITS
 from harness.results.notes import NOTES
-from harness.watch.curves import CURVES
+from harness.watch.curves import CURVES, build_curves, compare_runs
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
@@ -236,6 +236,8 @@ def _read_note(name: str, path: Path) -> StoredDocument:
 
 def _read_curves(name: str, path: Path) -> StoredDocument:
     table = CURVES.read_document_file(path)
+    # What cannot be compared has no page, and is left out.
+    compare_runs(build_curves(table.list_rows(), table.axis, "score")[1], table.reach)
     runs = {point.run for point in table.points}
     facts = {"column": table.column, "runs": len(runs), "seeds": len(table.list_seeds())}
     document = table.model_dump_json()

@@ -104,7 +104,7 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
         ),
         *(
             [Control(kind="check", name="sound", label="Without what diverged", checked=state.sound)]
-            if diverged
+            if state.sound or 0 < len(diverged) < len(built[axis])
             else []
         ),
     ]

@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 from pydantic import Field
 
-from harness.fits.runs import SIZES, Floats
+from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import StoredFit, StoredQuantity
 from harness.results.printed import Paper, PaperValue
 from leaderboard.data.papers import compute_power_laws
@@ -23,12 +23,13 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/fits"
-LAWS = {
+LAWS: Mapping[LawName, str] = {
     "isoflop": "isoFLOP parabolas",
     "chinchilla": "L = E + A / N^α + B / D^β",
     "finetune": "L(S, N, D) of fine-tuning",
     "power": "power laws of settings",
     "frontier": "frontiers",
+    "correlation": "correlations of loss and score",
 }
 AT = 19
 """The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
@@ -330,7 +331,7 @@ def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
     elif fit.law == "frontier":
         crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
         yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
-    else:
+    elif fit.law == "power":
         for column in ("learning_rate", "batch"):
             if column in runs:
                 yield _plot_lines(fit, column, [method])

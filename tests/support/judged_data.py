@@ -18,8 +18,9 @@ from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
 from harness.commands.fit import build_stored_fit
-from harness.fits.fitting import LAWS, FitSettings, fit_law
-from harness.fits.runs import Runs
+from harness.fits.estimate import FitSettings
+from harness.fits.fitting import fit_law
+from harness.fits.runs import LAWS, Runs
 from harness.fits.stored import FITS, StoredFit
 from harness.storage.record import Record
 from harness.storage.store import Store
@@ -142,6 +143,7 @@ def build_fits() -> tuple[StoredFit, ...]:
     tokens, numbers = flops / 6 / size, np.arange(len(size))
     loss = (1.7 + 400 / size**0.34 + 410 / tokens**0.28) * (1 + 0.001 * np.sin(7 * numbers))
     others = {"batch": flops**0.24 * (1 + numbers / 1000), "trainable": 0.2 + 0.1 * (numbers % 7)}
+    others["score"] = 0.9 - 0.1 * loss + 0.001 * np.cos(7 * numbers)
     runs = Runs(
         size=np.tile(size, 2),
         tokens=np.tile(tokens, 2),
@@ -152,7 +154,10 @@ def build_fits() -> tuple[StoredFit, ...]:
         places=("",) * (2 * len(size)),
     )
     settings = FitSettings(resamples=100, starts=2)
-    return tuple(build_stored_fit(law, fit_law(law, runs, settings), runs) for law in LAWS)
+    # What is frozen costs a part of the loss.
+    frozen = replace(runs, loss=runs.loss + 300 * (1 - runs.others["trainable"]) / runs.tokens**0.28)
+    inputs = {law: frozen if law == "finetune" else runs for law in LAWS}
+    return tuple(build_stored_fit(law, fit_law(law, some, settings), some) for law, some in inputs.items())
 
 
 def compare_two_runs() -> RunTable:

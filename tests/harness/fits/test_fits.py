@@ -21,7 +21,7 @@ from harness.cli import program
 from harness.core.errors import UsageError
 from harness.fits import fitting, parametric
 from harness.fits.equations import compute_optimum_law
-from harness.fits.estimate import Fit, FitSettings, LawName, draw_weights
+from harness.fits.estimate import Fit, FitSettings, draw_weights
 from harness.fits.fitting import fit_law
 from harness.fits.parametric import (
     CHINCHILLA,
@@ -31,7 +31,7 @@ from harness.fits.parametric import (
     find_optima,
     refit_resamples,
 )
-from harness.fits.runs import Runs, read_runs
+from harness.fits.runs import LawName, Runs, read_runs
 
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
 QUICK = FitSettings(resamples=200, starts=4)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.fits.fitting import LAWS
+from harness.fits.runs import LAWS
 from harness.fits.stored import FITS
-from harness.watch.curves import compare_runs
+from harness.watch.curves import CURVES, compare_runs
 from judged_data import build_fits, compare_two_runs, put_compared_runs
 from leaderboard.pages.curves import _build_axes
 from site_data import small_app
@@ -53,7 +53,8 @@ def test_the_page_of_compared_runs_has_what_the_comparison_gives(client: TestCli
 def test_the_page_of_a_fit_has_its_quantities_and_draws_it(client: TestClient, law: str) -> None:
     (fit,) = (one for one in build_fits() if one.law == law)
     rows = read_rows(client, f"/fits/{law}.json", "quantities")
-    assert [row.get("value") for row in rows] == pytest.approx([q.value for q in fit.quantities], rel=1e-3)
+    values = [q.value if q.value is None else pytest.approx(q.value, rel=1e-3) for q in fit.quantities]
+    assert [row.get("value") for row in rows] == values
     text = client.get(f"/fits/{law}").text
     assert ("Residuals" in text) == (law in ("isoflop", "chinchilla", "finetune"))
     assert ("Loss against size at each budget" in text) == (law in ("isoflop", "chinchilla"))
@@ -81,11 +82,42 @@ def test_without_documents_the_pages_name_the_commands(tmp_path: Path) -> None:
     assert "harness fit TABLE --law isoflop --out NAME" in client.get("/fits").text
 
 
-def test_a_fit_whose_columns_differ_in_length_is_left_out(tmp_path: Path) -> None:
+def test_documents_that_no_page_can_show_are_left_out(tmp_path: Path) -> None:
+    fit, runs = build_fits()[0], compare_two_runs()
+    fits: dict[str, dict[str, Any]] = {
+        "lengths": {"columns": {**fit.columns, "loss": fit.columns["loss"][1:]}},
+        "zero": {"columns": {**fit.columns, "size": (0.0, *fit.columns["size"][1:])}},
+        "empty": {"columns": dict.fromkeys(fit.columns, ()), "method": ()},
+        "law": {"law": "of another version"},
+    }
+    tables: dict[str, dict[str, Any]] = {"empty": {"points": ()}, "axis": {"axis": "hours"}}
+
     def put(folder: Path) -> None:
-        fit = build_fits()[0]
-        columns = {**fit.columns, "loss": fit.columns["loss"][1:]}
-        FITS.write_document(folder / "results", fit.name, fit.model_copy(update={"columns": columns}))
+        for name, changes in fits.items():
+            FITS.write_document(folder / "results", name, fit.model_copy(update={**changes, "name": name}))
+        for name, changes in tables.items():
+            CURVES.write_document(folder / "results", name, runs.model_copy(update={**changes, "name": name}))
 
     client = TestClient(small_app(tmp_path, put))
     assert read_rows(client, "/fits.json", "fits") == []
+    assert read_rows(client, "/curves.json", "curves") == []
+
+
+def test_names_of_runs_and_methods_are_texts(tmp_path: Path) -> None:
+    """Not markup, wherever a page has them: tables, charts, notes and forms."""
+    hostile = "<img src=x onerror=alert(1)>"
+
+    def put(folder: Path) -> None:
+        fit, runs = build_fits()[0], compare_two_runs()
+        points = tuple(one.model_copy(update={"run": hostile + one.run}) for one in runs.points)
+        CURVES.write_document(
+            folder / "results", "runs", runs.model_copy(update={"points": points, "name": "runs"})
+        )
+        changes = {"method": tuple(hostile + name for name in fit.method), "notes": (hostile,), "name": "fit"}
+        FITS.write_document(folder / "results", "fit", fit.model_copy(update=changes))
+
+    client = TestClient(small_app(tmp_path, put))
+    for path in ("/curves/runs", "/fits/fit", "/fits"):
+        text = client.get(path).text
+        assert hostile not in text
+        assert "&lt;img" in text
