@@ -122,7 +122,7 @@ FIELDS = {
     TOKEN: "num_labels",
     POSITIONS: "max_position_embeddings n_positions",
     ABOVE_ZERO: "layer_norm_eps norm_eps rms_norm_eps layer_norm_epsilon rope_theta rotary_emb_base "
-    "global_rope_theta local_rope_theta",
+    "global_rope_theta local_rope_theta rotary_theta rotary_theta_local",
     SHARE: "hidden_dropout_prob attention_probs_dropout_prob",
     SIDE: "padding_side truncation_side",
     WORD: "unk_token",
@@ -131,15 +131,15 @@ FIELDS = {
 }
 """The fields by their type, whichever file has them if none is named; also the flags of a Pooling."""
 
-ROTARY = ("rope_parameters", "full_attention", "sliding_attention")
-"""The objects with the base of rotary positions, for all layers or for a kind of them."""
+NESTED = ("architecture", "rope_parameters", "full_attention", "sliding_attention")
+"""The objects whose fields have types: our architecture, and the base of rotary positions of layers."""
 
 _TYPES = {name: kind for kind, names in FIELDS.items() for name in names.split()}
 
 
 def _parse_field(path: Path, name: str, value: Any) -> Any:
     """The value of a field, with 32.0 as 32; ModelError if it is of another type or out of range."""
-    if name in ROTARY and isinstance(value, dict):
+    if name in NESTED and isinstance(value, dict):
         return {inner: _parse_field(path, inner, field) for inner, field in value.items()}
     kind = _TYPES.get(f"{path.name}/{name}") or _TYPES.get(name)
     kind = FLAG if name.startswith("pooling_mode_") else kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from transformers.integrations.peft import MIN_PEFT_VERSION
 
 import tiny
 from harness.core.errors import ModelError, UsageError
+from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 
 FAMILIES = tiny.families()
@@ -330,6 +332,12 @@ def test_a_model_of_our_own_type_is_changed_by_the_names_of_its_architecture(tmp
     assert (shape.rotary_scaling, shape.max_position_embeddings, shape.mlp_out_dropout) == (scaling, 64, 0.5)
     with pytest.raises(ModelError, match="has no rotary_scaling_factor"):
         Transformer(str(tmp_path / "saved"), config_args={"rotary_scaling_factor": 2.0})
+    path = tmp_path / "saved" / "config.json"
+    content = json.loads(path.read_text())
+    for field in ("norm_eps", "rotary_theta"):
+        path.write_text(json.dumps({**content, "architecture": {**content["architecture"], field: 0}}))
+        with pytest.raises(ModelError, match=f"has {field} = 0"):
+            describe(tmp_path / "saved")
 
 
 def test_arguments_of_a_model_are_heeded_or_refused(tmp_path: Path) -> None:
