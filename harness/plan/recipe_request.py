@@ -432,7 +432,7 @@ def _parse_sweep_values(recipe: str, setting: str, values: Any) -> Sequence[Any]
     if len(parsed) < 2:
         phrase = f"The value {parsed[0]}" if parsed else "No value"
         raise UsageError(
-            f"{phrase} is given for {setting}: a sweep chooses among two or more.",
+            f"{phrase} is given for {setting}: a sweep has two or more.",
             hint=f"Type e.g. --sweep {setting}=VALUE,VALUE, or --set {setting}=VALUE without a sweep.",
         )
     twice = [value for number, value in enumerate(parsed) if value in parsed[:number]]

@@ -575,6 +575,12 @@ class PreparedRun:
             return f"{name} ({', '.join(apart)})"
         return f"{name} ({model.artifact.key[:8]})"
 
+    def list_own_settings(self, model: ConfiguredModel) -> list[str]:
+        """The settings of a trained model that not all evaluated models of its name have."""
+        alike = [_list_training_facts(o) for o in self.subjects if o.artifact.name == model.artifact.name]
+        settings = _list_training_facts(model)[:-1]
+        return [setting for setting in settings if not all(setting in facts for facts in alike)]
+
     def format_length(self, model: ConfiguredModel) -> str:
         """The words for the length of a model in a run at several lengths; empty in any other."""
         return f", {model.text_length} tokens" if self.request.lengths and model.text_length else ""

@@ -147,7 +147,8 @@ def _build_report_table(suite: Suite, report: Report) -> Table:
     groups, lengths = report.list_suite_groups(suite), report.prepared.request.lengths
     names = {group[0].artifact.name for group in groups}
     # Of one model the lengths alone are columns.
-    alone = f" of {next(iter(names))}" if lengths and len(names) == 1 else ""
+    is_alone = lengths and len(names) == 1 and not report.prepared.list_own_settings(groups[0][0])
+    alone = f" of {next(iter(names))}" if is_alone else ""
     table = create_table("task", "type", "metric", title=f"{suite.heading}, {suite.unit}{alone}")
     for group in groups:
         label = report.prepared.format_length(group[0]).removeprefix(", ") if alone else ""
@@ -440,12 +441,13 @@ class Report:
         return [task for task in suite.tasks if task.name in names and (model, task) in keys]
 
     def format_group_label(self, group: Sequence[ConfiguredModel]) -> str:
-        """The name of a model, or of the seeds of a training or of contexts."""
+        """The name of a model, or of the seeds of a training or of contexts, with the settings of a sweep."""
         if len(group) == 1:
             return self.prepared.format_model_label(group[0])
         contexts = len({one.context.seed for one in group if one.context is not None})
         kind = "contexts" if contexts == len(group) else "seeds"
-        return f"{group[0].artifact.name} ({len(group)} {kind}){self.prepared.format_length(group[0])}"
+        facts = ", ".join([*self.prepared.list_own_settings(group[0]), f"{len(group)} {kind}"])
+        return f"{group[0].artifact.name} ({facts}){self.prepared.format_length(group[0])}"
 
     def find_result(self, model: ConfiguredModel, task: Task) -> Result:
         """The result of one model on a task of a suite."""

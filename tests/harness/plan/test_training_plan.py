@@ -469,6 +469,9 @@ def test_each_value_of_a_sweep_that_nothing_chooses_is_a_model(asked: dict[str, 
     first, second = report.prepared.subjects
     assert (second.artifact.key, second.lineage.sweep) == (alone.key, None)  # type: ignore[union-attr]
     assert report.prepared.format_model_name(first) == "tiny-sample-centered (share=0)"
+    report = run(asked, sweep={"share": [0, 0.5]}, seeds=2)
+    labels = [report.format_group_label(group) for group in report.prepared.groups]
+    assert labels == [f"tiny-sample-centered (share={share}, 2 seeds)" for share in ("0", "0.5")]
 
 
 @pytest.mark.usefixtures("here")
@@ -922,7 +925,7 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"sweep": {"share": "1"}}, "The value 1.0 is given for share: a sweep chooses among two or more."),
+        ({"sweep": {"share": "1"}}, "The value 1.0 is given for share: a sweep has two or more."),
         ({"sweep": {"shere": "0,1"}}, "sample-centered has no setting 'shere'.\nDid you mean share?"),
         ({"sweep": {"seed": "1,2"}}, "seed is no setting of a recipe.\nType --seeds N for N trainings"),
         (
@@ -931,7 +934,7 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
             'Type --set betas=0.9,0.999 for one value, or several in Python: sweep={"betas": [(0.9,',
         ),
         ({"sweep": {"share": "1,1.0"}}, "The value 1.0 of share is given twice."),
-        ({"sweep": {"share": [0, 1], "texts": [3]}}, "The value 3 is given for texts: a sweep chooses"),
+        ({"sweep": {"share": [0, 1], "texts": [3]}}, "The value 3 is given for texts: a sweep has"),
         (
             {"sweep": {"share": [0, 1], "sample-centered.share": [0, 2]}},
             "share is swept twice.\nName all of its values in one --sweep.",
