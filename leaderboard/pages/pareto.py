@@ -32,6 +32,7 @@ from leaderboard.data.ranking import Floats, Means
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
+from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
@@ -397,10 +398,12 @@ class _Points:
         rivals = self.list_rivals([one for one in self.every if not one.hollow], dot)
         more = "no more" if measure.better == "lower" else "no less"
         which = "released no later" if isinstance(dot.amount, date) else f"with {more} of it"
-        above = sum(one.score > dot.score for one in rivals)
-        rank = f"{above} have a higher score" if above else "none has a higher score"
+        above = sum(one.score > dot.score for one in rivals) or "none"
+        rank = f"{above} {'has' if above in (1, 'none') else 'have'} a higher score"
         place = f"{dot.label} has {score_text(dot.score)} ({measure.name} {measure.text(dot.amount)})"
-        return f"{place}: of the {len(rivals)} others {which}, {rank}."
+        if not rivals:
+            return f"{place}: there is no other {which}."
+        return f"{place}: of the {format_count(len(rivals), 'other')} {which}, {rank}."
 
 
 def _convert_amount(x: Place) -> float:

@@ -223,10 +223,12 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     reasons = collect_reasons(site.queries.find_scores(result=row.id)).get(row.id, frozenset())
     file = site.queries.find_source_file(row)
     kinds = list_result_kinds(entry, row, reasons)
-    score = "".join([build_score_cell(row, entry).text, *(KINDS[kind].mark for kind in kinds)])
+    marks = "".join(KINDS[kind].mark for kind in kinds)
+    score = build_score_cell(row, entry).text + marks
     asked_score, scope = _find_asked_score(site, row)
     facts = {"metric": row.metric, "task": f"{row.task} ({scope})" if scope else row.task}
-    quoted = score.replace(score_text(row.value), asked_score) if scope else score
+    # A deviation over seeds is that of the mean over all parts.
+    quoted = asked_score + marks if scope else score
     quote = cells.describe_score(entry.model, quoted, facts, cells.SOURCES[entry.origin])
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],

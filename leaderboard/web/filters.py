@@ -38,7 +38,7 @@ FACTS: Mapping[str, Callable[[Entry, Card], Any]] = {
 }
 """What the filters ask of an entry, by the names of their parameters; a browser asks the same."""
 
-FITS: Mapping[str, Callable[[Any, Any], bool]] = {
+OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "most": operator.le,
     "dimensions": operator.le,
     "memory": operator.le,
@@ -46,14 +46,14 @@ FITS: Mapping[str, Callable[[Any, Any], bool]] = {
     "licence": operator.contains,
     "language": operator.contains,
 }
-"""How a fact fits what is asked for; the others are equal to it."""
+"""How a fact relates to what is asked for; others are equal to it."""
 
 
-def _fits(name: str, fact: Any, asked: Any) -> bool:
+def _passes_filter(name: str, fact: Any, asked: Any) -> bool:
     """Whether a fact is what a filter asks for: what is not known never is."""
     if fact is None:
         return False
-    return FITS[name](fact, asked) if name in FITS else bool(fact == asked)
+    return OPERATORS[name](fact, asked) if name in OPERATORS else bool(fact == asked)
 
 
 class EntryState(State):
@@ -98,7 +98,7 @@ class EntryState(State):
         """Whether an entry passes."""
         name = entry.model.casefold()
         return all(word in name for word in self.q.casefold().split()) and all(
-            _fits(key, FACTS[key](entry, card), asked) for key, asked in self._bounds.items()
+            _passes_filter(key, FACTS[key](entry, card), asked) for key, asked in self._bounds.items()
         )
 
 
