@@ -239,6 +239,19 @@ _BUDGET = "harness.budget"
 
 
 def _keep_budget(context: click.Context, _option: click.Parameter, flops: str | None) -> None:
+    """Keep a budget, or several.
+
+    Raises:
+        UsageError: One is no number; without any value it would be a training without a budget.
+    """
+    try:
+        for budget in flops.split(",") if flops is not None else ():
+            float(budget)
+    except ValueError:
+        raise UsageError(
+            f"--budget {flops!r} is no number of operations, nor several with commas.",
+            hint="Type e.g. --budget 1e15, or --budget 1e15,4e15.",
+        ) from None
     context.meta[_BUDGET] = flops
 
 

@@ -461,6 +461,12 @@ def test_a_grid_of_budgets_is_one_plan_with_its_total(
     assert len({line["model"] for line in document["plan"]}) == 8
 
 
+@pytest.mark.parametrize("budget", ["", "none", "1e8,", "1e8;2e8"])
+def test_a_budget_is_a_number_or_several(budget: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["train", "--model", "bert", "--recipe", "efficient-lora", "--budget", budget]) == 2
+    assert f"--budget {budget!r} is no number of operations" in capsys.readouterr().err
+
+
 def test_each_value_of_a_sweep_that_nothing_chooses_is_a_model(asked: dict[str, Any]) -> None:
     """It is the model that the recipe alone makes with this value, and what is trained is not done again."""
     alone = run(asked, recipe_settings={"share": 0.5}).prepared.subjects[0].artifact
