@@ -33,6 +33,8 @@ LAWS: Mapping[LawName, str] = {
 }
 AT = 19
 """The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
+BESIDE = 8
+"""Most fits whose constants stand beside the printed ones: the newest."""
 DRAWN = 12
 """Most budgets that are drawn apart."""
 POINTS = 33
@@ -79,7 +81,8 @@ def _list_view(site: Site, state: State) -> Page:
         )
         for one in facts
     ]
-    fits = [_load_fit(site, one["name"]) for one in facts if one["law"] in ("isoflop", "chinchilla")]
+    names = [one["name"] for one in facts if one["law"] in ("isoflop", "chinchilla")]
+    fits = [_load_fit(site, name) for name in names[:BESIDE]]
     tables = [values_table("fits", format_count(len(rows), "fit"), heads, rows)]
     if "optibert" in site.papers:
         printed = [row for row in site.papers["optibert"].rows if row.table == "1"]
@@ -118,7 +121,10 @@ def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredF
         cell = EMPTY if row is None else build_printed_cell(row)
         label = f"log10 of {name}" if metric.endswith("log10") else name
         rows.append((label, cell, *(_find_constant(fit, method, name, label) for fit, method in columns)))
-    notes = ["Sizes are operations per token in OptiBERT, and in a fit here what its page says."]
+    notes = [
+        "Sizes are operations per token in OptiBERT, and in a fit here what its page says.",
+        f"Of the fits here, the newest {BESIDE} at most.",
+    ]
     return values_table("constants", "Constants of laws, printed and fitted", heads, rows, notes=notes)
 
 

@@ -14,6 +14,7 @@ from harness.fits.stored import FITS
 from harness.watch.curves import CURVES, compare_runs
 from judged_data import build_fits, compare_two_runs, put_compared_runs
 from leaderboard.pages.curves import _build_axes
+from leaderboard.pages.fits import BESIDE
 from site_data import small_app
 
 
@@ -74,6 +75,20 @@ def test_what_papers_print_is_recomputed(client: TestClient) -> None:
     ours = next(one for one in build_fits() if one.law == "chinchilla").find_values("full")["α"]
     assert alpha["optibert"] == 0.326
     assert any(value == pytest.approx(ours, rel=1e-6) for key, value in alpha.items() if key[:4] == "fit-")
+
+
+def test_of_many_fits_the_newest_stand_beside_what_is_printed(tmp_path: Path) -> None:
+    def put(folder: Path) -> None:
+        for number in range(BESIDE + 2):
+            changes = {"name": f"fit-{number}", "when": f"2026-01-{number + 10}T00:00:00+00:00"}
+            fit = build_fits()[0].model_copy(update=changes)
+            FITS.write_document(folder / "results", fit.name, fit)
+
+    client = TestClient(small_app(tmp_path, put))
+    tables = {table["name"]: table for table in client.get("/fits.json").json()["tables"]}
+    assert len(tables["fits"]["rows"]) == BESIDE + 2
+    heads = [column["label"] for column in tables["constants"]["columns"]]
+    assert {head.partition(" ")[0] for head in heads[2:]} == {f"fit-{n}" for n in range(2, BESIDE + 2)}
 
 
 def test_without_documents_the_pages_name_the_commands(tmp_path: Path) -> None:
