@@ -74,8 +74,10 @@ class PlanCost:
             else _estimate_runs_cost(score, runs.get(score.key, []), workers=len(plan.jobs))
             for score in plan.cells
         ]
+        # A label compares a model with all others: once for each, as there may be hundreds of tasks.
+        names = {one: prepared.format_model_label(one) for one in {score.subject for score in plan.cells}}
         finals = [
-            replace(cost, model=prepared.format_model_label(score.subject))
+            replace(cost, model=names[score.subject])
             for cost, score in zip(finals, plan.cells, strict=True)
         ]
         trainings, scores = _estimate_trainings(prepared, past), [*trials, *finals]
