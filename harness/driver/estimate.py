@@ -77,8 +77,7 @@ class PlanCost:
         # A label compares a model with all others: once for each, as there may be hundreds of tasks.
         names = {one: prepared.format_model_label(one) for one in {score.subject for score in plan.cells}}
         finals = [
-            replace(cost, model=names[score.subject])
-            for cost, score in zip(finals, plan.cells, strict=True)
+            replace(cost, model=names[score.subject]) for cost, score in zip(finals, plan.cells, strict=True)
         ]
         trainings, scores = _estimate_trainings(prepared, past), [*trials, *finals]
         times = [cost.time for cost in scores if cost.state == "to do"]
