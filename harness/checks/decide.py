@@ -153,7 +153,7 @@ def _compute_sensitivity(
         source=source,
         automatic=automatic,
         detectable=detectable if detectable <= equal.baseline else None,
-        counted=equal.examples.freedom >= COUNTED - 1,
+        counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
         passing=part.even.share_below(share + part.even.compute_bound_offset(alpha)),
     )
 
