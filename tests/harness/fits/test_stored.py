@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from harness.cli import program
 from harness.commands.fit import build_stored_fit
-from harness.fits.fitting import FitSettings, fit_law
+from harness.fits.estimate import FitSettings
+from harness.fits.fitting import fit_law
 from harness.fits.runs import read_runs
 from harness.fits.stored import FITS
 from judged_data import build_fits
