@@ -353,8 +353,8 @@ def _compute_unit_parts(sets: Iterable[Influences], noise: float = 0.0) -> list[
         if count > 1 and squares > FLAT:
             # A variance of n values of this kurtosis is as uncertain as that of so many degrees of freedom
             # (Satterthwaite, 1946): 2 for each of few units of one size, n - 1 for normal values.
-            kurtosis = fourths / squares**2
-            freedom = min(count - 1, max(2 / max(kurtosis - 1 / count, 1 / LARGE), 3.0))
+            kurtosis = count * fourths / squares**2
+            freedom = min(count - 1, max(2 * count / max(kurtosis - 1, 1 / LARGE), 3.0))
             third = float((influence**3).sum())
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     kept = max(1 - noise / max(sum(part.variance for part in parts), FLAT), 0.0)

@@ -29,6 +29,7 @@ LAWS = {
     "finetune": "L(S, N, D) of fine-tuning",
     "power": "power laws of settings",
     "frontier": "frontiers",
+    "correlation": "correlations of loss and score",
 }
 AT = 19
 """The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
@@ -330,7 +331,7 @@ def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
     elif fit.law == "frontier":
         crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
         yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
-    else:
+    elif fit.law == "power":
         for column in ("learning_rate", "batch"):
             if column in runs:
                 yield _plot_lines(fit, column, [method])
