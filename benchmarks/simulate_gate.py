@@ -46,7 +46,7 @@ from harness.results.units import TRAINED, Stratum, Units
 Rng = np.random.Generator
 
 WIDE = Policy(margin=AUTO, mean_margin=AUTO, most_margin=100.0)
-"""Margins that equal models pass in 97.5 % of checks, however few the examples."""
+"""Automatic margins, however few the examples."""
 
 CHANGED = 0.15
 """The share of answers in which two equal models differ."""
@@ -688,9 +688,11 @@ def equal_models(found: Trials) -> Figures:
         misses.append("green")
     if red > 0.05 + slack(0.05, count):
         misses.append("red")
-    if mean > 1.3:
+    # By Student's t of three trainings a margin is 1.2 times as far, and more where some are below the floor.
+    most = 1.4 if found.line.source == "runs" else 1.3
+    if mean > most:
         misses.append("margin of the mean")
-    misses += [f"margin of {name}: {ratio:.2f}" for name, ratio in ratios.items() if ratio > 1.3]
+    misses += [f"margin of {name}: {ratio:.2f}" for name, ratio in ratios.items() if ratio > most]
     figures = {
         "green": green,
         "red": red,

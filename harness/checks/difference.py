@@ -97,41 +97,36 @@ class Part:
         theirs: Sequence[float],
         *,
         paired: bool,
-        inside: tuple[float, float] = (0.0, 0.0),
     ) -> Part | None:
         """What runs add to the difference of their means; None with a single run of each side.
 
         Two unpaired groups each have a spread of their own (Welch); a single run is as uncertain as those of
-        the other side.
+        the other side. The spread holds what single runs do on single units: without that noise, a spread of
+        few runs would often be 0 by chance.
 
         Args:
             mine: The scores of one side's runs.
             theirs: Those of the other side's.
             paired: Whether the runs pair up, as evaluations with the same seed do.
-            inside: The part of each group's variance that is noise of single units, which counts elsewhere.
 
         >>> round(Part.estimate_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
         0.03
         """
         if paired and len(mine) == len(theirs) > 1:
-            # Where runs pair up, the first value of `inside` is that of the differences (`compare_units`).
             deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
-            part = _estimate_spread_part(deltas, inside[0])
-            return replace(part, variance=part.variance / len(deltas))
-        groups = [(one, own) for one, own in zip((mine, theirs), inside, strict=True) if len(one) > 1]
+            return Part(variance=variance(deltas) / len(deltas), freedom=len(deltas) - 1)
+        groups = [group for group in (mine, theirs) if len(group) > 1]
         if paired or not groups:
             return None
-        parts = [_estimate_spread_part(group, own) for group, own in groups]
-        if len(parts) == 1:
-            return replace(parts[0], variance=parts[0].variance * (1 / len(mine) + 1 / len(theirs)))
-        means = [
-            replace(part, variance=part.variance / len(runs))
-            for part, runs in zip(parts, (mine, theirs), strict=True)
-        ]
-        total = Part.sum(means)
+        if len(groups) == 1:
+            spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
+            return Part(variance=spread, freedom=len(groups[0]) - 1)
+        total = Part.sum(
+            [Part(variance=variance(group) / len(group), freedom=len(group) - 1) for group in groups]
+        )
         # Student's test stands unequal spreads where the groups are equal in size.
         alike = len(mine) == len(theirs)
-        return replace(total, freedom=sum(part.freedom for part in means)) if alike else total
+        return replace(total, freedom=len(mine) + len(theirs) - 2) if alike else total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,25 +224,20 @@ class Difference(Compared):
         units: The number of distinct units.
         influences: What each unit adds, by sets of units.
         rest: The other parts of `examples`: probes, draws, and units that might have differed.
-        noise_in_units: The variance, in one run's score of either side, of single units that runs answer
-            differently; it is in `examples` and no part of what a run adds to all units.
+        noise_in_units: The variance of the difference by single units that runs answer differently; it is in
+            the spread of the runs, and no part of `examples`.
     """
 
     paired: bool = False
     units: int
     influences: tuple[Influences, ...] = field(default=(), compare=False, repr=False)
     rest: tuple[Part, ...] = ()
-    noise_in_units: tuple[float, float] = (0.0, 0.0)
+    noise_in_units: float = 0.0
 
     @property
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
-        inside = self.noise_in_units
-        return (
-            None
-            if self.same
-            else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired, inside=inside)
-        )
+        return None if self.same else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired)
 
     @property
     def noise(self) -> float | None:
@@ -282,18 +272,22 @@ class Difference(Compared):
         pairs = [(names, one, two) for (names, one), (_, two) in zip(*sides, strict=True)]
         influences = [(names, one.mean(axis=0) - two.mean(axis=0)) for names, one, two in pairs]
         if paired:
-            sides = ([(names, one - two) for names, one, two in pairs], [])
-        inside = [_estimate_unit_noise(side) for side in sides]
+            noise = _estimate_unit_noise([(names, one - two) for names, one, two in pairs]) / len(mine)
+        else:
+            first, second = (_estimate_unit_noise(side) for side in sides)
+            # A single run is as uncertain as those of the other side, as in the runs' part.
+            noise = (first if len(mine) > 1 else second) / len(mine)
+            noise += (second if len(theirs) > 1 else first) / len(theirs)
         rest = [part for part in rest if part.variance > 0]
         return Difference(
             mine=tuple(mine.tolist()),
             theirs=tuple(theirs.tolist()),
             paired=paired,
             units=candidate.count,
-            examples=Part.sum([*_compute_unit_parts(influences), *rest]),
+            examples=Part.sum([*_compute_unit_parts(influences, noise), *rest]),
             influences=tuple(influences),
             rest=tuple(rest),
-            noise_in_units=(inside[0], inside[1]),
+            noise_in_units=noise,
         )
 
     @staticmethod
@@ -320,7 +314,7 @@ class Difference(Compared):
                 # does to a model, the part of the answers that another one changes is drawn again.
                 twice = 2.0 if len(stratum.texts) else 2 * changed
                 rest.append(_estimate_repeat_part(stratum, stratum.predicted[0]).take_share(math.sqrt(twice)))
-        theirs, noise = mean, 0.0
+        theirs = mean
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
         influences = [(names, math.sqrt(2 * changed) * own.mean(axis=0)) for names, own in run_influences]
@@ -332,11 +326,8 @@ class Difference(Compared):
             one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
             theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
             if trainings:
-                influences = [
-                    (names, math.sqrt(runs) * _compute_typical_influence(own))
-                    for names, own in run_influences
-                ]
-                noise = one_more * _estimate_unit_noise(run_influences)
+                # All that another training changes is in the spread of those that there are.
+                influences = []
         return Difference(
             mine=mean,
             theirs=theirs,
@@ -344,23 +335,17 @@ class Difference(Compared):
             examples=Part.sum([*_compute_unit_parts(influences), *rest]),
             influences=tuple(influences),
             rest=tuple(rest),
-            noise_in_units=(noise, noise),
         )
 
 
-def _compute_typical_influence(run_influences: Floats) -> Floats:
-    """The standard deviation over runs of what each unit adds, (units,), with alternating signs."""
-    runs, units = run_influences.shape
-    spread = np.sqrt(((run_influences - run_influences.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
-    # Deviations are all positive: with alternating signs their sum and third moment are about 0, as an equal
-    # model is neither better nor lopsided.
-    return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
-
-
-def _compute_unit_parts(sets: Iterable[Influences]) -> list[Part]:
+def _compute_unit_parts(sets: Iterable[Influences], noise: float = 0.0) -> list[Part]:
     """The part of each set of units: the sum of its influences has their variance and skewness.
 
     Where few units differ, variance and skewness are known as well as those of so few.
+
+    Args:
+        sets: What each unit adds, by sets of units.
+        noise: The part of the variance of all sets that counts elsewhere.
     """
     parts = []
     for _, influence in sets:
@@ -368,11 +353,12 @@ def _compute_unit_parts(sets: Iterable[Influences]) -> list[Part]:
         if count > 1 and squares > FLAT:
             # A variance of n values of this kurtosis is as uncertain as that of so many degrees of freedom
             # (Satterthwaite, 1946): 2 for each of few units of one size, n - 1 for normal values.
-            kurtosis = fourths / squares**2
-            freedom = min(count - 1, max(2 / max(kurtosis - 1 / count, 1 / LARGE), 3.0))
+            kurtosis = count * fourths / squares**2
+            freedom = min(count - 1, max(2 * count / max(kurtosis - 1, 1 / LARGE), 3.0))
             third = float((influence**3).sum())
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
-    return parts
+    kept = max(1 - noise / max(sum(part.variance for part in parts), FLAT), 0.0)
+    return [part.take_share(math.sqrt(kept)) for part in parts] if noise else parts
 
 
 def _estimate_unit_noise(sets: Iterable[Influences]) -> float:
@@ -490,11 +476,6 @@ def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
     return np.asarray((stratum.predicted == other.predicted).all(axis=(0, 1)))[stratum.copies[1]]
 
 
-def _estimate_spread_part(runs: Sequence[float], inside: float) -> Part:
-    """The variance of single runs, without the noise of single units."""
-    return Part(variance=max(variance(runs) - inside, 0.0), freedom=len(runs) - 1)
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeanDifference(Compared):
     """Candidate minus baseline, of the mean over those columns whose tasks were all tested.
@@ -574,12 +555,7 @@ def _compute_run_means(
     many, others, paired = next(iter(counts))
     mine = tuple(_compute_run_mean(shares, ones, "mine", run) for run in range(many))
     theirs = tuple(_compute_run_mean(shares, ones, "theirs", run) for run in range(others))
-    squares = [(share**2, ones[task].noise_in_units) for task, share in shares.items()]
-    inside = (
-        sum(square * own for square, (own, _) in squares),
-        sum(square * own for square, (_, own) in squares),
-    )
-    return mine, theirs, Part.estimate_run_part(mine, theirs, paired=paired, inside=inside)
+    return mine, theirs, Part.estimate_run_part(mine, theirs, paired=paired)
 
 
 def _compute_run_mean(
@@ -599,13 +575,14 @@ def _compute_run_mean(
 def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:
     """The uncertainty of a mean from the units of its tasks; units of several tasks count once."""
     influences: list[Influences] = []
-    others = []
+    others, noise = [], 0.0
     for task, share in shares.items():
         difference = ones[task]
+        noise += share**2 * difference.noise_in_units
         influences += [(names, share * values) for names, values in difference.influences]
         others += [
             part.take_share(share)
             # Without influences, as of equal outputs, the part of all units is the only one.
             for part in (difference.rest if difference.influences else (difference.examples,))
         ]
-    return Part.sum([*_compute_unit_parts(sum_influences(influences) if influences else ()), *others])
+    return Part.sum([*_compute_unit_parts(sum_influences(influences) if influences else (), noise), *others])

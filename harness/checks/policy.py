@@ -16,7 +16,7 @@ from harness.core.errors import UsageError, explain_unknown
 from harness.results.differences import is_field_name
 
 AUTO: Literal["auto"] = "auto"
-"""The word for a margin that 97.5 % of equal models pass, between the default and `most_margin`."""
+"""The word for a margin that nearly all equal models pass, between the default and `most_margin`."""
 
 TASK_POINTS, MEAN_POINTS = 2.0, 1.0
 """The default margins of a task and of a suite's mean, in points."""

@@ -247,7 +247,8 @@ def measure_weakest(law: Law, inputs: LawInputs, losses: Floats, theta: Floats) 
     kept = np.array([name not in law.optional for name in law.names])
     jacobian = (_compute_jacobian(law, theta[None], inputs)[0] * units)[:, kept]
     _, lengths, directions = np.linalg.svd(jacobian, full_matrices=False)
-    residuals = np.abs(law.predict(theta[None], inputs)[0] - np.log(losses))
+    # A fit of medians meets as many runs as it has parameters: those tell no noise.
+    residuals = np.sort(np.abs(law.predict(theta[None], inputs)[0] - np.log(losses)))[len(law.names) :]
     # No deviation is below δ, within which Huber's loss tells nothing apart.
     deviation = math.sqrt(math.pi / 2) * max(1.4826 * float(np.median(residuals)), DELTA)
     freedom = max(len(losses) - len(law.names), 1)

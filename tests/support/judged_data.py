@@ -143,7 +143,7 @@ def build_fits() -> tuple[StoredFit, ...]:
     tokens, numbers = flops / 6 / size, np.arange(len(size))
     loss = (1.7 + 400 / size**0.34 + 410 / tokens**0.28) * (1 + 0.001 * np.sin(7 * numbers))
     others = {"batch": flops**0.24 * (1 + numbers / 1000), "trainable": 0.2 + 0.1 * (numbers % 7)}
-    others["score"] = 0.9 - 0.1 * loss + 0.001 * np.cos(7 * numbers)
+    others["score"] = 90 - 10 * loss
     runs = Runs(
         size=np.tile(size, 2),
         tokens=np.tile(tokens, 2),
@@ -153,11 +153,11 @@ def build_fits() -> tuple[StoredFit, ...]:
         others={name: np.tile(values, 2) for name, values in others.items()},
         places=("",) * (2 * len(size)),
     )
+    frozen = 1 - runs.others["trainable"]
+    frozen_runs = replace(runs, loss=runs.loss + 400 * frozen**1.5 / runs.tokens**0.28)
     settings = FitSettings(resamples=100, starts=2)
-    # What is frozen costs a part of the loss.
-    frozen = replace(runs, loss=runs.loss + 300 * (1 - runs.others["trainable"]) / runs.tokens**0.28)
-    inputs = {law: frozen if law == "finetune" else runs for law in LAWS}
-    return tuple(build_stored_fit(law, fit_law(law, some, settings), some) for law, some in inputs.items())
+    of_law = {law: frozen_runs if law == "finetune" else runs for law in LAWS}
+    return tuple(build_stored_fit(law, fit_law(law, own, settings), own) for law, own in of_law.items())
 
 
 def compare_two_runs() -> RunTable:

@@ -88,9 +88,8 @@ def test_the_seeds_of_repeats_are_no_runs_of_their_own() -> None:
     means = [np.mean([r.score for r in theirs if r.model["artifact"] == m]) for m in shifts]
     assert (len(one.mine), len(one.theirs)) == (1, 3)
     assert one.noise == pytest.approx(stdev(means))
-    own = stdev(means) ** 2 - one.noise_in_units[1]
-    assert 0 < one.noise_in_units[1] < 0.01 * stdev(means) ** 2
-    assert seeds_of(one).variance == pytest.approx(own * (1 + 1 / 3))
+    assert 0 < one.noise_in_units < 0.01 * stdev(means) ** 2
+    assert seeds_of(one).variance == pytest.approx(stdev(means) ** 2 * (1 + 1 / 3))
     assert seeds_of(one).freedom == 2
 
 

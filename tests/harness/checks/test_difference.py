@@ -236,6 +236,21 @@ def test_what_runs_do_on_single_units_counts_once() -> None:
     assert np.mean([runs_part(one.mine, one.theirs).variance for one in trials]) > 0.8 * true
 
 
+def test_runs_alike_by_chance_are_as_uncertain_as_so_few_runs() -> None:
+    """What single runs do on single units is in the spread of runs, and leaves the part of the units."""
+    rng = np.random.default_rng(1)
+    found = compared(*(means(*rng.normal(0.5, 0.3, size=(3, 400))) for _ in range(2)))
+    expected = 2 * 0.3**2 / 3 / 400
+    assert found.noise_in_units == pytest.approx(expected, rel=0.1)
+    assert found.seeds == runs_part(found.mine, found.theirs)
+    assert 0 < found.seeds.variance < 0.6 * expected
+    assert found.examples.variance < 0.3 * expected
+    columns = (Column(name="A", type="t", tasks=(task("A"),)),)
+    mean = MeanDifference.aggregate_suite(Suite(name="s", title="", columns=columns), {"A": found})
+    assert mean is not None
+    assert (mean.seeds, mean.examples) == (found.seeds, found.examples)
+
+
 # The same units in several places
 
 

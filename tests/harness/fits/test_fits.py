@@ -15,6 +15,7 @@ import pytest
 import simulate_fits
 from click.testing import CliRunner
 from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import t as student
 from simulate_fits import draw_grid, draw_methods
 
 from harness.cli import program
@@ -29,6 +30,7 @@ from harness.fits.parametric import (
     LawInputs,
     compute_optimum,
     find_optima,
+    measure_weakest,
     refit_resamples,
 )
 from harness.fits.runs import LawName, Runs, read_runs
@@ -125,6 +127,21 @@ def test_both_optimizers_reach_one_optimum_and_resamples_are_at_theirs() -> None
     for theta, weight in zip(every, weights, strict=True):
         best = minimize(objective, theta, args=(weight,), method="Nelder-Mead", options={"maxiter": 4000})
         assert objective(theta, weight) <= best.fun * 1.002
+
+
+@pytest.mark.parametrize(("budgets", "ratios"), [(4, 2), (4, 5)])
+def test_runs_that_a_fit_meets_tell_no_noise(budgets: int, ratios: int) -> None:
+    """Of eight runs and five parameters most residuals are 0: the half width is that of the noise still."""
+    half = []
+    for seed in range(4):
+        runs = draw_grid(np.random.default_rng(seed), budgets=budgets)
+        runs = runs.select_runs(np.isin(np.arange(len(runs)) % 18, np.linspace(0, 17, ratios).round()))
+        inputs = LawInputs.from_runs(runs)
+        theta = find_optima(CHINCHILLA, inputs, runs.loss, starts=2).theta
+        jacobian = parametric._compute_jacobian(CHINCHILLA, theta[None], inputs)[0]
+        half.append(measure_weakest(CHINCHILLA, inputs, runs.loss, theta)[0] * np.linalg.svd(jacobian)[1][-1])
+    least = student.ppf(0.975, len(runs) - 5) * simulate_fits.NOISE
+    assert np.mean(half) > 0.5 * least
 
 
 def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
