@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
+from harness.fits.estimate import LawName
 from harness.fits.runs import Size
 
 COLUMNS = ("size", "tokens", "flops", "loss")
@@ -27,7 +28,7 @@ class StoredFit(DocumentPart):
 
     name: str
     when: str
-    law: str
+    law: LawName
     size_is: Size
     budget: float | None = None
     """The operations that were planned."""

@@ -29,6 +29,7 @@ LAWS = {
     "finetune": "L(S, N, D) of fine-tuning",
     "power": "power laws of settings",
     "frontier": "frontiers",
+    "correlation": "correlation of loss and score",
 }
 AT = 19
 """The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
@@ -253,8 +254,8 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
     method = state.method or methods[0]
     path = build_address(f"{PATH}/{name}")
-    # Frontiers of all methods are drawn together.
-    drawn = methods if fit.law != "frontier" else []
+    # Frontiers and scores of all methods are drawn together.
+    drawn = methods if fit.law not in ("frontier", "correlation") else []
     offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
     controls = offer(state, offered, values={"method": method})
     untold = sum(bool(quantity.reason) for quantity in fit.quantities)
@@ -330,6 +331,8 @@ def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
     elif fit.law == "frontier":
         crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
         yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
+    elif fit.law == "correlation":
+        yield _plot_scores(fit)
     else:
         for column in ("learning_rate", "batch"):
             if column in runs:
@@ -417,6 +420,18 @@ def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequ
         marks=[(mark, "crossing") for mark in marks],
     )
     return build_chart(f"{column}-lines", f"{name[0].upper()}{name[1:]} against operations", plot)
+
+
+def _plot_scores(fit: StoredFit) -> Chart:
+    """The score of each run against its loss."""
+    points = [
+        Point(x=loss, y=score, label=f"run {number}", series=method)
+        for number, (loss, score, method) in enumerate(
+            zip(fit.columns["loss"], fit.columns["score"], fit.method, strict=True), 1
+        )
+    ]
+    plot = Scatter(x=Axis(label="loss"), y=Axis(label="score"), points=points, better=None)
+    return build_chart("scores", "Score of each run against its loss", plot)
 
 
 def _plot_residuals(runs: Mapping[str, Floats], predicted: Floats | None) -> Iterator[Chart]:

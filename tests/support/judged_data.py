@@ -18,7 +18,8 @@ from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
 from harness.commands.fit import build_stored_fit
-from harness.fits.fitting import LAWS, FitSettings, fit_law
+from harness.fits.estimate import LAWS, FitSettings
+from harness.fits.fitting import fit_law
 from harness.fits.runs import Runs
 from harness.fits.stored import FITS, StoredFit
 from harness.storage.record import Record
@@ -142,6 +143,7 @@ def build_fits() -> tuple[StoredFit, ...]:
     tokens, numbers = flops / 6 / size, np.arange(len(size))
     loss = (1.7 + 400 / size**0.34 + 410 / tokens**0.28) * (1 + 0.001 * np.sin(7 * numbers))
     others = {"batch": flops**0.24 * (1 + numbers / 1000), "trainable": 0.2 + 0.1 * (numbers % 7)}
+    others["score"] = 0.9 - 0.1 * loss + 0.002 * np.cos(5 * numbers)
     runs = Runs(
         size=np.tile(size, 2),
         tokens=np.tile(tokens, 2),

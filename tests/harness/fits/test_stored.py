@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from harness.cli import program
 from harness.commands.fit import build_stored_fit
-from harness.fits.fitting import FitSettings, fit_law
+from harness.fits.estimate import FitSettings
+from harness.fits.fitting import fit_law
 from harness.fits.runs import read_runs
 from harness.fits.stored import FITS
 from judged_data import build_fits
@@ -27,6 +28,6 @@ def test_a_fit_is_kept_with_its_runs(tmp_path: Path) -> None:
     stored, runs = FITS.find_document(tmp_path, "mine"), read_runs(table)
     again = build_stored_fit("mine", fit_law("power", runs, FitSettings()), runs)
     assert stored == again.model_copy(update={"when": stored.when})
-    assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "trainable", "budget"}
+    assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "trainable", "score", "budget"}
     done = CliRunner().invoke(program, [*typed[:-1], "../mine"], standalone_mode=False)
     assert "cannot be the name of a fit" in str(done.exception)

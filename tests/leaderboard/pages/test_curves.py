@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.fits.fitting import LAWS
+from harness.fits.estimate import LAWS
 from harness.fits.stored import FITS
 from harness.watch.curves import compare_runs
 from judged_data import build_fits, compare_two_runs, put_compared_runs
@@ -58,6 +58,7 @@ def test_the_page_of_a_fit_has_its_quantities_and_draws_it(client: TestClient, l
     assert ("Residuals" in text) == (law in ("isoflop", "chinchilla", "finetune"))
     assert ("Loss against size at each budget" in text) == (law in ("isoflop", "chinchilla"))
     assert ("against operations" in text) == (law in ("frontier", "power"))
+    assert ("Score of each run against its loss" in text) == (law == "correlation")
     assert client.get(f"/fits/{law}?method=other").status_code == 404
 
 
