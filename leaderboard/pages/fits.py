@@ -313,10 +313,11 @@ def _build_quantity_table(name: str, caption: str, quantities: Sequence[StoredQu
     heads |= {"value": "Value", "low": "from", "high": "to"}
     heads |= {"reason": "Not told, because"} if any(one.reason for one in quantities) else {}
     rows = []
-    for one in quantities:
-        ends = (Cell(text=_format_number(end), value=end) for end in (one.value, one.low, one.high))
-        cells = dict(zip(("value", "low", "high"), ends, strict=True))
-        rows.append([cells.get(key, getattr(one, "name" if key == "quantity" else key)) for key in heads])
+    for quantity in quantities:
+        numbers = (quantity.value, quantity.low, quantity.high)
+        ends = [Cell(text=_format_number(end), value=end) for end in numbers]
+        cells = dict(zip(("value", "low", "high"), ends, strict=True)) | {"quantity": quantity.name}
+        rows.append([cells[key] if key in cells else getattr(quantity, key) for key in heads])
     return values_table(name, caption, heads, rows, "value low high")
 
 
