@@ -86,11 +86,13 @@ def test_without_documents_the_pages_name_the_commands(tmp_path: Path) -> None:
     assert "harness fit TABLE --law isoflop --out NAME" in client.get("/fits").text
 
 
-def test_a_fit_whose_columns_differ_in_length_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["columns", "law"])
+def test_a_fit_with_a_short_column_or_an_unknown_law_is_left_out(tmp_path: Path, fault: str) -> None:
     def put(folder: Path) -> None:
         fit = build_fits()[0]
-        columns = {**fit.columns, "loss": fit.columns["loss"][1:]}
-        FITS.write_document(folder / "results", fit.name, fit.model_copy(update={"columns": columns}))
+        faults = {"columns": {**fit.columns, "loss": fit.columns["loss"][1:]}, "law": "of tomorrow"}
+        odd = fit.model_copy(update={fault: faults[fault]})
+        FITS.write_document(folder / "results", fit.name, odd)
 
     client = TestClient(small_app(tmp_path, put))
     assert read_rows(client, "/fits.json", "fits") == []
