@@ -256,16 +256,23 @@ def _select_window_best(runs: Runs) -> NDArray[np.int64]:
     return np.array(sorted(best), int)
 
 
-def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
+def _add_held_out_line(fit: Fit, method: str, of: str, x: Floats, y: Floats) -> None:
     """How far the largest budget is from its prediction by a line through the others."""
     if len(x) > 3:
-        predicted = fit_line(x[:-1], y[:-1]).predict_point(float(x[-1]))
-        ends = (float(y[-1]), predicted.low, predicted.high)
+        # Runs stand in the order of the table.
+        *others, last = np.argsort(x)
+        predicted = fit_line(x[others], y[others]).predict_point(float(x[last]))
+        ends = (float(y[last]), predicted.low, predicted.high)
         error, low, high = (math.expm1(end - predicted.value) for end in ends)
         fit.notes.append(
-            f"{method or 'All'}: the largest budget, left out, is {error:+.2%} from its prediction "
+            f"{_address(method)}{of} of the largest budget, left out, is {error:+.2%} from its prediction "
             f"(95 %: {low:+.2%} to {high:+.2%})."
         )
+
+
+def _address(method: str) -> str:
+    """What a sentence on a method's runs begins with."""
+    return f"{method}: the " if method else "The "
 
 
 def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
@@ -289,14 +296,14 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
             continue
         if len(inner) < len(optima):
             fit.notes.append(
-                f"{method or 'All'}: {len(optima) - len(inner)} budgets are left out, whose "
-                "optimum is at the edge of their sizes."
+                f"{_address(method)}line leaves out {len(optima) - len(inner)} budgets, whose optimum is at "
+                "the edge of their sizes."
             )
         if not all(optimum.usable for optimum in inner):
-            fit.notes.append(f"{method or 'All'}: of best runs, as not every budget has a parabola.")
+            fit.notes.append(f"{_address(method)}line is of best runs, as not every budget has a parabola.")
         frontiers[method] = _fit_frontier(part, inner)
         _add_line(fit, method, "ln loss", fit_line(*frontiers[method]))
-        _add_held_out_line(fit, method, *frontiers[method])
+        _add_held_out_line(fit, method, "lowest loss", *frontiers[method])
     for first, second in itertools.combinations(frontiers, 2):
         crossing = _find_crossing(frontiers[first], frontiers[second], extrapolate=settings.extrapolate)
         reason = crossing if isinstance(crossing, str) else ""
@@ -343,7 +350,7 @@ def _add_isoflop(
     best = _fit_best_line(usable, runs.size)
     fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     x = np.log([optimum.flops for optimum in usable])
-    _add_held_out_line(fit, method, x, np.array([optimum.size[0] for optimum in usable]))
+    _add_held_out_line(fit, method, "best size", x, np.array([optimum.size[0] for optimum in usable]))
     if settings.budget is not None:
         size = prefactor + exponent * math.log(settings.budget)
         losses = np.array([optimum.loss for optimum in usable])
@@ -408,8 +415,8 @@ def _fit_parametric(fit: Fit, law: Law, runs: Runs, settings: FitSettings) -> No
         fit.optima[method] = optima.optima
         if optima.optima[0][1] < ONE_OPTIMUM:
             fit.notes.append(
-                f"{method or 'The fit'}: only {optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS "
-                f"reach the best of {len(optima.optima)} optima."
+                f"{_address(method)}best of {len(optima.optima)} optima is reached by only "
+                f"{optima.optima[0][1]:.0%} of the starts of BFGS and L-BFGS."
             )
         if flat := _find_flatness(law, inputs, part, optima.theta):
             fit.refuse_quantities([*law.restore(optima.theta[None], inputs)], method, flat, settings)
@@ -434,8 +441,8 @@ def _find_flatness(law: Law, inputs: LawInputs, runs: Runs, theta: Floats) -> st
     if not half > FLAT:
         return ""
     names = [name for name, weight in zip(law.names, weights, strict=True) if weight > 0.1]
-    how = "together" if len(names) > 1 else "alone"
-    return f"{', '.join(names)} can change {how} within the noise (rank test)"
+    how = "can change together" if len(names) > 1 else "can change much"
+    return f"{', '.join(names)} {how} within the noise (rank test)"
 
 
 def _find_reasons(law: Law, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
@@ -513,7 +520,7 @@ def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: Fi
     predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
     errors = np.expm1(predicted - np.log(held_out.loss))
     fit.notes.append(
-        f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
+        f"{_address(method)}loss of the largest budget, left out, is predicted with an error of "
         f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
     )
 
@@ -539,7 +546,7 @@ def _fit_power(fit: Fit, runs: Runs) -> None:
             continue
         x, y = np.log(part.flops[best]), np.log(part.others[name][best])
         _add_line(fit, method, f"ln {name}", fit_line(x, y))
-        _add_held_out_line(fit, method, x, y)
+        _add_held_out_line(fit, method, f"best {name}", x, y)
 
 
 # The loss and a score

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from leaderboard.views.cells import SOURCES, describe_score
 from leaderboard.web.formats import escape_tex
-from leaderboard.web.marks import KINDS
+from leaderboard.web.marks import KINDS, explain_marks
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import PageAddress, State, build_address
 from leaderboard.web.site import TITLE, Site
@@ -48,7 +48,8 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     page = json.loads(site.export(path, parameters, "json"))
     address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, parameters)}"
     (filter_text,) = parameters.get("q", [""])[-1:]
-    pairs = list(_iter_sentences(page, filter_text if path.startswith("/models/") else ""))
+    every = _iter_sentences(page, filter_text if path.startswith("/models/") else "")
+    pairs = [(explain_marks(text), more) for text, more in every]
     sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in pairs]
     note = f"As of {snapshot.made[:10]}"
     if len(pairs) == 1 or (pairs and path.startswith("/models/")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -11,6 +11,7 @@ from pydantic import Field
 from harness.core.errors import UsageError
 from harness.watch.curves import (
     AXES,
+    NEAR_END,
     CurveComparison,
     RunComparison,
     RunTable,
@@ -20,7 +21,7 @@ from harness.watch.curves import (
     compare_runs,
 )
 from leaderboard.views.cells import build_time_cell, format_count, format_time
-from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, build_chart
+from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, build_chart, format_chart_value
 from leaderboard.web.filters import EMPTY_IS_NONE, Control, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, build_address
@@ -165,15 +166,17 @@ def _plot_runs(
         )
         for run, scores in comparison.scores.items()
     ]
-    plot = Lines(x=Axis(label=label, kind=scale), y=Axis(label="score × 100"), lines=lines)
+    plot = Lines(x=Axis(label=label, kind=scale), y=Axis(label=f"{column} × 100"), lines=lines)
     title = f"{column} against {label}: means over seeds with 95 % intervals"
     return build_chart("runs", title, plot)
 
 
-def _list_ends(interval: SeedInterval | None, form: str) -> list[Cell]:
+def _list_ends(
+    interval: SeedInterval | None, format_end: Callable[[float], str] = "{:.2f}".format
+) -> list[Cell]:
     """An estimate and its bounds as cells."""
     ends = (None, None, None) if interval is None else (interval.value, interval.low, interval.high)
-    return [Cell(text="–" if end is None else format(end, form), value=end) for end in ends]
+    return [Cell(text="–" if end is None else format_end(end), value=end) for end in ends]
 
 
 def _build_interval_heads(key: str, label: str) -> Mapping[str, str]:
@@ -184,12 +187,12 @@ def _build_pairs_table(comparison: CurveComparison) -> Table:
     speed = _build_interval_heads("speedup", "Times as fast")
     heads = {"run": "Run", "other": "Against", "verdict": "What is known", **speed}
     rows = [
-        (pair.run, pair.other, pair.describe_verdict(), *_list_ends(pair.speedup, ".2f"))
+        (pair.run, pair.other, pair.describe_verdict(), *_list_ends(pair.speedup))
         for pair in comparison.pairs
     ]
     says = {"speedup": f"The budget of the other run to {comparison.score:.2f}, by that of the run."}
-    caption = f"Which run is better, and how much faster it reaches {comparison.score:.2f}"
-    groups = dict.fromkeys(speed, "Speed-up")
+    caption = f"Which run is better, and how many times as fast it reaches {comparison.score:.2f}"
+    groups = dict.fromkeys(speed, "Speed-up, 95 %")
     return values_table("pairs", caption, heads, rows, " ".join(speed), says=says, groups=groups)
 
 
@@ -197,17 +200,22 @@ def _build_reach_table(comparison: CurveComparison, label: str) -> Table:
     budget = _build_interval_heads("budget", label)
     heads = {
         "run": "Run",
-        "seeds": "Seeds",
+        "seeds": "all",
         "reached": "that reach it",
         "early": "at their first point",
         **budget,
     }
     rows = [
-        (one.run, one.seeds, one.reached, one.early, *_list_ends(one.budget, ",.4g"))
+        (one.run, one.seeds, one.reached, one.early, *_list_ends(one.budget, format_chart_value))
         for one in comparison.reaches
     ]
-    notes = ["A budget is known if all seeds reach the score between two of their points."]
-    caption, groups = f"What each run takes to {comparison.score:.2f}", dict.fromkeys(budget, "Takes")
+    notes = [
+        "A budget is known if all seeds reach the score between two of their points.",
+        f"Without a score to reach it is {NEAR_END:g} of the way from the highest first to the lowest best "
+        "score of all seeds.",
+    ]
+    groups = dict.fromkeys(("seeds", "reached", "early"), "Seeds") | dict.fromkeys(budget, "Takes, 95 %")
+    caption = f"What each run takes to reach {comparison.score:.2f}"
     return values_table("reaches", caption, heads, rows, notes=notes, groups=groups)
 
 
@@ -219,9 +227,11 @@ def _build_scores_table(comparison: CurveComparison, label: str) -> Table:
         groups |= dict.fromkeys(columns, run)
     rows = [
         (
-            Cell(text=f"{budget:,.4g}", value=budget),
-            *(cell for scores in comparison.scores.values() for cell in _list_ends(scores[number], ".2f")),
+            Cell(text=format_chart_value(budget), value=budget),
+            *(cell for scores in comparison.scores.values() for cell in _list_ends(scores[number])),
         )
         for number, budget in enumerate(comparison.budgets)
     ]
-    return values_table("scores", "Scores × 100 at each budget", heads, rows, groups=groups)
+    return values_table(
+        "scores", "Scores × 100 at each budget, with 95 % intervals", heads, rows, groups=groups
+    )

@@ -15,7 +15,7 @@ from harness.results.printed import Paper, PaperValue
 from leaderboard.data.papers import compute_power_laws
 from leaderboard.views.cells import build_time_cell, format_count, format_time
 from leaderboard.views.paper_tables import build_printed_cell
-from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart
+from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
 from leaderboard.web.filters import build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address
@@ -29,7 +29,7 @@ LAWS: Mapping[LawName, str] = {
     "finetune": "L(S, N, D) of fine-tuning",
     "power": "power laws of settings",
     "frontier": "frontiers",
-    "correlation": "correlations of loss and score",
+    "correlation": "correlation of loss and score",
 }
 AT = 19
 """The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
@@ -122,7 +122,8 @@ def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredF
         label = f"log10 of {name}" if metric.endswith("log10") else name
         rows.append((label, cell, *(_find_constant(fit, method, name, label) for fit, method in columns)))
     notes = [
-        "Sizes are operations per token in OptiBERT, and in a fit here what its page says.",
+        "In brackets are 95 % intervals. Sizes are operations per token in OptiBERT, and in a fit here what "
+        "its page says.",
         f"Of the fits here, the newest {BESIDE} at most.",
     ]
     return values_table("constants", "Constants of laws, printed and fitted", heads, rows, notes=notes)
@@ -163,7 +164,7 @@ def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
         "prefactor-6": "log10 of the prefactor ",
         "exponent-6": "Exponent ",
         "at-6": f"At C = 1e{AT} ",
-        "follows": "Follows",
+        "apart": "Printed otherwise",
     }
     rows = []
     for (law, setting), cells in pairs.items():
@@ -182,20 +183,25 @@ def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
             )
         )
     groups = dict.fromkeys(("prefactor", "exponent", "at"), "as printed")
-    groups |= dict.fromkeys(("prefactor-6", "exponent-6", "at-6"), "by equations 6 and 7 from E, A, α, B, β")
+    groups |= dict.fromkeys(("prefactor-6", "exponent-6", "at-6"), "by equations 6, 7 from E, A, α, B, β")
     caption = "OptiBERT's power laws, and what its parametric fit gives"
-    return values_table("laws", caption, heads, rows, groups=groups)
+    notes = [
+        "C are the operations of a training, F_N those for each token, D its tokens, L − E the loss above "
+        "E. A law is the prefactor, times C to the exponent.",
+        "Printed otherwise: which printed number is not what the equations give, beyond its last digit.",
+    ]
+    return values_table("laws", caption, heads, rows, notes=notes, groups=groups)
 
 
 def _describe_law(cells: Mapping[str, PaperValue], ours: tuple[float, float]) -> str:
-    """Which of the two numbers of a printed law are those that follow."""
+    """Which of the two numbers of a printed law are not those that follow."""
     words = {"a_log10": "the prefactor", "exponent": "the exponent"}
     odd = [
         words[name]
         for (name, row), value in zip(sorted(cells.items()), ours, strict=True)
         if abs((row.number or 0.0) - value) > float(row.last_place)
     ]
-    return f"not {' and '.join(odd)}" if odd else "yes"
+    return " and ".join(odd) or "neither"
 
 
 def _format_rounded(value: float) -> Cell:
@@ -220,14 +226,17 @@ def _build_crossing_table(paper: Paper) -> Table:
     log = math.log(stated.number or math.nan)
     lines = [((r.number or 0) + (s.number or 0) * log) for r, s in ((full, slope), (other, low))]
     body = [
-        ("printed budget from which on LoRA is better", build_printed_cell(stated)),
+        ("operations from which on LoRA is better, as printed", build_printed_cell(stated)),
         (
-            "where the printed lines cross",
+            "operations at which the printed lines cross",
             Cell(text=f"{math.exp(rise / fall):.2g}", value=math.exp(rise / fall)),
         ),
-        ("the least budget that rounding of the four numbers allows", Cell(text=f"{least:.2g}", value=least)),
         (
-            "LoRA's loss by that of full fine-tuning at the printed budget, by the lines",
+            "the fewest at which they can cross, as the four numbers are rounded",
+            Cell(text=f"{least:.2g}", value=least),
+        ),
+        (
+            "LoRA's loss, divided by that of full fine-tuning, at the budget printed, by the lines",
             _format_rounded(math.exp(lines[1] - lines[0])),
         ),
     ]
@@ -237,9 +246,7 @@ def _build_crossing_table(paper: Paper) -> Table:
         f"{signs[low]} ln C + {signs[other]} (LoRA)."
     ]
     caption = f"{paper.name}: the budget at which two frontiers cross"
-    return values_table(
-        "crossing", caption, {"what": "What", "flops": "Operations or ratio"}, body, "flops", notes=notes
-    )
+    return values_table("crossing", caption, {"what": "What", "flops": "Value"}, body, "flops", notes=notes)
 
 
 # A fit
@@ -260,28 +267,30 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
     method = state.method or methods[0]
     path = build_address(f"{PATH}/{name}")
-    # Frontiers of all methods are drawn together.
-    drawn = methods if fit.law != "frontier" else []
+    # Frontiers and scores of all methods are drawn together.
+    drawn = methods if fit.law not in ("frontier", "correlation") else []
     offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
     controls = offer(state, offered, values={"method": method})
-    untold = sum(bool(quantity.reason) for quantity in fit.quantities)
     plans = [quantity for plan in fit.plans.values() for quantity in plan.values()]
+    untold = sum(bool(quantity.reason) for quantity in (*fit.quantities, *plans))
+    charts, notes = [*_plot_fit(fit, method)], [*fit.notes]
+    if fit.law in ("chinchilla", "finetune") and "residuals" not in {chart.name for chart in charts}:
+        notes.append(f"{method or 'The law'} is not drawn, as the runs do not tell all its constants.")
+    plan = f"At {fit.budget or 0:.4g} operations, with 95 % intervals"
     return Page(
         title=name,
         template="fit.html",
         crumbs=[("Laws through runs", PATH)],
-        lead=f"{LAWS[fit.law]}, fitted to {format_count(len(fit.method), 'run')}; "
+        lead=f"Fitted to {format_count(len(fit.method), 'run')}: {LAWS[fit.law]}. "
         + (
-            f"{format_count(untold, 'quantity')} cannot be told."
-            if untold
-            else "the runs tell every quantity."
+            f"They do not tell {format_count(untold, 'quantity')}." if untold else "They tell every quantity."
         ),
-        charts=[*_plot_fit(fit, method)],
+        charts=charts,
         tables=[
-            _build_quantity_table("quantities", "What it gives, with 95 % intervals", fit.quantities),
-            *([_build_quantity_table("plan", f"At {fit.budget:.4g} operations", plans)] if plans else []),
+            _build_quantity_table("quantities", "What the fit gives, with 95 % intervals", fit.quantities),
+            *([_build_quantity_table("plan", plan, plans)] if plans else []),
         ],
-        notes=fit.notes,
+        notes=notes,
         data={
             "law": fit.law,
             "size_is": fit.size_is,
@@ -302,27 +311,29 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
 
 
 def _build_quantity_table(name: str, caption: str, quantities: Sequence[StoredQuantity]) -> Table:
-    heads = {
-        "quantity": "Quantity",
-        "method": "Method",
-        "value": "Value",
-        "low": "from",
-        "high": "to",
-        "reason": "Not told, because",
-    }
-    rows = [
-        (
-            one.name,
-            one.method,
-            *(
-                Cell(text="–" if end is None else f"{end:.4g}", value=end)
-                for end in (one.value, one.low, one.high)
-            ),
-            one.reason,
-        )
-        for one in quantities
-    ]
+    heads = {"quantity": "Quantity"}
+    # A column in which nothing stands takes room on a phone.
+    heads |= {"method": "Method"} if any(one.method for one in quantities) else {}
+    heads |= {"value": "Value", "low": "from", "high": "to"}
+    heads |= {"reason": "Not told, because"} if any(one.reason for one in quantities) else {}
+    rows = []
+    for quantity in quantities:
+        numbers = (quantity.value, quantity.low, quantity.high)
+        ends = [Cell(text=_format_number(end), value=end) for end in numbers]
+        cells = dict(zip(("value", "low", "high"), ends, strict=True)) | {"quantity": quantity.name}
+        rows.append([cells[key] if key in cells else getattr(quantity, key) for key in heads])
     return values_table(name, caption, heads, rows, "value low high")
+
+
+def _format_number(value: float | None) -> str:
+    """A number with four digits; sizes and tokens with their letter.
+
+    >>> _format_number(0.34781), _format_number(85_610_000), _format_number(7.5823e15), _format_number(None)
+    ('0.3478', '85.61M', '7.582e+15', '–')
+    """
+    if value is None:
+        return "–"
+    return format_chart_value(value) if 1e6 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
@@ -337,6 +348,8 @@ def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
     elif fit.law == "frontier":
         crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
         yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
+    elif fit.law == "correlation":
+        yield _plot_scores(fit)
     elif fit.law == "power":
         for column in ("learning_rate", "batch"):
             if column in runs:
@@ -381,7 +394,8 @@ def _plot_budgets(
         lines.append(Curve(label=f"{level:.3g} operations", points=_list_points(size, loss), law=points))
     if 0 < len(lines) <= DRAWN:
         plot = Lines(x=Axis(label=SIZES[fit.size_is], kind="log"), y=Axis(label="loss"), lines=lines)
-        yield build_chart("budgets", "Loss against size at each budget", plot)
+        through = ", and the law" if fit.law == "chinchilla" else ", and a parabola through each"
+        yield build_chart("budgets", f"Loss against size at each budget{through}", plot)
     if fit.law == "isoflop" and {"prefactor of size", "exponent of size"} <= values.keys():
         yield _plot_optima(fit, method, levels, values)
     yield from _plot_residuals(runs, predicted)
@@ -401,7 +415,7 @@ def _plot_optima(fit: StoredFit, method: str, levels: Floats, values: Mapping[st
     up = Axis(label=SIZES[fit.size_is], kind="log")
     line = Curve(label="optimum", points=points, law=law)
     plot = Lines(x=Axis(label="operations", kind="log"), y=up, lines=[line])
-    return build_chart("optima", "The optimal size of each budget", plot)
+    return build_chart("optima", "The optimal size of each budget, with its 95 % interval", plot)
 
 
 def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequence[float] = ()) -> Chart:
@@ -423,7 +437,20 @@ def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequ
         lines=lines,
         marks=[(mark, "crossing") for mark in marks],
     )
-    return build_chart(f"{column}-lines", f"{name[0].upper()}{name[1:]} against operations", plot)
+    title = f"{name[0].upper()}{name[1:]} of each run against operations, and the line of the best"
+    return build_chart(f"{column}-lines", title, plot)
+
+
+def _plot_scores(fit: StoredFit) -> Chart:
+    """The score of each run against its loss."""
+    points = [
+        Point(x=loss, y=score, label=f"run {number}", series=method)
+        for number, (loss, score, method) in enumerate(
+            zip(fit.columns["loss"], fit.columns["score"], fit.method, strict=True), 1
+        )
+    ]
+    plot = Scatter(x=Axis(label="loss"), y=Axis(label="score"), points=points, better=None)
+    return build_chart("scores", "Score of each run against its loss", plot)
 
 
 def _plot_residuals(runs: Mapping[str, Floats], predicted: Floats | None) -> Iterator[Chart]:
@@ -432,7 +459,13 @@ def _plot_residuals(runs: Mapping[str, Floats], predicted: Floats | None) -> Ite
         return
     apart = 100 * (runs["loss"] / predicted - 1)
     points = [
-        Point(x=float(flops), y=float(y), label=f"run {number}", note=f"size {size:.4g}, tokens {tokens:.4g}")
+        Point(
+            x=float(flops),
+            y=float(y),
+            label=f"run {number}",
+            series="runs",
+            note=f"size {_format_number(size)}, tokens {_format_number(tokens)}",
+        )
         for number, (flops, y, size, tokens) in enumerate(
             zip(runs["flops"], apart, runs["size"], runs["tokens"], strict=True), 1
         )

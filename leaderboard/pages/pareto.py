@@ -766,11 +766,15 @@ def _list_selection_notes(
 
 
 def _explain_empty_plot(points: _Points, state: _ParetoState) -> str:
+    measure = MEASURES[state.x]
+    if points.without:
+        how = f" {NOTED}" if measure.counted else ""
+        return f"The {measure.name} of what passes these filters is not known.{how}"
     if not points.placed or state.part:
         return NOTHING
     who = "1 model has" if points.placed == 1 else f"{points.placed} models have"
     return (
-        f"No model has both all tasks and this value ({MEASURES[state.x].name}): {who} it and a part of the "
+        f"No model has both all tasks and this value ({measure.name}): {who} it and a part of the "
         "tasks. “Incomplete means too” shows what has a part."
     )
 

@@ -25,10 +25,11 @@ from leaderboard.views.model_scores import (
     describe_result_data,
     list_result_kinds,
 )
+from leaderboard.views.reproductions import load_comparisons
 from leaderboard.views.task_scores import find_asked_scores, format_task_path, load_questions
 from leaderboard.views.training import iter_training_charts, list_training_notes
 from leaderboard.web.filters import ask_name, build_form
-from leaderboard.web.marks import KINDS
+from leaderboard.web.marks import KINDS, explain_marks
 from leaderboard.web.page import NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
@@ -204,6 +205,16 @@ def _list_result_paths(site: Site) -> Iterable[str]:
     return [f"/results/{row.id}" for row in site.queries.find_results(entry=measured)]
 
 
+def _iter_other_sources(site: Site, result: int) -> Iterator[tuple[str, str, str]]:
+    """What another source states of a result's score: in words, its page, and what differs."""
+    for pair in load_comparisons(site.queries):
+        sides = [side for side in (pair.value, pair.base) if side]
+        if any(side.result == result for side in sides):
+            cell = pair.build_cell()
+            others = [f"{score_text(side.score)} by {side.source}" for side in sides if side.result != result]
+            yield ": ".join([*others, cell.text]), cell.href, pair.reason
+
+
 @serve_page(
     "/results/{id}",
     "One result in full: raw metrics, identity, provenance, training, the error of a failure.",
@@ -235,7 +246,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "data": describe_result_data(row.data, reasons),
         "score": score,
         "asked": asked_score, "scope": scope,
-        "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
+        "quote": f"{explain_marks(quote)} ({site.as_of})." if row.value is not None else "",
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
@@ -266,6 +277,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
+            "sources": list(_iter_other_sources(site, row.id)),
             "total": len(metrics), "other": other, "form": build_form(state, path, controls),
         },
         notes=list_training_notes([training]),

@@ -29,11 +29,12 @@ def describe_score(
 def format_count(number: int, what: str) -> str:
     """A number of things.
 
-    >>> format_count(1, "check"), format_count(1200, "watch")
-    ('1 check', '1,200 watches')
+    >>> format_count(1, "check"), format_count(1200, "watch"), format_count(2, "quantity")
+    ('1 check', '1,200 watches', '2 quantities')
     """
-    plural = "es" if what.endswith("ch") else "s"
-    return f"{number:,} {what}{'' if number == 1 else plural}"
+    ending = next((end for end in ("ch", "y") if what.endswith(end)), "")
+    plural = what.removesuffix("y") + {"ch": "es", "y": "ies", "": "s"}[ending]
+    return f"{number:,} {what if number == 1 else plural}"
 
 
 def format_task_count(count: int) -> str:

@@ -177,8 +177,7 @@ def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Di
     """A plot as a chart; its name is unique on its page."""
     figure, heads, rows = _DRAW[type(plot)](plot)
     cells = [
-        [v if isinstance(v, Cell) else Cell(text=_format_chart_value(v), value=v) for v in row]
-        for row in rows
+        [v if isinstance(v, Cell) else Cell(text=format_chart_value(v), value=v) for v in row] for row in rows
     ]
     columns = [
         TableColumn(
@@ -282,10 +281,10 @@ def _place_points(plot: _Plane, points: Iterable[Point], *, gaps: bool = False) 
     return [p for p in placed if p.x is not None and (gaps or p.y is not None)]
 
 
-def _format_chart_value(value: Value) -> str:
+def format_chart_value(value: Value) -> str:
     """A value as people read it.
 
-    >>> [_format_chart_value(v) for v in (52.4149, 149_000_000, 0.00002, 3000, None, "a")]
+    >>> [format_chart_value(v) for v in (52.4149, 149_000_000, 0.00002, 3000, None, "a")]
     ['52.41', '149M', '2e-05', '3000', '', 'a']
     """
     if value is None or isinstance(value, str | bool):
@@ -309,9 +308,7 @@ def _format_hover(label: str, *facts: str) -> str:
 
 
 def _format_bounds(low: Value, high: Value) -> str:
-    return (
-        "" if low is None or high is None else f" [{_format_chart_value(low)}, {_format_chart_value(high)}]"
-    )
+    return "" if low is None or high is None else f" [{format_chart_value(low)}, {format_chart_value(high)}]"
 
 
 def _pick_colour(place: int) -> str:
@@ -374,8 +371,8 @@ def _build_trace(plot: _Plane, name: str, points: Sequence[Point], place: int, *
     y = [p.y for p in points]
     texts = [
         _format_hover(
-            p.label or name, f"{plot.y.label} {_format_chart_value(p.y)}{_format_bounds(p.low, p.high)}",
-            f"{plot.x.label} {_format_chart_value(p.x)}", name if p.label else "", p.note,  # type: ignore[arg-type]
+            p.label or name, f"{plot.y.label} {format_chart_value(p.y)}{_format_bounds(p.low, p.high)}",
+            f"{plot.x.label} {format_chart_value(p.x)}", name if p.label else "", p.note,  # type: ignore[arg-type]
         )
         for p in points
     ]  # fmt: skip
@@ -522,13 +519,13 @@ def _draw_bars(plot: Bars) -> tuple[Any, ...]:
             for ends in (series.low, series.high)
         )
         texts = [
-            _format_hover(series.label, f"{name}: {_format_chart_value(value)}{_format_bounds(*ends)}")
+            _format_hover(series.label, f"{name}: {format_chart_value(value)}{_format_bounds(*ends)}")
             for name, value, *ends in zip(plot.categories, values, low, high, strict=True)
         ]
         data.append({
             "type": "bar", "orientation": "h", "name": _escape_label(series.label), "x": values, "y": names,
             "error_x": _build_error_bars(values, low, high), "customdata": [series.href] * len(values),
-            "hovertext": texts, "text": [_format_chart_value(v) for v in values],
+            "hovertext": texts, "text": [format_chart_value(v) for v in values],
             "meta": {"colour": _pick_colour(place)},
         })  # fmt: skip
     # Pixels: for the legend, and for each category its name and its bars.
@@ -554,7 +551,7 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
     counts, edges = np.histogram(values, bins=bins, range=(low - room, high + room))
     rows = [[float(a), float(b), int(n)] for a, b, n in zip(edges, edges[1:], counts, strict=False)]
     texts = [
-        _format_hover(f"{n} models", f"{_format_chart_value(a)} to {_format_chart_value(b)}")
+        _format_hover(f"{n} models", f"{format_chart_value(a)} to {format_chart_value(b)}")
         for a, b, n in rows
     ]
     bars = {
@@ -564,7 +561,7 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
     }  # fmt: skip
     middle = float(np.median(values))
     plane = _Plane(
-        x=plot.axis, y=Axis(label="models"), marks=[(middle, f"median {_format_chart_value(middle)}")]
+        x=plot.axis, y=Axis(label="models"), marks=[(middle, f"median {format_chart_value(middle)}")]
     )
     valid_marks = [p for p in plot.marks if convert_axis_value(p.x) is not None]
     heights = [replace(p, y=next((n for _, b, n in rows if p.x <= b), 0)) for p in valid_marks]  # type: ignore[operator]

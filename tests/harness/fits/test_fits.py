@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -148,7 +149,7 @@ def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = draw_grid(np.random.default_rng(1))
     ends = parametric.Optima(theta=np.log([0.4, 0.3, 2, 0.3, 2]), optima=((1.0, 0.5), (2.0, 0.5)))
     monkeypatch.setattr(fitting, "find_optima", lambda *_, **__: ends)
-    assert "only 50% of the starts" in fit_law("chinchilla", runs, QUICK).notes[0]
+    assert "2 optima is reached by only 50% of the starts" in fit_law("chinchilla", runs, QUICK).notes[0]
 
 
 def test_methods_share_resamples() -> None:
@@ -207,8 +208,14 @@ def test_the_power_law_of_a_setting() -> None:
         others={"learning_rate": rate},
         places=("",) * 512,
     )
-    slope = fit_law("power", runs, QUICK).quantities[0]
+    fit = fit_law("power", runs, QUICK)
+    slope = fit.quantities[0]
     assert (slope.name, slope.value) == ("slope of ln learning_rate", pytest.approx(-0.24, abs=0.03))
+    assert fit.notes[-1].startswith("The best learning_rate of the largest budget, left out, is ")
+    order = np.argsort(flops)
+    columns = {name: getattr(runs, name)[order] for name in ("size", "tokens", "flops", "loss")}
+    ordered = replace(runs, **columns, others={"learning_rate": rate[order]})
+    assert fit_law("power", ordered, QUICK).notes == fit.notes
 
 
 def test_the_correlation_of_loss_and_score(tmp_path: Path) -> None:

@@ -286,6 +286,7 @@ def test_printed_lines_stand_against_size_and_operations(client: TestClient) -> 
         ("suite=nanobeir&x=flops", "no paper at hand prints it beside this score"),
         ("suite=glue&x=throughput", "hold how fast a model encoded"),
         ("suite=glue&x=cost&price=1", "hold the seconds that a cost is made of"),
+        ("suite=nanobeir&x=date&q=slow", "The release date of what passes these filters is not known."),
         ("suite=nanobeir&q=nobody", "No model that passes these filters has both values."),
         ("suite=nanobeir&origin=reported", "No model that passes these filters has both values."),
     ],

@@ -20,7 +20,7 @@ import data_files
 import site_data
 from fakes import artifact
 from harness.core import paths
-from html_pages import BROWSER, ask, find_values
+from html_pages import BROWSER, Html, ask, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.scores import RANDOM
@@ -256,6 +256,11 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     assert re.match(r"1 same: Nano\w+; .*\b\d not comparable: Nano", note)
     some = find_values(ask(client, "/suites/nanobeir?reproduced=1"), "suite")
     assert {row["model"] for row in some} == {"o/m"}
+    pairs = ask(client, f"/reproductions?task={TASKS['differs']}")["tables"][0]["rows"]
+    numbers = [pairs[0]["cells"][key] for key in ("base", "value")]
+    for number, other, source in zip(numbers, numbers[::-1], ("mteb's results", "this harness"), strict=True):
+        text = Html(client.get(number["href"], headers=BROWSER).text).text
+        assert f"{other['text']} by {source}: differs by +2.00" in text
     page = ask(client, "/reproductions")
     assert len(find_values(page, "pairs")) == 4
     assert 'data-label="Difference"' in client.get("/reproductions", headers=BROWSER).text

@@ -187,13 +187,14 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert sentences[0].startswith(f"{mean}, imported from the results of mteb (")
     assert f": {mean}, imported" in re.search("note = (.*)", text)[1]
     result = f"scores [0-9.†]+ \\(ndcg.+at.+10 .+ 100\\) on {NANO[0]}"
+    # A paper has no legend: what a mark means stands with it.
     source = "imported from the results of mteb"
     task = client.get(cite(client, f"/tasks/{NANO[0]}?q=tiny-large")).text
-    assert re.search(f"note = .*: acme/tiny-large {result}, rank 1 of [0-9]+, {source}}}", task)
+    assert re.search(f"note = .*: acme/tiny-large {result}, rank 1 of [0-9]+, {source}; †: .+}}", task)
     asked = client.get(cite(client, f"/models/acme--tiny-large?q={NANO[0]}")).text
     number = find_rows(client.get(f"/tasks/{NANO[0]}.json").json(), "ranking")[0]["cells"]["score"]["href"]
     for page in (asked, client.get(cite(client, number)).text):
-        assert re.search(f"note = .*: acme/tiny-large {result}, {source}}}", page)
+        assert re.search(f"note = .*: acme/tiny-large {result}, {source}; †: .+}}", page)
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
