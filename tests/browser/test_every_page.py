@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page
 
 from browsing import NANO, Reader, keys, rows_of
-from harness.fits.fitting import LAWS
+from harness.fits.estimate import LAWS
 from judged_data import NEWEST, NIGHTS
 from leaderboard.web.site import load_page_routes
 from site_data import HOSTILE

@@ -18,7 +18,8 @@ from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
 from harness.commands.fit import build_stored_fit
-from harness.fits.fitting import LAWS, FitSettings, fit_law
+from harness.fits.estimate import LAWS, FitSettings
+from harness.fits.fitting import fit_law
 from harness.fits.runs import Runs
 from harness.fits.stored import FITS, StoredFit
 from harness.storage.record import Record

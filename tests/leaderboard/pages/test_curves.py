@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.fits.fitting import LAWS
+from harness.fits.estimate import LAWS
 from harness.fits.stored import FITS
 from harness.watch.curves import compare_runs
 from judged_data import build_fits, compare_two_runs, put_compared_runs
