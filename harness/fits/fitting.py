@@ -257,6 +257,10 @@ def _select_window_best(runs: Runs) -> NDArray[np.int64]:
     return np.array(sorted(best), int)
 
 
+def _begin_sentence(method: str) -> str:
+    return f"{method}: the" if method else "The"
+
+
 def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
     """How far the largest budget is from its prediction by a line through the others."""
     if len(x) > 3:
@@ -264,7 +268,7 @@ def _add_held_out_line(fit: Fit, method: str, x: Floats, y: Floats) -> None:
         ends = (float(y[-1]), predicted.low, predicted.high)
         error, low, high = (math.expm1(end - predicted.value) for end in ends)
         fit.notes.append(
-            f"{method or 'All'}: the largest budget, left out, is {error:+.2%} from its prediction "
+            f"{_begin_sentence(method)} largest budget, left out, is {error:+.2%} from its prediction "
             f"(95 %: {low:+.2%} to {high:+.2%})."
         )
 
@@ -513,8 +517,8 @@ def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: Fi
     predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
     errors = np.expm1(predicted - np.log(held_out.loss))
     fit.notes.append(
-        f"{method or 'All'}: the largest budget, left out, is predicted with an error of "
-        f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
+        f"{_begin_sentence(method)} largest budget, left out, is predicted with a mean error of "
+        f"{errors.mean():+.2%} (mean absolute error {np.abs(errors).mean():.2%})."
     )
 
 

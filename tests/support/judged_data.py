@@ -143,6 +143,7 @@ def build_fits() -> tuple[StoredFit, ...]:
     tokens, numbers = flops / 6 / size, np.arange(len(size))
     loss = (1.7 + 400 / size**0.34 + 410 / tokens**0.28) * (1 + 0.001 * np.sin(7 * numbers))
     others = {"batch": flops**0.24 * (1 + numbers / 1000), "trainable": 0.2 + 0.1 * (numbers % 7)}
+    others["score"] = 1 / loss + 0.001 * np.cos(numbers)
     runs = Runs(
         size=np.tile(size, 2),
         tokens=np.tile(tokens, 2),
