@@ -439,7 +439,8 @@ def _find_flatness(law: Law, inputs: LawInputs, runs: Runs, theta: Floats) -> st
     if not half > FLAT:
         return ""
     names = [name for name, weight in zip(law.names, weights, strict=True) if weight > 0.1]
-    return f"{', '.join(names)} can change together within the noise (rank test)"
+    together = " together" if len(names) > 1 else ""
+    return f"{', '.join(names)} can change{together} within the noise (rank test)"
 
 
 def _find_reasons(law: Law, intervals: Mapping[str, FitInterval]) -> dict[str, str]:

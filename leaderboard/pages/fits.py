@@ -29,6 +29,7 @@ LAWS = {
     "finetune": "L(S, N, D) of fine-tuning",
     "power": "power laws of settings",
     "frontier": "frontiers",
+    "correlation": "the correlation of loss and score",
 }
 AT = 19
 """The power of ten of the operations at which printed laws are compared: within OptiBERT's budgets."""
@@ -253,8 +254,8 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
     method = state.method or methods[0]
     path = build_address(f"{PATH}/{name}")
-    # Frontiers of all methods are drawn together.
-    drawn = methods if fit.law != "frontier" else []
+    # Frontiers of all methods are drawn together, and a correlation is of all.
+    drawn = methods if fit.law not in ("frontier", "correlation") else []
     offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
     controls = offer(state, offered, values={"method": method})
     untold = sum(bool(quantity.reason) for quantity in fit.quantities)
@@ -330,7 +331,7 @@ def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
     elif fit.law == "frontier":
         crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
         yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
-    else:
+    elif fit.law == "power":
         for column in ("learning_rate", "batch"):
             if column in runs:
                 yield _plot_lines(fit, column, [method])

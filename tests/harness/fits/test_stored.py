@@ -27,6 +27,6 @@ def test_a_fit_is_kept_with_its_runs(tmp_path: Path) -> None:
     stored, runs = FITS.find_document(tmp_path, "mine"), read_runs(table)
     again = build_stored_fit("mine", fit_law("power", runs, FitSettings()), runs)
     assert stored == again.model_copy(update={"when": stored.when})
-    assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "trainable", "budget"}
+    assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "score", "trainable", "budget"}
     done = CliRunner().invoke(program, [*typed[:-1], "../mine"], standalone_mode=False)
     assert "cannot be the name of a fit" in str(done.exception)
