@@ -222,8 +222,8 @@ def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: st
             f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
         )
         flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
-        known = [n for n in AXES if n != axis and all(row.get(n) not in (None, "") for row in scored)]
-        instead = f" Or type --against {' or '.join(known)}." if known else ""
+        axes = [n for n in AXES if n != axis and all(row.get(n) not in (None, "") for row in scored)]
+        instead = f" Or type --against {' or '.join(axes)}." if axes else ""
         stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
         raise UsageError(
             f"The {where} is {how}, so that no score can be drawn against it.",

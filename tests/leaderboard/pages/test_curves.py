@@ -54,8 +54,8 @@ def test_the_page_of_a_fit_has_its_quantities_and_draws_it(client: TestClient, l
     (fit,) = (one for one in build_fits() if one.law == law)
     rows = read_rows(client, f"/fits/{law}.json", "quantities")
     assert [row.get("value") is None for row in rows] == [q.value is None for q in fit.quantities]
-    told = [q.value for q in fit.quantities if q.value is not None]
-    assert [row["value"] for row in rows if row.get("value")] == pytest.approx(told, rel=1e-3)
+    values = [q.value for q in fit.quantities if q.value is not None]
+    assert [row["value"] for row in rows if row.get("value")] == pytest.approx(values, rel=1e-3)
     # The runs tell every constant of fine-tuning of this method alone.
     text = client.get(f"/fits/{law}?method=lora" if law == "finetune" else f"/fits/{law}").text
     assert ("Residuals" in text) == (law in ("isoflop", "chinchilla", "finetune"))
