@@ -62,6 +62,8 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     ][:3]
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
+    if check.question.name == "port":
+        summary = "What is recorded of both:"
     yield "Reject the candidate."
     yield f"Look at {red[0].task} first:" if red else summary
     yield _build_compare_command(check, red[0] if red else None, results)

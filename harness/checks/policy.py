@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.core.arguments import Form, Names, check_value, format_toml_value, parse_allowances
 from harness.core.errors import UsageError, explain_unknown
-from harness.results.differences import is_field_name
+from harness.results.differences import FIELDS, is_field_name
 
 AUTO: Literal["auto"] = "auto"
 """The word for a margin that nearly all equal models pass, between the default and `most_margin`."""
@@ -43,7 +43,9 @@ _FORMER = {
 """Settings of earlier versions, each with what replaces it."""
 
 
-_AllowedInCheck = Annotated[Names, Form(read=functools.partial(parse_allowances, is_field=is_field_name))]
+_AllowedInCheck = Annotated[
+    Names, Form(read=functools.partial(parse_allowances, is_field=is_field_name, fields=FIELDS))
+]
 
 
 class _TaskPolicy(BaseModel):

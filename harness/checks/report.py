@@ -53,7 +53,7 @@ class _Form(NamedTuple):
 FORMS: Mapping[Verdict, _Form] = {
     "regressed": _Form("red", "failure", "❌", "the candidate regressed"),
     "missing": _Form("red", "error", "❌"),
-    "inconclusive": _Form("yellow", "skipped", "❓", "too few examples to pass or fail it"),
+    "inconclusive": _Form("yellow", "skipped", "❓", "too little evidence to pass or fail it"),
     "not testable": _Form("dim", "skipped", "❓"),
     "improved": _Form("green", "", "✅", "passed: the candidate is better"),
     "passed": _Form("green", "", "✅", "passed: not worse by more than is allowed"),

@@ -219,7 +219,8 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
     click.echo("  " + (", ".join(chosen) or "settings: the model's own"))
     for run in baseline.runs:
         revision = f" at {run.revision[:12]}" if run.revision else ""
-        click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
+        count = f"{len(run.keys)} task{'' if len(run.keys) == 1 else 's'}"
+        click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {count}:")
         for task, keys in run.keys.items():
             click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
     if baseline.anchor is not None:

@@ -506,9 +506,12 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
         )
     if not matches:
         names = {one.name for one in models}
-        raise explain_unknown(
-            "trained model", text, names, then="`harness models list` shows them, with their keys."
+        then = (
+            "`harness models list` shows them, with their keys."
+            if names
+            else "`harness list recipes` shows the recipes that train one."
         )
+        raise explain_unknown("trained model", text, names, then=then)
     # The model that a sweep chose has the name of its members.
     places = _describe_sweep_places(matches)
     matches = [one for one in matches if not places.get(one.key, "").startswith("member")]

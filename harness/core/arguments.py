@@ -11,7 +11,7 @@ import json
 import math
 import os
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -511,12 +511,15 @@ ALLOWANCES = {
 _TENSORS = "tensors="
 
 
-def parse_allowances(value: Any, *, is_field: Callable[[str], bool] = lambda _: False) -> Any:
+def parse_allowances(
+    value: Any, *, is_field: Callable[[str], bool] = lambda _: False, fields: Iterable[str] = ()
+) -> Any:
     """The names of a text with commas, or of several; any other value is returned unchanged.
 
     Args:
         value: As a user gave it; None for no names.
         is_field: Whether a name is of a field of evaluations, which `harness check` lets differ.
+        fields: The names of these fields.
 
     Raises:
         UsageError: A name is unknown; the message lists all.
@@ -531,7 +534,7 @@ def parse_allowances(value: Any, *, is_field: Callable[[str], bool] = lambda _: 
     for name in names:
         is_pattern = name.startswith(_TENSORS) and name != _TENSORS
         if not (name in ALLOWANCES or is_pattern or is_field(name)):
-            close = find_similar_names(name, ALLOWANCES)
+            close = find_similar_names(name, (*ALLOWANCES, *fields))
             near = f"Did you mean {' or '.join(close)}? " if close else ""
             kinds = "; ".join(f"{one} ({what})" for one, what in ALLOWANCES.items())
             raise UsageError(

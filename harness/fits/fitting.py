@@ -520,8 +520,8 @@ def _add_held_out_runs(fit: Fit, method: str, law: Law, runs: Runs, settings: Fi
     predicted = law.predict(theta[None], LawInputs.from_runs(held_out, inputs))[0]
     errors = np.expm1(predicted - np.log(held_out.loss))
     fit.notes.append(
-        f"{_address(method)}loss of the largest budget, left out, is predicted with an error of "
-        f"{errors.mean():+.2%} ({np.abs(errors).mean():.2%} without sign)."
+        f"{_address(method)}loss of the largest budget, left out, is predicted with a mean error of "
+        f"{errors.mean():+.2%} (mean absolute error {np.abs(errors).mean():.2%})."
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core.errors import UsageError, shorten_names
+from harness.core.errors import DataError, UsageError, shorten_names
 from harness.data.tables import FileRow, describe_alternatives, explain_file_error, read_rows
 
 Floats = NDArray[np.float64]
@@ -117,8 +117,11 @@ def read_runs(
     Raises:
         UsageError: The table holds what no law can be fitted to; the message names the lines.
     """
-    with explain_file_error(path):
-        rows = read_rows(path)
+    try:
+        with explain_file_error(path):
+            rows = read_rows(path)
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from error
     names = _find_columns(rows[0], {**(columns or {})}, {*NEEDED, *needed})
     values = {
         name: np.array([_read_number(row, names[name], name) for row in rows])
@@ -255,8 +258,8 @@ def _drop_diverged(runs: Runs, *, drop: bool) -> Runs:
     places = _list_places(runs, lost)
     if not drop:
         raise UsageError(
-            f"{lost.sum()} runs have diverged (no finite loss, or {DIVERGED} × that of a smaller run "
-            f"of no more tokens): {places}.",
+            f"{lost.sum()} runs have diverged (no finite loss, or {DIVERGED} × that of a run of no "
+            f"more parameters and tokens): {places}.",
             hint="--drop-diverged leaves them out, and says so.",
         )
     if lost.all():

@@ -293,7 +293,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
     except LocalEntryNotFoundError as error:
         raise ModelError(
             f"{shown} is not in the local hub cache, and the network is not used or not there.",
-            hint="Run once on a connected machine, or give a local folder.",
+            hint="If a folder was meant, correct its path; else run once on a connected machine.",
         ) from error
     except (HfHubHTTPError, HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -201,7 +201,7 @@ def _require_use(
         )
     if not names and request.changes:
         raise UsageError(
-            "--set changes a setting of a recipe.", hint="Name one with --recipe, or leave it out."
+            "--set and --budget change settings of a recipe.", hint="Name one with --recipe, or leave it out."
         )
     if "task" in names and not labelled:
         raise UsageError(
@@ -416,7 +416,7 @@ def _parse_sweep_values(recipe: str, setting: str, values: Any) -> Sequence[Any]
     if not isinstance(values, Sequence):
         raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
     usual = catalog.find_recipe_entry(recipe).settings[_parse_variant(recipe)]
-    typed = "--sweep {}=VALUE,VALUE"
+    typed = "--budget VALUE,VALUE" if setting == "budget" else "--sweep {}=VALUE,VALUE"
     try:
         settings = [replace_settings(usual, {setting: one}, of=recipe, example=typed) for one in values]
     except UsageError as error:
@@ -437,7 +437,8 @@ def _parse_sweep_values(recipe: str, setting: str, values: Any) -> Sequence[Any]
         )
     twice = [value for number, value in enumerate(parsed) if value in parsed[:number]]
     if twice:
-        raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
+        value = f"{twice[0]:g}" if isinstance(twice[0], float) else twice[0]
+        raise UsageError(f"The value {value} of {setting} is given twice.", hint="Leave one of them out.")
     return parsed
 
 

@@ -35,7 +35,7 @@ CURVE = (
 )  # fmt: skip
 """Fields of an identity that checkpoints on one curve share."""
 
-_FIELDS = {
+FIELDS = {
     *CURVE,
     *RECIPE_SETTINGS,
     "start",
@@ -177,7 +177,7 @@ def is_field_name(name: str) -> bool:
     >>> is_field_name("pooling"), is_field_name("data.*"), is_field_name("poling")
     (True, True, False)
     """
-    return any(fnmatchcase(field, word) for word in name.split(".") for field in _FIELDS)
+    return any(fnmatchcase(field, word) for word in name.split(".") for field in FIELDS)
 
 
 def _match_field(pattern: str, field: str) -> bool:

@@ -207,7 +207,7 @@ def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: st
     if len(scored) < 2 and not diverged:
         others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
         raise UsageError(
-            f"{run}/{seed} has {len(scored)} scores in {column}; a curve has two or more.",
+            f"{run}/{seed} has {'1 score' if scored else 'no score'} in {column}; a curve has two or more.",
             hint=f"It has {shorten_names(others)}: another suite or condition is on no common curve."
             if others
             else "Leave it out.",
@@ -222,10 +222,12 @@ def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: st
             f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
         )
         flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
+        axes = [n for n in AXES if n != axis and all(row.get(n) not in (None, "") for row in scored)]
+        instead = f" Or type --against {' or '.join(axes)}." if axes else ""
         stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
         raise UsageError(
             f"The {where} is {how}, so that no score can be drawn against it.",
-            hint=f"State it: {stated}, or the column {axis} of a file for --runs.",
+            hint=f"State it: {stated}, or the column {axis} of a file for --runs.{instead}",
         )
     return SeedCurve(
         run=run,

@@ -526,7 +526,7 @@ def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str
 def test_a_recipe_has_nothing_to_do_for_vectors(backbone: Path) -> None:
     with pytest.raises(UsageError, match="has nothing to train for"):
         harness.run(str(backbone), "stdlib", recipe="glue-quick")
-    with pytest.raises(UsageError, match="--set changes a setting of a recipe"):
+    with pytest.raises(UsageError, match="--set and --budget change settings of a recipe"):
         harness.run(str(backbone), "stdlib", recipe_settings={"fresh_seeds": 3})
 
 

@@ -25,6 +25,7 @@ import check_data
 from harness.checks.advice import describe_next_steps, explain_unseen_margin
 from harness.checks.outcome import (
     VERDICTS,
+    AskedQuestion,
     Check,
     MeanOutcome,
     Overall,
@@ -111,6 +112,8 @@ def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> 
     assert text.startswith("No task regressed by itself; most was lost on t4 −4.00, t3 −3.00, t2 −2.00:")
     assert command == "harness compare dddddddddddd cccccccccccc"
     assert "by itself:\nharness" in describe_next_steps(small_check(tasks=()))
+    port = small_check(tasks=(), question=AskedQuestion(name="port"))
+    assert "What is recorded of both:\nharness" in describe_next_steps(port)
 
 
 @pytest.mark.parametrize("source", ["release.zip", "other/baselines/release.json"])
@@ -358,7 +361,7 @@ def test_a_second_suite_is_said_to_raise_the_level_of_red() -> None:
     [
         ("improved", 0, "exit 0: passed: the candidate is better"),
         ("same", 0, "exit 0: passed: both sides gave the same outputs"),
-        ("inconclusive", 3, "exit 3: too few examples to pass or fail it"),
+        ("inconclusive", 3, "exit 3: too little evidence to pass or fail it"),
         ("inconclusive", 1, "pass or fail it, which the policy fails"),
         ("inconclusive", 0, "pass or fail it, which the policy lets pass"),
     ],

@@ -122,7 +122,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "a setting without a recipe": (
         {"recipe_settings": {"epochs": 3}},
         ["--set", "epochs=3"],
-        "--set changes a setting of a recipe.",
+        "--set and --budget change settings of a recipe.",
     ),
     "budget": (
         {"budget": -1},

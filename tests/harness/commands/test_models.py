@@ -144,6 +144,7 @@ def test_scores_of_a_model_that_is_only_trained_are_not_there_yet(
 
 
 def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) -> None:
+    assert "No trained model exists yet. `harness list recipes` shows" in say("show", "minilm")[2]
     for seed in (42, 43):
         put(store, seed=seed)
     for command in (("show",), ("remove", "--yes")):

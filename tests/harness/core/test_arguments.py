@@ -51,6 +51,12 @@ def test_what_is_no_name_is_refused(given: Any) -> None:
         Policy().accept_names(given)
 
 
+def test_a_misspelled_field_has_its_nearest() -> None:
+    with pytest.raises(UsageError) as refused:
+        Policy().accept_names("normalise")
+    assert "Did you mean normalize" in str(refused.value.hint)
+
+
 @pytest.mark.parametrize("option", ["--allow-extra", "--allow-differences"])
 def test_a_removed_option_names_its_replacement(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     from harness.cli import invoke

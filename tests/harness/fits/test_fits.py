@@ -295,6 +295,11 @@ def test_bad_tables_are_refused(name: str, tmp_path: Path) -> None:
         fit_law(law, read_runs(path), QUICK)  # type: ignore[arg-type]
 
 
+def test_a_missing_file_is_misuse(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nope\.csv: No such file"):
+        read_runs(tmp_path / "nope.csv")
+
+
 def test_diverged_runs_are_left_out_on_request(tmp_path: Path) -> None:
     rows = [*grid(), [3e6, 1e8, 1.8e15, "nan"]]
     runs = read_runs(write(tmp_path / "runs.csv", rows), drop_diverged=True)

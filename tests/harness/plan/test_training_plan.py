@@ -939,7 +939,15 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
             "A value of betas is 2 numbers, and the commas of --sweep part single ones.\n"
             'Type --set betas=0.9,0.999 for one value, or several in Python: sweep={"betas": [(0.9,',
         ),
-        ({"sweep": {"share": "1,1.0"}}, "The value 1.0 of share is given twice."),
+        (
+            {"recipe": "efficient-lora", "sweep": {"budget": "1e12,x"}},
+            "Type e.g. --budget VALUE,VALUE.",
+        ),
+        (
+            {"recipe": "efficient-lora", "sweep": {"budget": "1e12,1e12"}},
+            "The value 1e+12 of budget is given twice.",
+        ),
+        ({"sweep": {"share": "1,1.0"}}, "The value 1 of share is given twice."),
         ({"sweep": {"share": [0, 1], "texts": [3]}}, "The value 3 is given for texts: a sweep has"),
         (
             {"sweep": {"share": [0, 1], "sample-centered.share": [0, 2]}},

@@ -126,7 +126,7 @@ def test_a_suite_under_two_conditions_has_two_columns(say: Say, results: Path) -
     assert all((row[means[0]] is None) == (row["run"] == "apart") for row in rows)
     with pytest.raises(UsageError, match="There are 2 columns of scores"):
         build_curves(rows, "step")
-    with pytest.raises(UsageError, match="apart/1 has 0 scores in mean of nanobeir \\(watch a0\\)"):
+    with pytest.raises(UsageError, match="apart/1 has no score in mean of nanobeir \\(watch a0\\)"):
         build_curves(rows, "step", means[0])
 
 
@@ -143,8 +143,9 @@ def lines(**changed: Any) -> list[Row]:
         (lines(score="much"), "'much' is no number: score of a/1"),
         ([*lines(), *({**row, "run": "b", "score": 70} for row in lines())], "a/1 lies between 0 and 1"),
         ([{**row, "step": 5} for row in lines()], "step of a/1 is 5 everywhere"),
+        ([{**row, "step": None, "tokens": 1} for row in lines()], "Or type --against tokens"),
         ([{**row, "method": row["step"]} for row in lines()], "The rows of the run a have several methods"),
-        (lines()[:1], "a/1 has 1 scores in score; a curve has two or more"),
+        (lines()[:1], "a/1 has 1 score in score; a curve has two or more"),
         ([{"run": "a", "step": 1}], "There are 0 columns of scores: none"),
     ],
 )
