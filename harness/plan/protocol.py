@@ -29,6 +29,10 @@ def expand_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fal
     Raises:
         UsageError: The base request names what the protocol decides, or what no step has or takes.
     """
+    if "budget" in base.sweep:
+        raise UsageError(
+            f"--protocol {protocol.name} takes a single budget.", hint="Type a command for each budget."
+        )
     usual = Request(models=(), suites=())
     for option in ("suites", "recipe", "sweep", "samples", "sample_seed", "select", "context_seeds", "limit"):
         if getattr(base, option) != getattr(usual, option):

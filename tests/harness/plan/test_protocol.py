@@ -149,6 +149,8 @@ def test_settings_and_data_go_to_the_steps_that_take_them(bare: Path, tmp_path: 
     assert [one.settings.dtype for one in requests.values()] == ["bfloat16"] * 3 + [None]
     with pytest.raises(UsageError, match="No setting of this protocol is called 'heads2'"):
         expand_protocol(protocol, request(bare, tmp_path, recipe_settings={"heads2": 3}))
+    with pytest.raises(UsageError, match="--protocol modernbert takes a single budget"):
+        expand_protocol(protocol, request(bare, tmp_path, sweep={"budget": [1e15, 4e15]}))
     with pytest.raises(UsageError, match="--recipe and --protocol modernbert exclude each other"):
         expand_protocol(protocol, request(bare, tmp_path, recipe=("dpr",)))
 
