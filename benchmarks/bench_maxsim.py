@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from measuring import read_options
 
-from harness.search.search import TOKEN_BYTES, find_maxsim_top_k
+from harness.search.maxsim import TOKEN_BYTES, find_maxsim_top_k
 from harness.storage.vectors import TokenVectors
 
 DIMENSION, SHORTEST, LONGEST, QUERY = 128, 40, 180, 32

@@ -34,7 +34,7 @@ def vectors(documents: int, queries: int, width: int) -> tuple[np.ndarray, np.nd
 
 def ours(corpus: np.ndarray, queries: np.ndarray) -> Hits:
     """The search of retrieval tasks."""
-    from harness.search.search import find_top_k
+    from harness.search.exact import find_top_k
 
     return find_top_k(queries, lambda start, end: corpus[start:end], len(corpus), k=K)
 

@@ -238,7 +238,7 @@ def _explain(
         UsageError: A text is blank.
         ModelError: The model does not load.
     """
-    from harness.search.search import compute_maxsim
+    from harness.search.maxsim import compute_maxsim
 
     for side, text in zip(SIDES, (query, document), strict=True):
         if not text.strip():

@@ -30,11 +30,12 @@ from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TOKENS, find_library_class, read_modules
 from harness.encoder.folder.trust import check_trust
-from harness.encoder.inputs import Arrival, Span, encode_texts, takes_packing, tokenize_texts
+from harness.encoder.inputs import Arrival, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
+from harness.encoder.spans import Span
 from harness.storage.vectors import TokenVectors
 
 

@@ -130,7 +130,7 @@ class MaxSimRanker:
     def _search_exact(
         self, queries: TokenVectors, space: EmbeddingCache, documents: Sequence[str], k: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        from harness.search.search import find_maxsim_top_k
+        from harness.search.maxsim import find_maxsim_top_k
 
         emit = self._context.emit
         emit(Event(kind="ranking", text="searching", texts=len(documents)))
@@ -249,7 +249,7 @@ class MaxSimRanker:
         """The candidates of one query in their order, with their scores."""
         import numpy as np
 
-        from harness.search.search import compute_maxsim
+        from harness.search.maxsim import compute_maxsim
 
         if not len(candidates):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)

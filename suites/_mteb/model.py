@@ -112,7 +112,7 @@ class Model:
     def _search_documents(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int
     ) -> dict[str, dict[str, float]]:
-        from harness.search.search import find_top_k
+        from harness.search.exact import find_top_k
 
         scores, indices = find_top_k(
             vectors,
@@ -136,7 +136,7 @@ class Model:
         names: tuple[list[str], list[str]],
         top_ranked: Mapping[str, Sequence[str]],
     ) -> dict[str, dict[str, float]]:
-        from harness.search.search import compare
+        from harness.search.exact import compare
 
         query_ids, document_ids = names
         where = {document: row for row, document in enumerate(document_ids)}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.modeling_utils import local_torch_dtype
 
@@ -94,3 +95,15 @@ def measure(
             if device == "meta":
                 vectors.sum().backward()
     return found, model
+
+
+class LargestTensor(TorchFunctionMode):
+    """Notes the size of the largest tensor that torch makes."""
+
+    bytes = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor):
+            self.bytes = max(self.bytes, found.nbytes)
+        return found

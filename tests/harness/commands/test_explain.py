@@ -15,7 +15,7 @@ import pytest
 import late_models
 import tiny
 from harness.cli import invoke
-from harness.search.search import compute_maxsim
+from harness.search.maxsim import compute_maxsim
 from harness.storage.vectors import TokenVectors
 
 QUERY, DOCUMENT = "the cat, on stone", "  On the mat sat the Cat: a river!"
@@ -187,7 +187,7 @@ def test_other_models_and_blank_texts_are_refused(model: Path, tmp_path: Path, s
 
 
 def test_the_sum_is_that_of_the_search(model: Path, said: Said) -> None:
-    """The matrix makes the total again, as harness.search.search sums it."""
+    """The matrix makes the total again, as harness.search.maxsim sums it."""
     found = explained(said, model, QUERY, DOCUMENT, "--matrix", "--vectors", "float32")
     kept = [at for at, token in enumerate(found["document"]["tokens"]) if not token["skipped"]]
     products = np.array(found["matrix"], dtype=float)[:, kept].astype(np.float32)

@@ -29,10 +29,11 @@ from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
-from harness.encoder.inputs import SpanQueue, TokenizedTexts, run_spans
+from harness.encoder.inputs import TokenizedTexts
 from harness.encoder.library import RENAMED
 from harness.encoder.loading import load_encoder
 from harness.encoder.sanity import check_encoder
+from harness.encoder.spans import SpanQueue, run_spans
 from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch

@@ -29,6 +29,7 @@ from harness.core.types import SuiteOptions
 from harness.plan import catalog
 from harness.results.audit import audit
 from harness.search import plaid, plaid_index
+from harness.search.maxsim import find_maxsim_top_k
 from harness.search.plaid import (
     Corpus,
     Recall,
@@ -40,7 +41,6 @@ from harness.search.plaid import (
     sample_queries,
 )
 from harness.search.plaid_index import ExactSearch, PlaidIndex
-from harness.search.search import find_maxsim_top_k
 from harness.storage.vectors import EmbeddingCache, TokenVectors
 from retrieval_data import lay_own
 
