@@ -267,11 +267,11 @@ def _rank(
     artifact = _load_scoring_model(model, context)
     if model.interacts_late:
         return MaxSimRanker(context, artifact, encoding, _TEXTS).rank(queries, documents, k=k)
-    from harness.search import search
+    from harness.search.exact import find_top_k
 
     query_space, document_space = _encode_sides(context, artifact, encoding, queries, documents)
     context.emit(Event(kind="stage", text="searching"))
-    scores, places = search.find_top_k(
+    scores, places = find_top_k(
         query_space.get(queries),
         lambda start, end: document_space.get(documents[start:end]),
         len(documents),
@@ -369,20 +369,19 @@ class _Vectors:
 
         By MaxSim a document of which no token has a vector has -inf.
         """
-        from harness.search import search
+        from harness.search.exact import compare
+        from harness.search.maxsim import compute_maxsim
 
         if self.encoding.late_interaction is None:
             vectors = self.documents.get(documents)
             for query, row in zip(self.queries.get(queries), rows, strict=True):
-                yield search.compare(query, vectors[list(row)], self.encoding.similarity)
+                yield compare(query, vectors[list(row)], self.encoding.similarity)
             return
         ours, theirs = self.queries.get_tokens(queries), self.documents.get_tokens(documents)
         for number, row in enumerate(rows):
             block = theirs.take(list(row))
             longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
-            similarities = search.compute_maxsim(
-                ours.take([number]), block, device=self.device, longest=longest
-            )
+            similarities = compute_maxsim(ours.take([number]), block, device=self.device, longest=longest)
             yield similarities[0].tolist()
 
 

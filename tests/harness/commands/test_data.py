@@ -116,7 +116,7 @@ def test_a_protocol_has_the_data_of_its_trainings_choices_and_scores(root, hub):
     some = call("list", "--protocol", "modernbert", "--tasks", "mldr", "--offline", "--json", "--data", root)
     tasks = [task for row in rows(some) for task in row["tasks"]]
     assert "RTE" not in tasks
-    assert {"dpr", "mldr", "NFCorpus", "SciFact", "TRECCOVID", "FiQA2018"} <= {*tasks}
+    assert {"dpr:authors", "mldr", "NFCorpus", "SciFact", "TRECCOVID", "FiQA2018"} <= {*tasks}
     for words, message in (
         (("--protocol", "modernbort"), "Did you mean modernbert"),
         (("--protocol", "modernbert", "--tasks", "STS12"), "No task of this protocol is called 'STS12'"),
