@@ -369,19 +369,18 @@ class _Vectors:
 
         By MaxSim a document of which no token has a vector has -inf.
         """
-        from harness.search.exact import compare
-        from harness.search.maxsim import compute_maxsim
+        from harness.search import exact, maxsim
 
         if self.encoding.late_interaction is None:
             vectors = self.documents.get(documents)
             for query, row in zip(self.queries.get(queries), rows, strict=True):
-                yield compare(query, vectors[list(row)], self.encoding.similarity)
+                yield exact.compare(query, vectors[list(row)], self.encoding.similarity)
             return
         ours, theirs = self.queries.get_tokens(queries), self.documents.get_tokens(documents)
         for number, row in enumerate(rows):
             block = theirs.take(list(row))
             longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
-            similarities = compute_maxsim(ours.take([number]), block, device=self.device, longest=longest)
+            similarities = maxsim.compute_maxsim(ours.take([number]), block, device=self.device, longest=longest)
             yield similarities[0].tolist()
 
 
