@@ -63,7 +63,7 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
     if check.question.name == "port":
-        summary = "What is recorded of both:"
+        summary = "What is recorded of it:"
     yield "Reject the candidate."
     yield f"Look at {red[0].task} first:" if red else summary
     yield _build_compare_command(check, red[0] if red else None, results)
@@ -72,12 +72,17 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
 def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path | None) -> str:
     """The command that compares both models, or shows the candidate where there is nothing to compare.
 
-    That is where the records of a baseline are in a file, and on a task other than retrieval, of which
-    `harness compare` prints the same row. Models are named by their keys, since several may have one name.
+    That is where the records of a baseline are in a file, where the sides of a port may have other settings,
+    and on a task other than retrieval, of which `harness compare` prints the same row. Models are named by
+    their keys, since several may have one name.
     """
     candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
     of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
-    alone = of_file or (task is not None and not task.type.endswith(("Retrieval", "Reranking")))
+    is_port, is_ranked = (
+        check.question.name == "port",
+        task and task.type.endswith(("Retrieval", "Reranking")),
+    )
+    alone = of_file or is_port or (task is not None and not is_ranked)
     words = ["harness", *(("show", candidate) if alone else ("compare", baseline, candidate))]
     words += ["--task", task.task] if task else []
     return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])

@@ -380,7 +380,9 @@ class _Vectors:
         for number, row in enumerate(rows):
             block = theirs.take(list(row))
             longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
-            similarities = maxsim.compute_maxsim(ours.take([number]), block, device=self.device, longest=longest)
+            similarities = maxsim.compute_maxsim(
+                ours.take([number]), block, device=self.device, longest=longest
+            )
             yield similarities[0].tolist()
 
 

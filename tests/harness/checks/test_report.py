@@ -113,7 +113,7 @@ def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> 
     assert command == "harness compare dddddddddddd cccccccccccc"
     assert "by itself:\nharness" in describe_next_steps(small_check(tasks=()))
     port = small_check(tasks=(), question=AskedQuestion(name="port"))
-    assert "What is recorded of both:\nharness" in describe_next_steps(port)
+    assert "What is recorded of it:\nharness show" in describe_next_steps(port)
 
 
 @pytest.mark.parametrize("source", ["release.zip", "other/baselines/release.json"])
