@@ -24,7 +24,7 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import engine, inputs
+from harness.encoder import engine, spans
 from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
@@ -285,7 +285,7 @@ def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.Mon
         time.sleep(0.2)
         finished.append(span)
 
-    monkeypatch.setattr(inputs, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(spans, "ThreadPoolExecutor", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
     assert finished == [(0, 1)]

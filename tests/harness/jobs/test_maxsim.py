@@ -124,13 +124,13 @@ def test_a_run_that_ends_goes_on_with_the_vectors_that_are_there(
     suite: Path, colbert: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search fails after the texts are encoded; the next run encodes none and has the same score."""
-    from harness.search import search
+    from harness.search import maxsim
 
     def failing(*_: object, **__: object) -> Any:
         raise KeyboardInterrupt
 
     asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--tasks", "notes", "--offline")
-    monkeypatch.setattr(search, "find_maxsim_top_k", failing)
+    monkeypatch.setattr(maxsim, "find_maxsim_top_k", failing)
     assert command(*asked)[0] != 0
     monkeypatch.undo()
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
