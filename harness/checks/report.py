@@ -33,7 +33,7 @@ from harness.checks.advice import (
     list_lost_parts,
     sort_outcomes,
 )
-from harness.checks.outcome import VERDICTS, Chain, Check, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.outcome import VERDICTS, Chain, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import RED
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
@@ -197,10 +197,10 @@ def _format_verdict_counts(check: Check) -> str:
     return f"{len(check.tasks):,} task{many}" + (f": {counts}" if counts else "")
 
 
-def _format_baseline(check: Check) -> str:
-    """The baseline's model and the name of the baseline."""
-    party = check.baseline
-    return f"{party.name} (baseline {party.baseline})" if party.baseline else party.name
+def _format_side(side: CheckedModel) -> str:
+    """The first model of a side and the number of further ones, and the name of a baseline."""
+    more = f" and {len(side.artifacts) - 1:,} more" if len(side.artifacts) > 1 else ""
+    return f"{side.name}{more}" + (f" (baseline {side.baseline})" if side.baseline else "")
 
 
 def _format_sides(check: Check) -> str:
@@ -211,7 +211,7 @@ def _format_sides(check: Check) -> str:
         if mean.delta is not None and check.question.name != "port"
     }
     suites = ", ".join(f"{suite}{margins.get(suite, '')}" for suite in check.suites)
-    return f"{check.candidate.name} against {_format_baseline(check)} on {suites}"
+    return f"{_format_side(check.candidate)} against {_format_side(check.baseline)} on {suites}"
 
 
 def _exit_text(check: Check) -> str:
@@ -422,10 +422,9 @@ def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Eleme
 
 def _collect_junit_properties(check: Check) -> dict[str, Any]:
     properties: dict[str, Any] = {"check": check.id}
-    for side, name in (("candidate", check.candidate.name), ("baseline", _format_baseline(check))):
-        party = check.candidate if side == "candidate" else check.baseline
+    for side, party in (("candidate", check.candidate), ("baseline", check.baseline)):
         properties |= {
-            side: name,
+            side: _format_side(party),
             f"{side}.source": party.source,
             f"{side}.artifacts": " ".join(party.artifacts),
         }

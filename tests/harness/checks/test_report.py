@@ -229,6 +229,13 @@ def test_the_first_lines_are_the_verdict_why_and_what_to_do() -> None:
     assert printed(small_check()).splitlines()[-1] == "exit 1: the candidate regressed"
 
 
+def test_a_side_of_several_trainings_names_their_number() -> None:
+    check = small_check()
+    several = replace(check.baseline, artifacts=("d" * 64, "e" * 64, "f" * 64))
+    head = "nightly-0102 against all-MiniLM-L6-v2 and 2 more (baseline release) on mteb"
+    assert head in printed(replace(check, baseline=several))
+
+
 def test_a_collapse_is_named_first_and_once() -> None:
     because = ("SciFact regressed: −3.50 points.", "ArguAna collapsed: −12.34 points.")
     lines = printed(small_check(tasks=(*TASKS, COLLAPSED), because=because)).splitlines()
