@@ -378,6 +378,12 @@ def test_exit_codes_are_explained(overall: str, code: int, text: str) -> None:
     assert printed(small_check(overall=overall, exit_code=code, policy=policy)).endswith(f"{text}\n")
 
 
+def test_a_port_passes_by_what_it_may_change_and_not_by_a_margin() -> None:
+    port = replace(small_check().question, name="port")
+    assert printed(passed(question=port)).endswith("agrees within what a port may change\n")
+    assert printed(passed()).endswith("not worse by more than is allowed\n")
+
+
 def predicted(**changed: object) -> MeanOutcome:
     bounds = {"candidate_low": 0.506, "candidate_high": 0.518, "baseline_low": 0.509, "baseline_high": 0.521}
     values = {"target": "MTEB(eng, v2)", "candidate": 0.512, "baseline": 0.515} | bounds
