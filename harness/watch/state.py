@@ -246,7 +246,7 @@ WATCHES = DocumentFolder(
         digest_since=3,
     ),
     folder="watches",
-    then="`harness watch --list` shows them.",
+    then="`harness watch FOLDER --suite SUITE` begins one, and `harness watch --list` shows all.",
     pattern=r"[A-Za-z0-9_][\w.+-]{0,99}",
     hint="Give one of letters, digits, dots, hyphens and underscores with --name.",
 )

@@ -150,6 +150,7 @@ def test_a_file_with_a_changed_digit_is_refused_in_one_line(
         ([".", "--suite", "stdlib", "--task", "nope"], "No task of this watch is called 'nope'"),
         ([".", "--suite", "stdlib", "--name", "a/b"], "cannot be the name of a watch"),
         (["nope", "--show"], "No watch is called 'nope'"),
+        (["nope", "--show"], "No watch exists yet. `harness watch FOLDER --suite SUITE` begins one"),
         (["--show"], "Which watch?"),
         ([".", "--suite", "glue", "--once"], "which recipe?"),
     ],
