@@ -152,7 +152,10 @@ def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str,
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.get("run") in (None, ""):
-            raise UsageError("A row has no run.", hint="State in the column run which run each row is of.")
+            columns = f"There is: {shorten_names([*row])}."
+            raise UsageError(
+                "A row has no run.", hint=f"State in the column run which run each row is of. {columns}"
+            )
         groups.setdefault((str(row["run"]), _name_seed(row)), []).append(row)
     _require_one_method(groups)
     curves = [_build_curve(run, seed, lines, axis, column) for (run, seed), lines in groups.items()]

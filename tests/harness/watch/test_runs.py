@@ -154,6 +154,12 @@ def test_rows_that_do_not_fit_together_are_refused(rows: list[Row], message: str
         build_curves(rows, "step")
 
 
+def test_the_columns_of_a_table_without_runs_are_named() -> None:
+    with pytest.raises(UsageError) as error:
+        build_curves([{"name": "a", "step": 10, "score": 0.1}], "step", "score")
+    assert str(error.value.hint).endswith("There is: name, step, score.")
+
+
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
