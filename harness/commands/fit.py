@@ -186,6 +186,7 @@ def _add_rows(table: Table, quantities: list[Quantity]) -> None:
     table.add_column("not told, because")
     for quantity in quantities:
         numbers: list[Any] = [quantity.value, quantity.low, quantity.high]
-        texts = ["" if number is None else f"{number:.4g}" for number in numbers]
+        # The sign alone, not that of an exponent.
+        texts = ["" if n is None else f"{'−' if n < 0 else ''}{abs(n):.4g}" for n in numbers]
         ends = f"{texts[1]} … {texts[2]}" if texts[1] else ""
         table.add_row(quantity.method, quantity.name, texts[0], ends, quantity.reason)

@@ -225,6 +225,10 @@ def test_the_correlation_of_loss_and_score(tmp_path: Path) -> None:
     path = write(tmp_path / "runs.csv", rows, "size,tokens,loss,score")
     runs = read_runs(path, needed=("score",))
     assert numbers(fit_law("correlation", runs, QUICK))["Spearman's correlation of loss and score"] == -0.9
+    typed = ["fit", str(path), "--law", "correlation", "--resamples", "200"]
+    printed = CliRunner().invoke(program, typed, standalone_mode=False).output
+    assert "−0.9" in printed
+    assert "-" not in printed
     random = np.random.default_rng(1)
     loss = random.standard_normal(300)
     score = -0.9 * loss + math.sqrt(0.19) * random.standard_normal(300)
