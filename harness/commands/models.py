@@ -25,6 +25,7 @@ from harness.data.locate import format_size
 from harness.data.offline import forbid_network
 from harness.data.training.loading import add_text_hashes, read_text_hashes
 from harness.driver.report.suite import format_lineage_lines
+from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.content import (
     VOLATILE,
@@ -503,6 +504,11 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
         raise UsageError(
             f"{text} is a folder already, and no trained model of the results folder.",
             hint="`harness models list` shows those.",
+        )
+    if not matches and backbones.find_catalog_model(text):
+        raise UsageError(
+            f"{text} is a model of the catalog, and not one that was trained here.",
+            hint=f"`harness list models` shows it, and `harness show {text}` its scores.",
         )
     if not matches:
         names = {one.name for one in models}

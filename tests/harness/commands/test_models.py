@@ -144,7 +144,12 @@ def test_scores_of_a_model_that_is_only_trained_are_not_there_yet(
 
 
 def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) -> None:
-    assert "No trained model exists yet. `harness list recipes` shows" in say("show", "minilm")[2]
+    assert "No trained model exists yet. `harness list recipes` shows" in say("show", "nope")[2]
+    for command in (("show", "minilm"), ("export", "minilm", "folder")):
+        code, _, error = say(*command)
+        assert code == 2
+        assert "minilm is a model of the catalog, and not one that was trained here." in error
+        assert "`harness list models` shows it" in error
     for seed in (42, 43):
         put(store, seed=seed)
     for command in (("show",), ("remove", "--yes")):
