@@ -16,6 +16,7 @@ from leaderboard.data.papers import compute_power_laws
 from leaderboard.views.cells import build_time_cell, format_count, format_time
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
+from leaderboard.web.drawing import format_tick
 from leaderboard.web.filters import build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address
@@ -391,7 +392,8 @@ def _plot_budgets(
             parabola = np.polyfit(np.log(size), loss, 2)
             law, predicted[kept] = (np.polyval(parabola, np.log(x)) for x in (across, size))
         points = [] if law is None else _list_points(across, law)
-        lines.append(Curve(label=f"{level:.3g} operations", points=_list_points(size, loss), law=points))
+        label = f"{format_tick(float(f'{level:.3g}'))} operations"
+        lines.append(Curve(label=label, points=_list_points(size, loss), law=points))
     if 0 < len(lines) <= DRAWN:
         plot = Lines(x=Axis(label=SIZES[fit.size_is], kind="log"), y=Axis(label="loss"), lines=lines)
         through = ", and the law" if fit.law == "chinchilla" else ", and a parabola through each"

@@ -63,6 +63,7 @@ def test_the_page_of_a_fit_has_its_quantities_and_draws_it(client: TestClient, l
     assert ("lora is not drawn, as the runs do not tell all its constants" in other) == untold
     assert ("Residuals" in other) == (law == "isoflop")
     assert ("Loss against size at each budget" in text) == (law in ("isoflop", "chinchilla"))
+    assert (">6.4e16 operations<" in text) == (law in ("isoflop", "chinchilla"))
     assert ("of each run against operations" in text) == (law in ("frontier", "power"))
     assert ("Score of each run against its loss" in text) == (law == "correlation")
     assert client.get(f"/fits/{law}?method=other").status_code == 404
