@@ -240,13 +240,13 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     facts = {"metric": row.metric, "task": f"{row.task} ({scope})" if scope else row.task}
     # A deviation over seeds is that of the mean over all parts.
     quoted = asked_score + marks if scope else score
-    quote = cells.describe_score(entry.model, quoted, facts, cells.SOURCES[entry.origin])
+    quote = explain_marks(cells.describe_score(entry.model, quoted, facts, cells.SOURCES[entry.origin]))
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),
         "score": score,
         "asked": asked_score, "scope": scope,
-        "quote": f"{explain_marks(quote)} ({site.as_of})." if row.value is not None else "",
+        "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})

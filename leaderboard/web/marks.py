@@ -74,13 +74,14 @@ KINDS: Mapping[str, CellKind] = {
 
 
 def explain_marks(sentence: str) -> str:
-    """The sentence, with what the marks at its numbers mean: a paper that quotes it has no legend.
+    """The sentence, with what the marks at its numbers mean, once: a paper that quotes it has no legend.
 
     >>> explain_marks("a scores 26.10○"), explain_marks("a scores 26.10")
     ('a scores 26.10○; ○: no better than a random answer', 'a scores 26.10')
     """
     kinds = (kind for kind in KINDS.values() if len(kind.mark) == 1 and kind.mark in sentence)
-    return "; ".join([sentence, *(f"{kind.mark}: {kind.meaning}" for kind in kinds)])
+    texts = (f"{kind.mark}: {kind.meaning}" for kind in kinds)
+    return "; ".join([sentence, *(text for text in texts if text not in sentence)])
 
 
 PLAIN = {"away", "measured", "imported"}

@@ -400,6 +400,10 @@ def test_the_score_to_quote_is_that_which_suites_ask_for(tmp_path: Path) -> None
     found = ask(client, f"/results/{number}")
     assert "40.00" in found["lead"]
     assert f"scores 60.00‡ (ndcg_at_10 × 100) on {task.name} ({task.splits[0]}; " in found["data"]["quote"]
+    assert found["data"]["quote"].count("; ‡: ") == 1
+    said = client.post("/cite", params={"of": f"/results/{number}"}).text
+    (sentence,) = re.findall(r"<li data-site>([^<]*)", said)
+    assert sentence.count("; ‡: ") == 1
     assert "60.00" in page(client, f"/results/{number}").text
     (hit,) = find_values(ask(client, f"/search?q=b {task.name}"), "hits")
     assert hit["what"] == "imported, 60.00"
