@@ -553,7 +553,7 @@ def _write_page(site: Site, plain: PlainFiles, route: PageRoute, path: str) -> I
     page = site.try_again(lambda: route.view(site, state, **arguments))
     notes = [*site.warnings, *page.notes, *filter(None, [NEEDS_SERVER.get(route.path)])]
     context = page.context
-    if isinstance(context, dict) and "form" in context and page.tables:
+    if isinstance(context, dict) and context.get("form") and page.tables:
         context = {**context, "form": plain.keep_controls(context["form"], page.tables[0])}
     links = _list_format_links(route, state, arguments)
     html = site.render_html(replace(page, notes=notes, context=context), state, links, path).body
