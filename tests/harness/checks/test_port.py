@@ -150,6 +150,16 @@ def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) 
     outputs = PortComparison(stage="", compared=True, text="The same.")
     (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
     assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")
+    if verdict == "regressed":
+        assert end.because[1].endswith("more than 0.05 points and 3 standard errors.")
+
+
+def test_zeros_of_both_models_are_the_same() -> None:
+    """Static vectors of texts without a known token."""
+    vectors = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+    vectors[:5] = 0
+    outputs = ModelOutputs(tokens=[[1]] * 100, vectors=vectors)
+    assert compare_encoded(["a"] * 100, outputs, outputs, "float32").stage == ""
 
 
 @pytest.mark.parametrize(("broken", "stage"), [(0, ""), (1, ""), (4, "vectors")])
