@@ -299,7 +299,7 @@ def judge_port(
     if red:
         text = "Tokens and vectors are the same, scores differ first." if outputs.compared else outputs.text
         differences = (
-            f"{one.task} differs by {one.delta_text}, more than {SCORE:g} points and {SURE:g} standard errors."
+            f"{one.task} differs by {one.delta_text}: above {SCORE:g} points and {SURE:g} standard errors."
             for one in red
         )
         return tasks, means, replace(end, because=(text, *differences))

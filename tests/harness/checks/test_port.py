@@ -151,7 +151,7 @@ def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) 
     (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
     assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")
     if verdict == "regressed":
-        assert end.because[1].endswith("more than 0.05 points and 3 standard errors.")
+        assert end.because[1].endswith("above 0.05 points and 3 standard errors.")
 
 
 def test_zeros_of_both_models_are_the_same() -> None:
