@@ -59,7 +59,6 @@ from harness.core.errors import (
 )
 from harness.core.identity import digest
 from harness.core.types import Suite
-from harness.plan.evaluations import OWN
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
@@ -508,9 +507,7 @@ def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) 
     """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
-    # Baselines of earlier versions name no evaluation: it was by the models' own settings.
-    options = {"evaluation": OWN, **baseline.options}
-    return replace(Request.parse_options((), suites, options), results=None)
+    return replace(Request.parse_options((), suites, baseline.options), results=None)
 
 
 def set_baseline(
