@@ -95,7 +95,7 @@ def run_check(
         StoreError: The results folder cannot be written.
     """
     began = time.monotonic()
-    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or None)
+    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or request.budget)
     models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
     requests = [CheckRequest.plan_requests(request, model, seeds) for model in models]
     resolved = requests[0].opened
@@ -354,7 +354,7 @@ def _build_named_model(side: CheckSide) -> NamedModel:
 
 
 def _describe_side(side: CheckSide, names: Mapping[tuple[str, str], str]) -> CheckedModel:
-    """The description of one side, with the names of both models in tables, by key and name."""
+    """The description of one side; `names` are those of both models in tables, by key and name."""
     first = side.runs[0]
     return CheckedModel(
         name=names[first.artifact, first.model],

@@ -110,6 +110,11 @@ def test_another_question_is_suggested_and_never_taken(world: Path, tmp_path: Pa
         assert any("--question port" in warning for warning in found.warnings) is suggested
 
 
+def test_a_check_from_python_ends_with_its_budget(world: Path, tmp_path: Path) -> None:
+    found = run_port(world, tmp_path, "copy", budget=0.0)
+    assert (found.overall, found.tasks[0].verdict) == ("inconclusive", "missing")
+
+
 def test_a_named_baseline_is_compared_by_its_own_options(world: Path, tmp_path: Path) -> None:
     """By the candidate's options it would be the candidate, and pass whatever they are."""
     from harness.cli import invoke
