@@ -219,10 +219,7 @@ def _migrate_recipe_settings(watch: dict[str, Any]) -> dict[str, Any]:
 
 def _migrate_scores(watch: dict[str, Any]) -> dict[str, Any]:
     """A watch of schema 2 in the form of schema 3: scores and means are those of the records."""
-    try:
-        checkpoints = [_migrate_entry_scores(entry) for entry in watch.get("checkpoints", ())]
-    except (AttributeError, TypeError):  # no file of schema 2 has a digest that would have told it
-        raise ValueError("its checkpoints are none") from None
+    checkpoints = [_migrate_entry_scores(entry) for entry in watch.get("checkpoints", ())]
     return {**watch, "checkpoints": checkpoints}
 
 
