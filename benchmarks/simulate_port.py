@@ -174,15 +174,14 @@ def encode(folder: Path, form: Form, texts: Sequence[str]) -> tuple[ConfiguredMo
     return ConfiguredModel(artifact=artifact, encoding=encoding), encoded
 
 
-def score_tasks(vectors: Floats, gold: Floats) -> tuple[Floats, Floats]:
-    """The similarity of each sentence to the next one, and nDCG@10 of each sentence's function.
+def score_tasks(vectors: Floats) -> tuple[Floats, Floats]:
+    """The similarity of each sentence to the one before, and nDCG@10 of each sentence's function.
 
     Args:
         vectors: Of sentences, then of functions, (2 · TEXTS, dimension).
-        gold: (TEXTS,): unused places have no gold, and none is left out here.
     """
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    sentences, functions = units[: len(gold)], units[len(gold) :]
+    sentences, functions = np.split(units, 2)
     similar = (sentences * np.roll(sentences, 1, axis=0)).sum(axis=1)
     scores = sentences @ functions.T
     rank = 1 + (scores > np.diag(scores)[:, None]).sum(axis=1)
@@ -205,7 +204,7 @@ def judge(mine: Any, theirs: Any, pairs: Sequence[tuple[str, str]], places: Sequ
     )
     outputs = compare_encoded(texts, first, second, find_coarser_dtype([mine[0], theirs[0]]))
     gold = compute_gold(texts[: len(places)])
-    scored = [score_tasks(one.vectors.astype(np.float64), gold) for one in (first, second)]
+    scored = [score_tasks(one.vectors.astype(np.float64)) for one in (first, second)]
     drawn = {
         "similar": Drawn(units=tuple(units_of("spearman", own[0][None, None], gold) for own in scored)),
         "search": Drawn(units=tuple(units_of("mean", own[1][None, None]) for own in scored)),

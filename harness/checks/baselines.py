@@ -21,6 +21,7 @@ from harness.core.arguments import collect_options
 from harness.core.documents import DocumentFolder, DocumentKind, FileName
 from harness.core.errors import RecordError, UsageError, explain_unknown, shorten_names
 from harness.encoder import backbones
+from harness.plan.evaluations import OWN
 from harness.plan.request import Request
 from harness.search import bm25
 from harness.storage.store import Store
@@ -222,15 +223,19 @@ def find_anchor(
     with contextlib.suppress(UsageError, RecordError):
         former = BASELINES.find_document(results, name)
     chain = former.anchor if former is not None else None
+    # The same models again are no step of a chain.
+    alike = former is not None and former.artifacts == tuple(dict.fromkeys(run.artifact for run in runs))
     if anchor is not None:
         named = BASELINES.find_document(results, anchor)
         chain = chain if chain is not None and chain.runs == named.runs else None
         first = Anchor(name=anchor, when=named.when, runs=named.runs)
-    elif former is None or former.artifacts == tuple(dict.fromkeys(run.artifact for run in runs)):
+    elif former is None or alike:
         return chain
     else:
         first = Anchor(name=name, when=former.when, runs=former.runs)
-    return first if chain is None else dataclasses.replace(chain, baselines=chain.baselines + 1)
+    if chain is None or alike:
+        return chain or first
+    return dataclasses.replace(chain, baselines=chain.baselines + 1)
 
 
 def _is_model(text: str) -> bool:
@@ -460,15 +465,21 @@ class Reference:
         # hidden.
         if text in BASELINES.list_names(home):
             return Reference(name=text, baseline=_require_valid_options(BASELINES.find_document(home, text)))
+        if path.suffix == EXPORT and not path.is_dir():
+            raise _build_missing_file_error(text)
         if "/" not in text and "=" not in text and not _is_model(text) and not path.is_dir():
             valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
             raise explain_unknown("baseline or model", text, valid_names, then=ADVICE)
         return Reference(name=text)
 
 
+def _build_missing_file_error(text: str) -> UsageError:
+    return UsageError(f"The file {text} does not exist.", hint=ADVICE)
+
+
 def _read_reference(text: str, path: Path) -> Reference:
     if not path.is_file():
-        raise UsageError(f"The file {text} does not exist.", hint=ADVICE)
+        raise _build_missing_file_error(text)
     # The file of a baseline is in <results>/baselines, so its records may be in <results>/records.
     beside = path.absolute().parent.parent
     results = beside if (beside / "records").is_dir() else None
@@ -484,4 +495,5 @@ def _require_valid_options(baseline: Baseline) -> Baseline:
         if name not in valid_names:
             then = "Set it again: harness baseline set NAME --replace."
             raise explain_unknown(f"option of the baseline {baseline.name}", name, valid_names, then=then)
-    return baseline
+    # Baselines of earlier versions name no evaluation: it was by the models' own settings.
+    return dataclasses.replace(baseline, options={"evaluation": OWN, **baseline.options})

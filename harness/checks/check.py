@@ -59,7 +59,6 @@ from harness.core.errors import (
 )
 from harness.core.identity import digest
 from harness.core.types import Suite
-from harness.plan.evaluations import OWN
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
@@ -96,7 +95,7 @@ def run_check(
         StoreError: The results folder cannot be written.
     """
     began = time.monotonic()
-    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or None)
+    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or request.budget)
     models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
     requests = [CheckRequest.plan_requests(request, model, seeds) for model in models]
     resolved = requests[0].opened
@@ -355,7 +354,7 @@ def _build_named_model(side: CheckSide) -> NamedModel:
 
 
 def _describe_side(side: CheckSide, names: Mapping[tuple[str, str], str]) -> CheckedModel:
-    """The description of one side, with the names of both models in tables, by key and name."""
+    """The description of one side; `names` are those of both models in tables, by key and name."""
     first = side.runs[0]
     return CheckedModel(
         name=names[first.artifact, first.model],
@@ -508,9 +507,7 @@ def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) 
     """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
-    # Baselines of earlier versions name no evaluation: it was by the models' own settings.
-    options = {"evaluation": OWN, **baseline.options}
-    return replace(Request.parse_options((), suites, options), results=None)
+    return replace(Request.parse_options((), suites, baseline.options), results=None)
 
 
 def set_baseline(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -518,8 +519,13 @@ def _describe_collapsed_parts(task: TaskOutcome) -> list[str]:
 def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
     """Sentences on means that regressed, except means of a single task that has a sentence already."""
     # A suite of one task would else be listed twice, by its task and by its mean.
+    counts = Counter(suite for one in tasks for suite in one.suites)
     red = {
-        suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
+        suite
+        for one in tasks
+        if one.verdict == "regressed" and one.must_not_regress
+        for suite in one.suites
+        if counts[suite] == 1
     }
     return [
         f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, "

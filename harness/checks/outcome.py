@@ -126,8 +126,7 @@ class _Line:
             of tasks times their number; else of "lower by the margin or more". None without a test.
         margin: The loss that is allowed.
         margin_source: The source of the margin.
-        detectable: The loss that a check of these examples sees as such, beyond none, in 80 % of cases: 2.5
-            standard errors of the difference of equal models. None where nothing tells it.
+        detectable: The loss that is red in 80 % of checks of these examples; None where nothing tells it.
         error: The standard error of the difference.
         to_settle: The units or seeds that would settle an inconclusive line, in words; empty otherwise.
     """

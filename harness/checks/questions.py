@@ -261,8 +261,9 @@ def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) 
     """1 - cosine of each row; in float64, as in float32 it would be as large as the limit."""
     mine, theirs = (rows.astype(np.float64) for rows in (first, second))
     norms = np.linalg.norm(mine, axis=1) * np.linalg.norm(theirs, axis=1)
-    distances: NDArray[np.float64] = 1 - (mine * theirs).sum(axis=1) / np.where(norms > 0, norms, 1)
-    return distances
+    distances = 1 - (mine * theirs).sum(axis=1) / np.where(norms > 0, norms, 1)
+    # A model of static vectors makes zeros of a text without a known token, which are no direction.
+    return np.where((mine == theirs).all(axis=1), 0.0, distances)
 
 
 def judge_port(
@@ -297,9 +298,17 @@ def judge_port(
         return tasks, means, Conclusion(verdict="regressed", because=(outputs.text,), exit_code=1)
     if red:
         text = "Tokens and vectors are the same, scores differ first." if outputs.compared else outputs.text
-        return tasks, means, replace(end, because=(text, *end.because))
+        differences = (
+            f"{one.task} differs by {one.delta_text}: above {SCORE:g} points and {SURE:g} standard errors."
+            for one in red
+        )
+        return tasks, means, replace(end, because=(text, *differences))
     # Only a missing score, or one that cannot be tested, is left to hold it back.
-    unsure = [one.task for one in tasks if one.verdict == "inconclusive" and not _is_learned(one)]
+    unsure = [
+        one.task
+        for one in tasks
+        if one.verdict == "inconclusive" and one.must_not_regress and not _is_learned(one)
+    ]
     if unsure and not outputs.compared and end.verdict != "inconclusive":
         text = (
             f"{len(unsure)} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
@@ -371,7 +380,9 @@ def judge_retraining(
     """
     if any(len(side.artifacts) > 1 for side in (sides.candidate, sides.baseline)):
         return tuple(tasks), tuple(means), ""
-    single = [task for task in tasks if task.unit != TRAINED or max(task.runs) == 1]
+    # A task without a test has no unit, and no part in its mean.
+    tested = [task for task in tasks if task.verdict not in ("missing", "not testable")]
+    single = [task for task in tested if task.unit != TRAINED or max(task.runs) == 1]
     # A mean has the seeds of its tasks: one task without repeats leaves the mean without them.
     suites = {suite for task in single for suite in task.suites}
     judged = []

@@ -268,8 +268,8 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _print_table(check, shown, console)
     for text in _mean_texts(check):
         _say(console, text)
-    hidden = len(tasks) - len(shown) - sum(mean.wanted == 1 for mean in check.means)
-    more = " (--all shows every one)" if hidden > 0 else ""
+    rest = [one for one in tasks if one not in shown and one not in _find_single_tasks(check).values()]
+    more = " (--all shows every one)" if rest else ""
     _say(console, f"{_format_verdict_counts(check)}{more}")
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
@@ -289,17 +289,23 @@ def _say(console: Console, text: str, style: str = "", *, label: str = "") -> No
         console.print(Text(line, style=style), soft_wrap=True)
 
 
+def _find_single_tasks(check: Check) -> dict[str, TaskOutcome]:
+    """By suite the tasks that are alone in their suite; a suite of one column may have several tasks."""
+    tasks = {mean.suite: [one for one in check.tasks if mean.suite in one.suites] for mean in check.means}
+    single = {mean.suite for mean in check.means if mean.wanted == 1}
+    return {suite: ones[0] for suite, ones in tasks.items() if suite in single and len(ones) == 1}
+
+
 def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -> None:
     """Print the means and some tasks, with the sentence that explains their numbers."""
-    single_suites = {mean.suite for mean in check.means if mean.wanted == 1}
-    alone = {suite: one for one in check.tasks for suite in single_suites.intersection(one.suites)}
+    alone = _find_single_tasks(check)
     rows: list[TaskOutcome | MeanOutcome] = [
         replace(alone[mean.suite], verdict=mean.verdict)
         if mean.suite in alone and mean.delta is not None
         else mean
         for mean in check.means
     ]
-    rows += [one for one in tasks if not single_suites.intersection(one.suites)]
+    rows += [one for one in tasks if one not in alone.values()]
     columns = (
         _select_table_columns([_format_outcome_cells(row) for row in rows], console.width) if rows else []
     )

@@ -1,4 +1,4 @@
-"""The two sides of a check: their records, their difference on each task, and the setting of a baseline."""
+"""The two sides of a check: requests for scores, their records, and the difference on each task."""
 
 from __future__ import annotations
 
@@ -386,10 +386,10 @@ def _explain_missing_record(sides: Comparison, side: CheckSide, task: str) -> st
     ]
     if reasons:
         return reasons[0].rstrip(".")
-    gone = [key[:12] for run in side.runs for key in run.keys.get(task, ())]
+    pinned = [key[:12] for run in side.runs for key in run.keys.get(task, ())]
     present_keys = {scored.key[:12] for scored in side.scored[task]}
-    keys = ", ".join(key for key in gone if key not in present_keys)
-    if not gone:
+    keys = ", ".join(key for key in pinned if key not in present_keys)
+    if not pinned:
         return "it was set without this task (harness baseline set NAME --replace measures it)"
     return f"its record {keys} is not in {side.home / 'records'}" if keys else "a part of it is missing"
 

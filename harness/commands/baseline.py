@@ -210,11 +210,12 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
         f"{baseline.name}: set {baseline.when} on {', '.join(baseline.suites)}, seeds: {baseline.seeds}"
     )
     # What an option is when it was not typed says nothing about the baseline.
-    untyped: tuple[Any, ...] = (None, "", [], False, RECIPE)
+    untyped: tuple[Any, ...] = (None, "", [], RECIPE)
     chosen = [
         f"{option.replace('_', '-')} {value}"
         for option, value in baseline.options.items()
-        if value not in untyped
+        # A seed of 0 is equal to False, and was typed.
+        if value is not False and value not in untyped
     ]
     click.echo("  " + (", ".join(chosen) or "settings: the model's own"))
     for run in baseline.runs:

@@ -236,7 +236,11 @@ class DocumentKind(Generic[Document]):
         for number in range(version, self.schema):
             if number not in self.migrations:
                 raise RecordError(f"{where} has schema {number}, which no version ever wrote.")
-            raw = self.migrations[number]({**raw, "schema": number})
+            try:
+                raw = self.migrations[number]({**raw, "schema": number})
+            except (AttributeError, LookupError, TypeError) as error:
+                problem = f"its fields have other types than those of schema {number}"
+                raise RecordError(f"{where} is not a {self.name}: {problem}.", hint=self.hint) from error
         fields = {name: value for name, value in raw.items() if name != "schema"}
         try:
             return self._adapter.validate_python(fields)

@@ -149,7 +149,7 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
     stored = _find_trained_folder(text, options)
     if stored is not None:
         return _build_folder_artifact(stored, name=stored.name, source=str(stored), options=options)
-    if not _is_hub_name(text):
+    if not is_hub_name(text):
         raise _explain_unknown_model(text, options)
     # "runs/last" may be meant for the hub or for a folder. Beside folders that are here a misspelt one is
     # likelier, and the hint says how to name a hub model.
@@ -208,7 +208,7 @@ def _is_folder(folder: Path) -> bool:
         raise ModelError(f"{folder} cannot be read: {error.strerror}.") from error
 
 
-def _is_hub_name(text: str) -> bool:
+def is_hub_name(text: str) -> bool:
     """Whether a text can be the name of a model on the hub, by its form and the hub's own rules."""
     name = text.partition("@")[0]
     # The rules of validate_repo_id in huggingface_hub: what breaks them needs no network to be refused.
@@ -320,7 +320,7 @@ def _explain_missing_folder(text: str, folder: Path) -> ModelError:
     close = [str(Path(text).parent / name) for name in find_similar_names(folder.name, folder_names)]
     exists = f"{folder.parent} has {shorten_names(folder_names) if folder_names else 'no folder'}."
     near = f"Did you mean {' or '.join(close)}?" if close else exists
-    hub = f" For a model of the hub type {text}@main." if _is_hub_name(text) else ""
+    hub = f" For a model of the hub type {text}@main." if is_hub_name(text) else ""
     return ModelError(f"There is no folder {text}.", hint=near + hub)
 
 

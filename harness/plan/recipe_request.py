@@ -365,7 +365,7 @@ def _sweep(
     for spelling, typed_values in request.sweep.items():
         setting = _resolve_sweep_setting(spelling, stages, request)
         if setting in changes[stages[-1]]:
-            raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
+            raise UsageError(f"{setting} is swept and set.", hint="Leave one of them out.")
         if setting in values:
             raise UsageError(f"{setting} is swept twice.", hint="Name all of its values in one --sweep.")
         values[setting] = _parse_sweep_values(stages[-1], setting, typed_values)

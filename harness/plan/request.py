@@ -396,15 +396,20 @@ class Request:
         )
 
     def require_whole_tasks(self) -> None:
-        """Refuse a sample of the examples, whose scores are trials.
+        """Refuse a sample of the examples, and other trials, whose scores are never read again.
 
         Raises:
-            UsageError: There is a limit.
+            UsageError: There is a limit, or the scores are trials.
         """
         if self.limit is not None:
             raise UsageError(
                 "A limit is for a quick run: baselines, checks and watches need whole tasks.",
                 hint="Leave out limit.",
+            )
+        if self.purpose == "trial":
+            raise UsageError(
+                "Scores of trials are never compared: baselines, checks and watches need final ones.",
+                hint="Leave out purpose.",
             )
 
     def check_request(self) -> None:

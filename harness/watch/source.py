@@ -17,7 +17,7 @@ from harness.encoder.folder.content import list_content_files
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_json
 from harness.encoder.folder.modules import weight_files
-from harness.plan.models import HUB_ID
+from harness.plan.models import is_hub_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
         return _Folder(folder)
     if folder.exists():
         raise UsageError(f"{text} is a file.", hint="Watch the folder that checkpoints are written into.")
-    if text.startswith((".", "/", "~")) or not HUB_ID.match(text):
+    if not is_hub_name(text):
         raise UsageError(
             f"No folder is at {text}, and it is not the name of a hub repository.",
             hint=f"Give a folder (`mkdir {text}` makes one before training begins), or org/name.",
@@ -96,6 +96,10 @@ def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
     return _Hub(text)
 
 
+LARGEST_STEP = 2**53
+"""The site draws curves in JavaScript, whose whole numbers are exact up to here."""
+
+
 def _parse_entries(named: Iterable[tuple[str, Path | None]]) -> Found:
     """The checkpoints by step, and skipped entries, from names and model folders (None on the hub)."""
     checkpoints: dict[int, Checkpoint] = {}
@@ -106,6 +110,8 @@ def _parse_entries(named: Iterable[tuple[str, Path | None]]) -> Found:
             skipped.append(SkippedEntry(name=name, reason="a name for what is being written"))
         elif step is None:
             skipped.append(SkippedEntry(name=name, reason="no step in its name"))
+        elif step > LARGEST_STEP:
+            skipped.append(SkippedEntry(name=name, reason="the number in its name is too large for a step"))
         elif step in checkpoints:
             skipped.append(SkippedEntry(name=name, reason=f"step {step}, as {checkpoints[step].name}"))
         else:

@@ -24,7 +24,7 @@ from harness.core.errors import RecordError, shorten_names
 from harness.results.scores import Mean, collect_raw_metrics
 from harness.storage.record import Record
 from harness.storage.store import Store, format_task_folder
-from harness.watch.source import CheckpointSource
+from harness.watch.source import LARGEST_STEP, CheckpointSource
 
 SCHEMA = 3
 """The schema that this version writes; a newer one is refused."""
@@ -74,8 +74,7 @@ class Look(DocumentPart):
 class WatchEntry(DocumentPart):
     """A checkpoint of a watch."""
 
-    # The site draws curves in JavaScript, whose whole numbers are exact up to 2**53.
-    step: Annotated[int, Field(le=2**53)]
+    step: Annotated[int, Field(le=LARGEST_STEP)]
     name: str
     """The name of its folder, or of its branch or tag."""
     folder: str | None = None
@@ -220,10 +219,7 @@ def _migrate_recipe_settings(watch: dict[str, Any]) -> dict[str, Any]:
 
 def _migrate_scores(watch: dict[str, Any]) -> dict[str, Any]:
     """A watch of schema 2 in the form of schema 3: scores and means are those of the records."""
-    try:
-        checkpoints = [_migrate_entry_scores(entry) for entry in watch.get("checkpoints", ())]
-    except (AttributeError, TypeError):  # no file of schema 2 has a digest that would have told it
-        raise ValueError("its checkpoints are none") from None
+    checkpoints = [_migrate_entry_scores(entry) for entry in watch.get("checkpoints", ())]
     return {**watch, "checkpoints": checkpoints}
 
 

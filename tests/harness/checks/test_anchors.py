@@ -41,6 +41,7 @@ def test_a_baseline_that_is_named_is_the_anchor(tmp_path: Path) -> None:
     assert find_anchor(tmp_path, "main", models("a"), "tag") == first
     write_baseline(tmp_path, replace(ONE, name="main", runs=models("a"), anchor=first), replace=False)
     assert find_anchor(tmp_path, "main", models("b"), "tag") == replace(first, baselines=2)
+    assert find_anchor(tmp_path, "main", models("a"), "tag") == first
     with pytest.raises(UsageError, match="tga"):
         find_anchor(tmp_path, "main", models("b"), "tga")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.checks.baselines import BASELINES, SCHEMA, Baseline, BaselineModel, write_baseline
+from harness.checks.baselines import BASELINES, SCHEMA, Baseline, BaselineModel, Reference, write_baseline
 from harness.core.errors import RecordError, UsageError
 
 ONE = Baseline(
@@ -50,6 +50,18 @@ def test_a_name_is_taken_until_it_is_to_be_replaced(tmp_path: Path) -> None:
     assert BASELINES.find_document(tmp_path, ONE.name) == ONE
     write_baseline(tmp_path, other, replace=True)
     assert BASELINES.find_document(tmp_path, ONE.name) == other
+
+
+def test_a_baseline_without_an_evaluation_was_evaluated_by_the_models_own(tmp_path: Path) -> None:
+    write_baseline(tmp_path, ONE, replace=False)
+    baseline = Reference.resolve(ONE.name, tmp_path).baseline
+    assert baseline == replace(ONE, options={**ONE.options, "evaluation": "own"})
+
+
+@pytest.mark.parametrize("text", ["nowhere/main.zip", "main.zip", "nowhere/main.json"])
+def test_a_file_that_is_not_there_is_said_to_be_missing(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"The file {text} does not exist"):
+        Reference.resolve(text, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "-x", "ä", "a" * 101, "a\n"])

@@ -16,6 +16,7 @@ import pytest
 import scipy.stats
 from simulate_parts import draw_languages, list_lost
 
+from check_data import small_check
 from fakes import task
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
@@ -136,6 +137,13 @@ def test_records_become_verdicts(shift: float, expected: str) -> None:
     assert (low > -one.margin) == (expected in ("passed", "improved"))
     assert high < 0 or expected != "regressed"
     assert merge_verdicts(made.tasks, made.means, policy).exit_code == (1 if expected == "regressed" else 0)
+
+
+def test_the_red_mean_of_a_column_of_several_tasks_has_a_sentence_of_its_own() -> None:
+    check = small_check()
+    column = replace(check.means[0], wanted=1, there=1)
+    for tasks, sentences in ((check.tasks[:2], 2), (check.tasks[:1], 1)):
+        assert len(merge_verdicts(tasks, (column,), DEFAULT).because) == sentences
 
 
 def test_the_mean_of_a_single_task_is_that_task() -> None:

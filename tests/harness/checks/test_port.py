@@ -110,6 +110,11 @@ def test_another_question_is_suggested_and_never_taken(world: Path, tmp_path: Pa
         assert any("--question port" in warning for warning in found.warnings) is suggested
 
 
+def test_a_check_from_python_ends_with_its_budget(world: Path, tmp_path: Path) -> None:
+    found = run_port(world, tmp_path, "copy", budget=0.0)
+    assert (found.overall, found.tasks[0].verdict) == ("inconclusive", "missing")
+
+
 def test_a_named_baseline_is_compared_by_its_own_options(world: Path, tmp_path: Path) -> None:
     """By the candidate's options it would be the candidate, and pass whatever they are."""
     from harness.cli import invoke
@@ -150,6 +155,16 @@ def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) 
     outputs = PortComparison(stage="", compared=True, text="The same.")
     (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
     assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")
+    if verdict == "regressed":
+        assert end.because[1].endswith("above 0.05 points and 3 standard errors.")
+
+
+def test_zeros_of_both_models_are_the_same() -> None:
+    """Static vectors of texts without a known token."""
+    vectors = np.random.default_rng(0).normal(size=(100, 8)).astype(np.float32)
+    vectors[:5] = 0
+    outputs = ModelOutputs(tokens=[[1]] * 100, vectors=vectors)
+    assert compare_encoded(["a"] * 100, outputs, outputs, "float32").stage == ""
 
 
 @pytest.mark.parametrize(("broken", "stage"), [(0, ""), (1, ""), (4, "vectors")])

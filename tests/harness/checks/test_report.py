@@ -357,6 +357,17 @@ def test_a_margin_is_printed_as_what_it_is(
     assert "can see" not in printed(passed(means=(mean("passed", detectable=None),)))
 
 
+def test_a_suite_of_one_column_of_several_tasks_shows_its_mean_and_its_tasks() -> None:
+    column = replace(mean("passed"), wanted=1, there=1)
+    tasks = (task("Android", "passed", points=1.0), task("Gaming", "passed"))
+    text = printed(passed(means=(column,), tasks=tasks), every=True)
+    assert all(re.search(rf"│ {name} +│", text) for name in ("mteb", "Android", "Gaming"))
+    assert "--all shows every one" in printed(passed(means=(column,), tasks=tasks))
+    text = printed(passed(means=(column,), tasks=tasks[:1]))
+    assert re.search(r"│ Android +│", text)
+    assert not re.search(r"│ mteb +│|--all shows", text)
+
+
 def test_a_second_suite_is_said_to_raise_the_level_of_red() -> None:
     means = tuple(replace(mean("passed"), suite=name) for name in "ab")
     text = printed(passed(means=means, suites=("a", "b")), width=400)

@@ -11,12 +11,13 @@ import pytest
 
 from check_data import small_check
 from harness.checks.baselines import BaselineModel
-from harness.checks.outcome import MeanOutcome
+from harness.checks.outcome import MeanOutcome, TaskOutcome
 from harness.checks.questions import find_seed_deviations, judge_retraining
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.encoding import Ranking
 from harness.core.types import Artifact
 from harness.plan.plan import ConfiguredModel
+from harness.results.units import TRAINED
 
 
 def build_side(*artifacts: str) -> CheckSide:
@@ -64,3 +65,10 @@ def test_a_loss_beyond_what_seeds_do_stays_red(loss: float, verdict: str) -> Non
     mean, note = judge(mean, KNOWN)
     assert mean.verdict == verdict
     assert "known from printed tables" in note
+
+
+def test_a_task_without_a_score_does_not_make_trained_tasks_single() -> None:
+    task = replace(small_check().tasks[0], suites=("glue",), unit=TRAINED, runs=(3, 3))
+    tasks = (task, TaskOutcome(task="gone", type="", metric="", verdict="missing", suites=("glue",)))
+    sides = Comparison(candidate=build_side("c"), baseline=build_side("b"), failures={})
+    assert judge_retraining(tasks, (MEAN,), sides, {}) == (tasks, (MEAN,), "")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
@@ -16,7 +17,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 import yaml
 
-from harness.checks.baselines import BASELINES
+from harness.checks.baselines import BASELINES, write_baseline
 from harness.core.documents import append_digest, verify_digest
 from harness.storage.store import Store
 from hostile import write_member
@@ -49,6 +50,13 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
         BASELINES.find_document(measured.results, "repeated").to_json()
         == BASELINES.kind.read_document_file(measured.results / "baselines" / "repeated.json").to_json()
     )
+
+
+def test_a_seed_of_0_is_shown(measured: Any, asked: Any) -> None:
+    last = BASELINES.find_document(measured.results, "last")
+    zero = replace(last, name="zero", options={**last.options, "seed": 0})
+    write_baseline(measured.results, zero, replace=False)
+    assert "seed 0" in asked("baseline", "show", "zero")[1]
 
 
 def test_they_are_listed_and_a_damaged_one_is_warned_of(measured: Any, asked: Any) -> None:

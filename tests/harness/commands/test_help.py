@@ -199,6 +199,8 @@ def test_a_limit_is_refused_where_it_would_mislead(capsys: pytest.CaptureFixture
     assert request.purpose == "trial"
     with pytest.raises(UsageError, match="need whole tasks"):
         request.require_whole_tasks()
+    with pytest.raises(UsageError, match="trials are never compared"):
+        Request(models=(), suites=(), purpose="trial").require_whole_tasks()
     wrong = {
         ("--suite", "glue", "--recipe", "glue-quick"): "a recipe trains for CoLA",
         ("--protocol", "optibert"): "--limit and --protocol optibert exclude each other",

@@ -49,7 +49,14 @@ def refs(monkeypatch: pytest.MonkeyPatch) -> Refs:
 
 
 def test_a_folders_checkpoints_come_by_step_and_the_rest_is_named(write: Write, tmp_path: Path) -> None:
-    for name in ("checkpoint-900", "checkpoint-1000", "final", "tmp-checkpoint-2000", "step_1000"):
+    for name in (
+        "checkpoint-900",
+        "checkpoint-1000",
+        "final",
+        "tmp-checkpoint-2000",
+        "step_1000",
+        "run-20261129121636123456",
+    ):
         write(name, weights=1)
     (tmp_path / "run" / "log.txt").write_text("")
     (tmp_path / "run" / ".cache").mkdir()
@@ -58,6 +65,7 @@ def test_a_folders_checkpoints_come_by_step_and_the_rest_is_named(write: Write, 
     assert {one.name: one.reason for one in found.skipped} == {
         "final": "no step in its name",
         "tmp-checkpoint-2000": "a name for what is being written",
+        "run-20261129121636123456": "the number in its name is too large for a step",
         "step_1000": "step 1000, as checkpoint-1000",
     }
 
@@ -119,6 +127,11 @@ def test_without_a_network_a_repository_is_refused(refs: Refs) -> None:
     refs(error=OfflineModeIsEnabled("offline"))
     with pytest.raises(UsageError, match="HF_HUB_OFFLINE is set"):
         scan_source("org/name")
+
+
+def test_a_name_that_no_hub_repository_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="not the name of a hub repository"):
+        scan_source("a--b/c")
 
 
 def test_what_the_hub_does_not_have_and_a_silent_hub_are_two_things(refs: Refs) -> None:

@@ -84,11 +84,18 @@ def test_older_files_become_the_newest(schema: int) -> None:
     assert WATCHES.kind.read_document_file(GOLDEN / f"watch-{schema}.json") == newest
 
 
-@pytest.mark.parametrize("checkpoints", [3, [3], ["x"], [{"scores": 3, "there": 1}], [{"mean": "x"}]])
-def test_an_old_file_of_another_form_is_refused(tmp_path: Path, checkpoints: Any) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"checkpoints": one} for one in (3, [3], ["x"], [{"scores": 3, "there": 1}], [{"mean": "x"}])),
+        *({"schema": 1, "request": one} for one in ([1], {"recipe_options": 3})),
+    ],
+)
+def test_an_old_file_of_another_form_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+    """Files of before have no digest, so that anything may stand in them."""
     old = {"schema": 2, "name": "w", "source": "/run", "suite": "s", "request": {}}
     path = tmp_path / "w.json"
-    path.write_text(json.dumps({**old, "checkpoints": checkpoints}))
+    path.write_text(json.dumps(old | changed))
     with pytest.raises(RecordError, match="not a watch"):
         WATCHES.kind.read_document_file(path)
 
