@@ -249,17 +249,34 @@ class MaxSimRanker:
         """The candidates of one query in their order, with their scores."""
         import numpy as np
 
-        from harness.search.maxsim import compute_maxsim
-
         if not len(candidates):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         candidate_places = np.asarray(candidates, dtype=np.int64)
         block = space.get_tokens([documents[at] for at in candidates])
-        longest = int(block.lengths.max()) if self._pylate else None
-        scores = compute_maxsim(queries.take([row]), block, device=self._context.device, longest=longest)[0]
+        scores = score_documents(
+            queries.take([row]), block, device=self._context.device, is_pylate=self._pylate
+        )
         order = np.argsort(-scores, kind="stable")
         order = order[np.isfinite(scores[order])]
         return candidate_places[order], scores[order]
+
+
+def score_documents(
+    query: TokenVectors, documents: TokenVectors, *, device: str, is_pylate: bool
+) -> NDArray[np.float32]:
+    """The MaxSim of a query and each document, shape (documents,), -inf for one without a vector.
+
+    Args:
+        query: The token vectors of one query.
+        documents: Those of its documents.
+        device: A torch device.
+        is_pylate: Whether shorter documents are padded to the longest, as PyLate does.
+    """
+    from harness.search.maxsim import compute_maxsim
+
+    longest = int(documents.lengths.max()) if is_pylate else None
+    scores: NDArray[np.float32] = compute_maxsim(query, documents, device=device, longest=longest)[0]
+    return scores
 
 
 BYTES_PER_TOKEN = 4.0

@@ -27,7 +27,7 @@ from harness.data.locate import DataSettings
 from harness.data.scored_data import ScoredData, ScoredRow
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
-from harness.jobs.maxsim import MaxSimRanker
+from harness.jobs.maxsim import MaxSimRanker, score_documents
 from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
 from harness.plan.evaluations import require_sides
 from harness.plan.models import ModelOptions, resolve_model
@@ -369,21 +369,18 @@ class _Vectors:
 
         By MaxSim a document of which no token has a vector has -inf.
         """
-        from harness.search import exact, maxsim
-
         if self.encoding.late_interaction is None:
+            from harness.search.exact import compare
+
             vectors = self.documents.get(documents)
             for query, row in zip(self.queries.get(queries), rows, strict=True):
-                yield exact.compare(query, vectors[list(row)], self.encoding.similarity)
+                yield compare(query, vectors[list(row)], self.encoding.similarity)
             return
         ours, theirs = self.queries.get_tokens(queries), self.documents.get_tokens(documents)
+        is_pylate = self.encoding.similarity == "maxsim-pylate"
         for number, row in enumerate(rows):
-            block = theirs.take(list(row))
-            longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
-            similarities = maxsim.compute_maxsim(
-                ours.take([number]), block, device=self.device, longest=longest
-            )
-            yield similarities[0].tolist()
+            query, block = ours.take([number]), theirs.take(list(row))
+            yield score_documents(query, block, device=self.device, is_pylate=is_pylate).tolist()
 
 
 def _encode_teacher(
