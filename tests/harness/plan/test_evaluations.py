@@ -222,16 +222,14 @@ def test_vectors_are_normalized_in_clustering_alone(tmp_path: Path) -> None:
         assert [asked.adapt_encoding(task).normalize for task in tasks.values()] == [typed, typed]
 
 
-def test_a_baseline_of_an_earlier_version_is_evaluated_by_own_settings() -> None:
+@pytest.mark.parametrize("evaluation", ["own", "recipe"])
+def test_a_baseline_is_evaluated_by_its_own_options(evaluation: str) -> None:
     from harness.checks.baselines import Baseline, BaselineModel
 
     run = BaselineModel(model="m", source="m", artifact="a", folder="m", keys={})
-    baseline = Baseline(
-        name="b", when="now", suites=("stdlib",), seeds=1, options={"dtype": "float32"}, runs=(run,)
-    )
-    assert _build_baseline_request(("stdlib",), baseline).evaluation == "own"
-    later = replace(baseline, options={"evaluation": "recipe"})
-    assert _build_baseline_request(("stdlib",), later).evaluation == "recipe"
+    options = {"dtype": "float32", "evaluation": evaluation}
+    baseline = Baseline(name="b", when="now", suites=("stdlib",), seeds=1, options=options, runs=(run,))
+    assert _build_baseline_request(("stdlib",), baseline).evaluation == evaluation
 
 
 def test_a_trained_model_is_evaluated_by_its_recipe_and_by_its_own_settings(

@@ -447,7 +447,8 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     mark = (
         "†: the model was trained on this task's data (of a share: on that of the other tasks), as its makers"
     )
-    assert f"To quote: {imported['quote']}; {mark} state (as of " in shown.text
+    assert f"To quote: {imported['quote']} (as of " in shown.text
+    assert mark in imported["quote"]
     assert imported["quote"].startswith("acme/tiny-large scores ")
     trained = ask(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
