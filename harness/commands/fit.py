@@ -16,10 +16,10 @@ from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
-from harness.fits.estimate import Fit, FitSettings, Quantity
+from harness.fits.estimate import Fit, FitSettings
 from harness.fits.fitting import fit_law, group_budgets
 from harness.fits.runs import LAWS, SIZES, LawName, Runs, Size, read_runs
-from harness.fits.stored import COLUMNS, FITS, StoredFit
+from harness.fits.stored import COLUMNS, FITS, Quantity, StoredFit
 from harness.plan import catalog
 
 SCHEMA = 1

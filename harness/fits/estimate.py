@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,30 +13,10 @@ from scipy.stats import t as student
 
 from harness.core.errors import UsageError
 from harness.fits.runs import Floats, LawName, Runs
+from harness.fits.stored import Quantity
 
 LEVEL = 0.95
 """The level of every interval."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quantity:
-    """A number that a fit gives.
-
-    Attributes:
-        name: What it is.
-        method: The method of the runs that it is of; "" for none.
-        value: The estimate; None where the runs cannot tell it.
-        low: The lower end of its interval.
-        high: The upper end.
-        reason: Why there is no value.
-    """
-
-    name: str
-    method: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    reason: str = ""
 
 
 class FitInterval(NamedTuple):
@@ -219,12 +199,12 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """The fit as JSON."""
-        plans = {m: {n: asdict(q) for n, q in plan.items()} for m, plan in self.plans.items()}
+        plans = {m: {n: q.model_dump() for n, q in plan.items()} for m, plan in self.plans.items()}
         fields = {"law": self.law, "runs": self.runs, "identified": self.identified}
         optima = {m: [{"objective": o, "share": s} for o, s in every] for m, every in self.optima.items()}
         return {
             **fields,
-            "quantities": [asdict(q) for q in self.quantities],
+            "quantities": [q.model_dump() for q in self.quantities],
             "plans": plans,
             "optima": optima,
             "notes": self.notes,

@@ -6,7 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -488,11 +488,12 @@ def _add_chinchilla(
         )
         for name, values in draws.items()
     }
-    fit.quantities.append(replace(measured.pop("η"), name="exponent of size"))
+    fit.quantities.append(measured.pop("η").model_copy(update={"name": "exponent of size"}))
     if settings.budget is not None:
         fit.plans[method] = measured
     else:
-        fit.quantities += [replace(q, name=f"{name} at {flops:.3g}") for name, q in measured.items()]
+        suffix = f"at {flops:.3g}"
+        fit.quantities += [q.model_copy(update={"name": f"{name} {suffix}"}) for name, q in measured.items()]
     constant = next(q for q in fit.quantities if (q.name, q.method) == ("E", method))
     if constant.value is None:
         return

@@ -12,8 +12,17 @@ COLUMNS = ("size", "tokens", "flops", "loss")
 """The columns that every stored fit has."""
 
 
-class StoredQuantity(DocumentPart):
-    """A number that a fit gives (harness.fits.estimate.Quantity)."""
+class Quantity(DocumentPart):
+    """A number that a fit gives.
+
+    Attributes:
+        name: What it is.
+        method: The method of the runs that it is of; "" for none.
+        value: The estimate; None where the runs cannot tell it.
+        low: The lower end of its interval.
+        high: The upper end.
+        reason: Why there is no value.
+    """
 
     name: str
     method: str = ""
@@ -36,8 +45,8 @@ class StoredFit(DocumentPart):
     columns: Mapping[str, tuple[float, ...]]
     """The runs' size, tokens, flops, loss and further numbers, an item for each run as in `method`; `budget`
     is that which a run counts as one of, where budgets are apart."""
-    quantities: tuple[StoredQuantity, ...]
-    plans: Mapping[str, Mapping[str, StoredQuantity]] = {}
+    quantities: tuple[Quantity, ...]
+    plans: Mapping[str, Mapping[str, Quantity]] = {}
     notes: tuple[str, ...] = ()
 
     def find_values(self, method: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.fits.runs import SIZES, Floats, LawName
-from harness.fits.stored import StoredFit, StoredQuantity
+from harness.fits.stored import Quantity, StoredFit
 from harness.results.printed import Paper, PaperValue
 from leaderboard.data.papers import compute_power_laws
 from leaderboard.views.cells import build_time_cell, format_count, format_time
@@ -311,7 +311,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     )
 
 
-def _build_quantity_table(name: str, caption: str, quantities: Sequence[StoredQuantity]) -> Table:
+def _build_quantity_table(name: str, caption: str, quantities: Sequence[Quantity]) -> Table:
     heads = {"quantity": "Quantity"}
     # A column in which nothing stands takes room on a phone.
     heads |= {"method": "Method"} if any(one.method for one in quantities) else {}
