@@ -296,8 +296,8 @@ def _fit_budgets(fit: Fit, runs: Runs, settings: FitSettings) -> None:
             continue
         if len(inner) < len(optima):
             fit.notes.append(
-                f"{_address(method)}line leaves out {len(optima) - len(inner)} budgets, whose optimum is at "
-                "the edge of their sizes."
+                f"{_address(method)}line leaves out {len(optima) - len(inner)} of {len(optima)} budgets: "
+                "their optimum is at the edge of their sizes."
             )
         if not all(optimum.usable for optimum in inner):
             fit.notes.append(f"{_address(method)}line is of best runs, as not every budget has a parabola.")
@@ -346,7 +346,9 @@ def _add_isoflop(
     fit.add_quantity("prefactor of tokens", method, measure(-prefactor - math.log(per_unit), math.exp))
     # A best run at the edge of the sizes is not that of its budget.
     edges = sum(bool(optimum.reason) for optimum in usable)
-    reason = f"the optimum of {edges} budgets may be at the edge of their sizes" if edges else ""
+    reason = (
+        f"{edges} of {len(usable)} budgets may have their optimum at the edge of their sizes" if edges else ""
+    )
     best = _fit_best_line(usable, runs.size)
     fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     x = np.log([optimum.flops for optimum in usable])
@@ -363,7 +365,7 @@ def _add_isoflop(
         low, high = math.exp(x.min()), math.exp(x.max())
         # A line through ln L has no constant: beyond its budgets it is another law's loss.
         beyond = not low * 0.999 <= settings.budget <= high * 1.001
-        reason = f"its budgets with an optimum are {low:.3g} to {high:.3g}" if beyond else ""
+        reason = f"the budget lies outside those of the runs, {low:.3g} to {high:.3g}" if beyond else ""
         fit.plans[method] = {
             name: build_quantity(
                 name, method, interval, reason if name == "loss" or not settings.extrapolate else ""

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.core.errors import UsageError
+from harness.results.notes import format_amount
 from harness.watch.curves import (
     AXES,
     NEAR_END,
@@ -21,7 +22,7 @@ from harness.watch.curves import (
     compare_runs,
 )
 from leaderboard.views.cells import build_time_cell, format_count, format_time
-from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, build_chart, format_chart_value
+from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, build_chart
 from leaderboard.web.filters import EMPTY_IS_NONE, Control, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, build_address
@@ -206,7 +207,7 @@ def _build_reach_table(comparison: CurveComparison, label: str) -> Table:
         **budget,
     }
     rows = [
-        (one.run, one.seeds, one.reached, one.early, *_list_ends(one.budget, format_chart_value))
+        (one.run, one.seeds, one.reached, one.early, *_list_ends(one.budget, format_amount))
         for one in comparison.reaches
     ]
     notes = [
@@ -227,7 +228,7 @@ def _build_scores_table(comparison: CurveComparison, label: str) -> Table:
         groups |= dict.fromkeys(columns, run)
     rows = [
         (
-            Cell(text=format_chart_value(budget), value=budget),
+            Cell(text=format_amount(budget), value=budget),
             *(cell for scores in comparison.scores.values() for cell in _list_ends(scores[number])),
         )
         for number, budget in enumerate(comparison.budgets)
