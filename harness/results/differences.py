@@ -218,7 +218,8 @@ def find_provenance_differences(
             if value != other and (field == "device.name" or not field.startswith("device.")):
                 counts[field.removeprefix("packages."), value, other] += 1
     return [
-        f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
+        f"{field} was {theirs} for the baseline and is {mine} for the candidate "
+        f"({'1 task' if count == 1 else f'{count} tasks'})."
         for (field, mine, theirs), count in counts.items()
     ]
 
