@@ -29,6 +29,9 @@ from harness.results.cost.training import TrainingCost, estimate_run_time, expec
 from harness.results.index import RecordIndex
 from harness.training.model_store import ModelStore
 
+LATEST_MODELS = 500
+"""The models that got a task last, whose records say what work costs: a folder may hold 100 times as many."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCost:
@@ -98,7 +101,11 @@ class PlanCost:
 
 def _collect_past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
     """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
-    index = RecordIndex(prepared.store.root, prepared.cache) if with_records else None
+    index = None
+    if with_records:
+        store, keys = prepared.store, {one.artifact.slug.rpartition("-")[2] for one in prepared.subjects}
+        planned = {folder.name for key in keys for folder in store.list_record_folders(key)}
+        index = RecordIndex(store.root, prepared.cache, latest=LATEST_MODELS, always=planned)
     return PastWork.collect_past_work(
         index.past_scores if index else PastScores.from_scores(),
         index.list_past_rankings() if index else (),

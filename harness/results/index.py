@@ -1,7 +1,8 @@
 """The index of a results folder: of each record the facts that lists, names and estimates need, by its stamp.
 
-It lies in the cache and is never believed: every file is looked at each time, and what has another stamp
-than it had is read again. A damaged index, or that of another machine or folder, counts as none.
+It lies in the cache and is never believed: every file that it answers for is looked at each time, and what
+has another stamp than it had is read again. A damaged index, or that of another machine or folder, counts
+as none.
 """
 
 from __future__ import annotations
@@ -98,15 +99,22 @@ class RecordRow(NamedTuple):
 
 
 _RECORD = ("purpose", "artifact", "weights", "task", "metric", "main_score", *PAST_COLUMNS, "ranked_seconds")
+_PAST = f"""CREATE VIEW past AS SELECT place, artifact AS model, {", ".join(PAST_COLUMNS)} FROM records
+WHERE setup IS NOT NULL"""
 _TABLES = f"""
 PRAGMA page_size=16384;
 CREATE TABLE folders(folder PRIMARY KEY, paths, stamps);
 CREATE TABLE models(id INTEGER PRIMARY KEY, {", ".join(f'"{name}"' for name in ModelRow._fields)});
 CREATE TABLE records(place PRIMARY KEY, model, {", ".join(_RECORD)}) WITHOUT ROWID;
 CREATE INDEX artifacts ON records(artifact);
-CREATE VIEW past AS SELECT place, artifact AS model, {", ".join(PAST_COLUMNS)} FROM records
-WHERE setup IS NOT NULL;
+{_PAST};
 """
+_CHOSEN = f"""
+CREATE TEMP TABLE records AS SELECT all_of.* FROM chosen
+CROSS JOIN main.records AS all_of ON place >= start AND place < end ORDER BY place;
+{_PAST.replace("VIEW", "TEMP VIEW")};
+"""
+"""The same tables of some models alone, which hide those of all."""
 # A place is the path of a record with null bytes for slashes: bytes sort as the parts of paths do.
 _INSERT = f"INSERT OR REPLACE INTO records VALUES ({', '.join('?' * (len(_RECORD) + 2))})"
 
@@ -209,13 +217,30 @@ def _list_names(folder: bytes) -> list[bytes]:
         return []
 
 
-def _list_changes(records: Path, known: Iterable[tuple[bytes, bytes, bytes]]) -> list[_Folder]:
-    """The folders of models that are not as they are known by the paths and stamps of what is in them."""
-    place = os.fsencode(records)
-    names, changed = set[bytes](), list[_Folder]()
+def _list_folders(records: Path) -> set[bytes]:
+    """The names of what is in a folder of records; none if there is no such folder."""
     # One that may not be looked into is an error: its records would be taken for gone.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        names = {*os.listdir(place)}
+        return {*os.listdir(os.fsencode(records))}
+    return set()
+
+
+def _choose_latest(records: Path, names: set[bytes], count: int, always: Collection[bytes]) -> set[bytes]:
+    """The folders of models that got a task last, so many, and some of any age."""
+    changed = dict[bytes, int]()
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            changed[name] = os.stat(os.path.join(os.fsencode(records), name)).st_mtime_ns
+    latest = sorted(changed, key=lambda name: (changed[name], name), reverse=True)[:count]
+    return {*latest, *names.intersection(always)}
+
+
+def _list_changes(
+    records: Path, names: set[bytes], known: Iterable[tuple[bytes, bytes, bytes]]
+) -> list[_Folder]:
+    """The folders of models that are not as they are known by the paths and stamps of what is in them."""
+    place, changed = os.fsencode(records), list[_Folder]()
+    names = {*names}
     top = os.open(records, os.O_RDONLY | os.O_DIRECTORY) if names else -1
     try:
         for name, paths, stamps in known:
@@ -244,11 +269,16 @@ class RecordIndex:
     Args:
         root: The results folder.
         cache: The cache folder, which holds the index.
+        latest: The number of models that got a task last, beyond which no others are looked at.
+        always: The names of models' folders that are looked at whatever their age.
     """
 
-    def __init__(self, root: Path, cache: Path) -> None:
+    def __init__(
+        self, root: Path, cache: Path, *, latest: int = sys.maxsize, always: Collection[str] = ()
+    ) -> None:
         self._records = root / "records"
         self._files = cache / "records", _name_index(root)
+        self._latest, self._always = latest, [os.fsencode(name) for name in always]
         try:
             saved = self._refresh(self._read_content())
         except sqlite3.Error:
@@ -311,13 +341,22 @@ class RecordIndex:
             self._database.executescript(_TABLES)
         # Before the look: what changes while it lasts is looked at again the next time.
         began = time.time_ns()
-        changed = _list_changes(
-            self._records, self._database.execute("SELECT folder, paths, stamps FROM folders")
-        )
+        names, query = _list_folders(self._records), "SELECT folder, paths, stamps FROM folders"
+        is_partial = len(names) > self._latest
+        if is_partial:
+            names = _choose_latest(self._records, names, self._latest, self._always)
+            self._database.execute("CREATE TEMP TABLE chosen(folder PRIMARY KEY, start, end)")
+            self._database.executemany(
+                "INSERT INTO chosen VALUES (?, ?, ?)", ((name, name + b"\0", name + b"\1") for name in names)
+            )
+            query += " JOIN chosen USING (folder)"
+        changed = _list_changes(self._records, names, self._database.execute(query))
         lost = [path for folder in changed for path in (*folder.gone, *folder.new)]
         self._database.executemany("DELETE FROM records WHERE place = ?", ((_place(path),) for path in lost))
         unread = self._insert_records([path for folder in changed for path in folder.new])
         saved = sum(self._insert_folder(folder, unread, began) for folder in changed)
+        if is_partial:
+            self._database.executescript(_CHOSEN)
         self._database.commit()
         return saved
 

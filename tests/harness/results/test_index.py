@@ -113,6 +113,27 @@ def test_estimates_learn_the_same_from_the_index(folder: Path, tmp_path: Path) -
     assert truth[6][1] == [speed for speed in speeds if speed.model == near.model]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_estimates_learn_from_the_models_that_got_a_task_last(
+    folder: Path, tmp_path: Path, known: bool
+) -> None:
+    models = sorted(folder.glob("records/*"), key=lambda model: hashlib.sha256(model.name.encode()).digest())
+    for age, model in enumerate(models):
+        os.utime(model, (10**9 - age, 10**9 - age))
+    if known:
+        RecordIndex(folder, tmp_path)
+    edit_in_place(folder)
+    always = models[-1].name
+    chosen = {*(model.name for model in models[:3]), always}
+    records = [r for r in iter_records(Store(folder)) if r.model.artifact[:12] in {c[-12:] for c in chosen}]
+    truth = ask_everything(PastScores.from_scores(map(PastScore.from_record, records)))
+    for _ in range(2):
+        some = RecordIndex(folder, tmp_path, latest=3, always=[always, "removed"])
+        assert ask_everything(some.past_scores) == truth
+    assert read_index(folder, tmp_path) == read_all(folder)
+    assert read_index(folder, tmp_path / "new") == read_all(folder)
+
+
 def pick_record(folder: Path) -> Path:
     return sorted(path for path in folder.glob("records/*/*/*.json") if Store.parse(path).purpose == "final")[
         3
