@@ -218,9 +218,8 @@ class DocumentKind(Generic[Document]):
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
         except ValueError as error:
-            raise RecordError(
-                f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
-            ) from error
+            message = f"{path} is not a {self.name}, it cannot be read: {error}."
+            raise RecordError(message, hint=self.hint) from error
 
     def _build_document(self, raw: Mapping[str, Any], where: object) -> Document:
         """The document in JSON values whose digest fits."""
@@ -228,11 +227,8 @@ class DocumentKind(Generic[Document]):
         if not isinstance(version, int):
             raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
         if version > self.schema:
-            raise NewerSchemaError(
-                f"{where} was written by a newer version (schema {version}, this one reads up to "
-                f"{self.schema}).",
-                hint=self.newer,
-            )
+            schemas = f"schema {version}, this one reads up to {self.schema}"
+            raise NewerSchemaError(f"{where} was written by a newer version ({schemas}).", hint=self.newer)
         for number in range(version, self.schema):
             if number not in self.migrations:
                 raise RecordError(f"{where} has schema {number}, which no version ever wrote.")
@@ -247,10 +243,8 @@ class DocumentKind(Generic[Document]):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
-            raise RecordError(
-                f"{where} is not a {self.name} of schema {self.schema}: {place}: {first['msg']}.",
-                hint=self.hint,
-            ) from error
+            message = f"{where} is not a {self.name} of schema {self.schema}: {place}: {first['msg']}."
+            raise RecordError(message, hint=self.hint) from error
 
     @functools.cached_property
     def _adapter(self) -> TypeAdapter[Document]:
@@ -315,9 +309,8 @@ class DocumentFolder(Generic[Document]):
         """
         document = self.kind.read_document_file(path)
         if path.parent.name == self.folder and (name := self.stem(document)) != path.stem:
-            raise RecordError(
-                f"{path} is the {self.kind.name} of another name, {name!r}.", hint=self.kind.hint
-            )
+            message = f"{path} is the {self.kind.name} of another name, {name!r}."
+            raise RecordError(message, hint=self.kind.hint)
         return document
 
     def write_document(self, results: Path, name: str, document: Document) -> Path:

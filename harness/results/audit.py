@@ -316,10 +316,9 @@ def _explain_refusal(area: str, path: Path, error: BaseException, repair: Repair
         return [Fault(area, path, "it was written by a newer version", "")]
     if isinstance(error, HarnessError):
         return [Fault(area, path, f"it {error.message.removeprefix(f'{path} ').rstrip('.')}", repair)]
-    says_more = isinstance(error, ValueError) and not isinstance(
-        error, json.JSONDecodeError | UnicodeDecodeError
-    )
-    return [Fault(area, path, str(error) if says_more else "it is truncated, or no JSON", repair)]
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) or not isinstance(error, ValueError):
+        return [Fault(area, path, "it is truncated, or no JSON", repair)]
+    return [Fault(area, path, str(error), repair)]
 
 
 # The results folder
@@ -338,12 +337,11 @@ def _audit_record(path: Path, *, strict: bool) -> _Outcome:
 def _check_part(path: Path, part: str) -> str | Fault:
     """What is wrong with a file that this part of a record names."""
     named = None
-    try:
-        named = getattr(Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json")), part)
-    except NewerSchemaError:
-        return ""
-    except _REFUSALS:
-        pass
+    with suppress(*_REFUSALS):
+        try:
+            named = getattr(Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json")), part)
+        except NewerSchemaError:
+            return ""
     if named is None:
         return Fault("runs" if part == "run" else part, path, "no intact record names it")
     return "" if files.has_sha256(path, named.sha256) else "its SHA-256 is not that in its record"
@@ -479,15 +477,8 @@ def find_contradictions(record: Record, content: bytes) -> Iterator[str]:
     except (ValueError, RecursionError) as error:
         yield str(error) if isinstance(error, _Unstorable) else "it is nested too deeply"
         return
-    for check in (
-        _check_names,
-        _check_identity,
-        _check_sweep,
-        _check_scores,
-        _check_provenance,
-        _check_dates,
-    ):
-        yield from check(record)
+    for find in (_check_names, _check_identity, _check_sweep, _check_scores, _check_provenance, _check_dates):
+        yield from find(record)
 
 
 _DESCRIPTION = {"name": "name", "parameters": "number of parameters", "dimension": "dimension"}
@@ -514,10 +505,8 @@ def find_disagreements(models: Iterable[tuple[Path, ModelPart]]) -> Iterator[tup
                 value = getattr(model, field)
                 if even or value != usual:
                     other = next(text for text in values if text != value) if value == usual else usual
-                    yield (
-                        path,
-                        f"its model's {label} is {value!r}; other records of these weights say {other!r}",
-                    )
+                    said = f"is {value!r}; other records of these weights say {other!r}"
+                    yield path, f"its model's {label} {said}"
 
 
 # The JSON of a record

@@ -112,10 +112,8 @@ class Imported:
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 return file.read(columns=list(columns) if columns else None)
         except (OSError, ArrowException) as error:
-            raise RecordError(
-                f"{path} cannot be read: {error}.",
-                hint=f"Remove {self.folder} and import again: harness import {self.source} PATH",
-            ) from error
+            hint = f"Remove {self.folder} and import again: harness import {self.source} PATH"
+            raise RecordError(f"{path} cannot be read: {error}.", hint=hint) from error
 
     def locate_table(self, table: str) -> Path:
         """The file of a table."""
@@ -164,9 +162,8 @@ class Imported:
         try:
             held = lock.acquire(timeout=0)
         except Timeout as error:
-            raise UsageError(
-                f"Another import is writing to {folder}.", hint="Wait until it has ended."
-            ) from error
+            message = f"Another import is writing to {folder}."
+            raise UsageError(message, hint="Wait until it has ended.") from error
         with held:
             yield
 

@@ -208,9 +208,8 @@ def build_record_output(
     if examples:
         contents["examples"] = _serialize_parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
         # The store names the files when it writes them.
-        parts["examples"] = ExamplesPart(
-            file="", rows=len(examples["example_id"]), sha256=_hash_content(contents["examples"])
-        )
+        sha256 = _hash_content(contents["examples"])
+        parts["examples"] = ExamplesPart(file="", rows=len(examples["example_id"]), sha256=sha256)
     if run:
         contents["run"] = _run_bytes(run)
         sha256, depth = _hash_content(contents["run"]), max(run["rank"])
@@ -227,9 +226,8 @@ def _run_bytes(run: Examples) -> bytes:
     import pyarrow as pa
 
     types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
-    return _serialize_parquet(
-        {name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)}
-    )
+    columns = zip(RUN_COLUMNS, types, strict=True)
+    return _serialize_parquet({name: pa.array(run[name], kind) for name, kind in columns})
 
 
 def _serialize_parquet(columns: Mapping[str, Any]) -> bytes:

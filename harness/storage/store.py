@@ -472,13 +472,9 @@ def _should_replace(stored: Record, new: Record) -> bool:
 
 def _list_part_objects(name: str, record: Record) -> dict[str, str]:
     """The names of the objects beside that of a record, by the part of the record that names them."""
-    parts = {part: getattr(record, part) for part in BESIDE}
     start = name.removesuffix(".json")
-    return {
-        part: f"{start}.{facts.sha256[:16]}{BESIDE[part]}"
-        for part, facts in parts.items()
-        if facts is not None
-    }
+    named = {part: facts for part in BESIDE if (facts := getattr(record, part)) is not None}
+    return {part: f"{start}.{facts.sha256[:16]}{BESIDE[part]}" for part, facts in named.items()}
 
 
 # Without it each look-up would list all of them, perhaps thousands.
