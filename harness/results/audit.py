@@ -337,11 +337,12 @@ def _audit_record(path: Path, *, strict: bool) -> _Outcome:
 def _check_part(path: Path, part: str) -> str | Fault:
     """What is wrong with a file that this part of a record names."""
     named = None
-    with suppress(*_REFUSALS):
-        try:
-            named = getattr(Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json")), part)
-        except NewerSchemaError:
-            return ""
+    try:
+        named = getattr(Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json")), part)
+    except NewerSchemaError:
+        return ""
+    except _REFUSALS:
+        pass
     if named is None:
         return Fault("runs" if part == "run" else part, path, "no intact record names it")
     return "" if files.has_sha256(path, named.sha256) else "its SHA-256 is not that in its record"
