@@ -131,7 +131,7 @@ def build_recipes_page() -> str:
     }
     counts = Counter((row, own[""][row][1]) for _, own in recipes.values() for row in own[""])
     # What many recipes have is explained once.
-    shared = {pair for pair, count in counts.items() if count > 3}
+    shared = {pair for pair, count in counts.items() if count > 3 and pair[1]}
     lines = [
         "# Settings of the recipes",
         "",
@@ -158,7 +158,7 @@ def build_recipes_page() -> str:
 def _list_values(entry: Any, variant: str) -> dict[str, tuple[str, str]]:
     name = f"{entry.name}:{variant}".rstrip(":")
     rows = list_recipe_settings(entry, variant, catalog.open_recipe(name), None)
-    return {row.name: (_format_value(row.value), _in_markdown(row.meaning)) for row in rows}
+    return {row.name: (_format_value(row.value), _in_markdown(row.meaning).lstrip(".")) for row in rows}
 
 
 def _format_value(value: Any) -> str:

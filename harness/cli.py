@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import keyword
 import os
 import signal
@@ -62,8 +63,11 @@ REMOVED_OPTIONS = {
 _MODEL, _RESULTS = "--model MODEL", "--results FOLDER"
 _SETTINGS = ("epochs", "learning-rate", "max-steps", "temperature", "warmup-ratio", "weight-decay")
 _HINTS = {
-    **dict.fromkeys(("-m", "--models", "--model-name", "--model-name-or-path", "--model-path"), _MODEL),
+    **dict.fromkeys(
+        ("-m", "--model", "--models", "--model-name", "--model-name-or-path", "--model-path"), _MODEL
+    ),
     **dict.fromkeys(("-t", "--task", "--task-name", "--task-names"), "--tasks TASK,TASK"),
+    **dict.fromkeys(("--task-type", "--task-types"), "--tasks type:TYPE, e.g. type:STS"),
     **dict.fromkeys(("-b", "--benchmark", "--benchmarks", "--suites"), "--suite SUITE"),
     **dict.fromkeys(("-o", "--output-dir", "--output-folder", "--output-path", "--output"), _RESULTS),
     **dict.fromkeys(
@@ -80,6 +84,8 @@ _HINTS = {
     **dict.fromkeys(("--max-samples", "--max-eval-samples", "--num-samples"), "--limit NUMBER"),
     # It named the project of a code:FOLDER suite; some commands have a --name of their own.
     "--name": "--project NAME for the project of a code:FOLDER suite, or --model NAME=MODEL",
+    **dict.fromkeys(("--threshold", "--tolerance"), "--margin POINTS"),
+    **dict.fromkeys(("--wandb", "--report-to"), "--track TRACKER, e.g. wandb"),
     "--limit": "--rows N",
     "--revision": "--model ORG/NAME@REVISION",
     "--overwrite": "--force",
@@ -87,11 +93,21 @@ _HINTS = {
 """What to type in place of options of other programs, or of another command."""
 
 
-_GUESSES = {"evaluate": "run", "eval": "run", "card": "models card"}
+_GUESSES = {
+    **dict.fromkeys(("evaluate", "eval"), "run"),
+    **dict.fromkeys(("finetune", "fine-tune"), "train"),
+    **dict.fromkeys(("leaderboard", "site"), "serve"),
+    **dict.fromkeys(("results", "records"), "list records"),
+    "gate": "check",
+    "card": "models card",
+}
 """Names that other programs have for a command."""
 
-_ARGUMENTS = {"run": "--model", "train": "--model", "check": "--candidate"}
+_ARGUMENTS = {"run": "--model", "train": "--model", "check": "--candidate", "serve": "--results"}
 """The options that stand for the word behind a command that takes none."""
+
+_LISTS = ("--tasks", "--languages", "--subsets", "--splits", "--devices")
+"""The options whose values are joined by commas."""
 
 
 class _Commands(click.Group):
@@ -238,8 +254,13 @@ def invoke(arguments: list[str]) -> int:
             command, word = arguments[:2]
             text = f"{command} takes options only. Did you mean {_ARGUMENTS[command]} {word}?"
             click.echo(f"Error: harness {text}", err=True)
+        elif joined := _join_values(arguments):
+            click.echo(f"Error: Values are joined by commas. Did you mean {joined}?", err=True)
         else:
             error.show()
+            group = error.ctx.command if isinstance(error, click.UsageError) and error.ctx else None
+            if isinstance(group, click.Group) and group is not program and len(arguments) > 1:
+                click.echo(f"There is: {', '.join(sorted(group.commands))}.", err=True)
         return 2
     except HarnessError as error:
         click.echo(f"Error: {error}", err=True)
@@ -276,9 +297,26 @@ def invoke(arguments: list[str]) -> int:
 
 def _find_hint(name: str, context: click.Context | None) -> str:
     """What to type in place of an option of another program; empty where the command has no such thing."""
+    if context is None:
+        return ""
+    arguments = [one for one in context.command.params if isinstance(one, click.Argument)]
+    if any(name == f"--{argument.name}" for argument in arguments):
+        shown = " ".join(argument.make_metavar(context) for argument in arguments)
+        return f"{name[2:].upper()} without an option, as in {context.command_path} {shown}"
+    options = {spelling for one in context.command.params for spelling in one.opts}
     instead = _HINTS.get(name, "")
-    options = {spelling for one in context.command.params for spelling in one.opts} if context else set()
+    if "--candidate" in options:
+        instead = instead.replace(_MODEL, "--candidate MODEL")
     return instead if instead.partition(" ")[0] in options else ""
+
+
+def _join_values(arguments: list[str]) -> str:
+    """The option of `--tasks A B` as it is meant, `--tasks A,B`; empty where no such option is typed."""
+    for index, option in enumerate(arguments, 1):
+        values = list(itertools.takewhile(lambda word: not word.startswith("-"), arguments[index:]))
+        if option in _LISTS and len(values) > 1:
+            return f"{option} {','.join(value.strip(',') for value in values)}"
+    return ""
 
 
 def _report_interrupt() -> int:

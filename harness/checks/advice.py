@@ -105,6 +105,20 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
             yield f"To decide {mean.suite}: {mean.to_settle}."
 
 
+def explain_unseen_margins(means: Mapping[str, Sensitivity]) -> list[str]:
+    """What suites can see that an equal model would often fail: of the worst, with the names of the others.
+
+    Args:
+        means: The power of the mean of each suite.
+    """
+    weak = {suite: text for suite, mean in means.items() if (text := explain_unseen_margin(suite, mean))}
+    if not weak:
+        return []
+    worst = min(weak, key=lambda suite: means[suite].passing or 0.0)
+    others = [suite for suite in weak if suite != worst]
+    return [weak[worst] + (f" Much the same holds for {join_names(others)}." if others else "")]
+
+
 def explain_unseen_margin(suite: str, sensitivity: Sensitivity) -> str:
     """What a suite can see, if an equal model would often fail its margin; empty for any other.
 

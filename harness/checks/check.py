@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.checks.advice import explain_unseen_margin
+from harness.checks.advice import explain_unseen_margins
 from harness.checks.baselines import (
     Baseline,
     Reference,
@@ -88,7 +88,7 @@ def run_check(
         policy: Margins, levels, and the tasks that must not regress.
         question: The question of the check; None for "replace".
         carry_out: Runs a request where records are missing.
-        announce: Gets a sentence for each suite that cannot see its margin, before anything is measured.
+        announce: Is told of suites that cannot see their margin, before anything is measured.
 
     Raises:
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
@@ -159,10 +159,10 @@ def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> Por
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
-    """The power of a check, with a sentence on each suite that cannot see its margin."""
+    """The power of a check, with what is to be said of suites that cannot see their margin."""
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
-    return power, [*filter(None, (explain_unseen_margin(name, mean) for name, mean in power.means.items()))]
+    return power, explain_unseen_margins(power.means)
 
 
 def _require_same_conditions(

@@ -141,24 +141,35 @@ def _mean_texts(check: Check) -> Iterator[str]:
             "A score that follows from vectors alone is red if it differs by more than 0.05 points and three "
             "standard errors; one of a classifier or a clustering never is."
         )
+    judged = [mean for mean in check.means if mean.delta is not None and mean.verdict != "same" and not port]
+    for margin in dict.fromkeys(mean.margin for mean in judged):
+        yield _explain_margin([mean for mean in judged if mean.margin == margin])
     for mean in check.means:
-        if mean.delta is not None and mean.verdict != "same" and not port:
-            seen = ""
-            if mean.detectable is not None:
-                seen = f" This suite can see a loss of {100 * mean.detectable:.2f} points."
-            if mean.there != mean.wanted:
-                seen += " Columns without scores or examples of both sides are not in its mean."
-            yield (
-                f"{mean.suite}: it passes if the loss is surely below {mean.margin_text}. If not, it "
-                f"is red when the loss is sure and above {50 * mean.margin:.2f}.{seen}"
-            )
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
     yield from [] if check.chain is None else _describe_chain(check.chain)
     if len(check.means) > 1 and not port:
         each = 100 * (1 - RED / len(check.means))
-        yield f"A loss of one of {len(check.means)} means is sure at {each:.4g} %, of a single one at 97.5 %."
+        yield f"With {len(check.means)} means, a loss of one is sure at {each:.4g} %, in place of 97.5 %."
+
+
+def _explain_margin(means: Sequence[MeanOutcome]) -> str:
+    """When suites of one margin pass or are red, and what each can see."""
+    first, several = means[0], len(means) > 1
+    losses = {one.suite: f"{100 * one.detectable:.2f}" for one in means if one.detectable is not None}
+    seen = ""
+    if losses and several:
+        seen = f" Losses that can be seen: {', '.join(f'{suite} {loss}' for suite, loss in losses.items())}."
+    elif losses:
+        seen = f" This suite can see a loss of {losses[first.suite]} points."
+    if any(one.there != one.wanted for one in means):
+        seen += " Columns without scores or examples of both sides are not in its mean."
+    return (
+        f"{'Each suite' if several else f'{first.suite}: it'} passes if the loss is surely below "
+        f"{first.margin_text}. If not, it is red when the loss is sure and above "
+        f"{50 * first.margin:.2f}.{seen}"
+    )
 
 
 def _describe_chain(chain: Chain) -> Iterator[str]:

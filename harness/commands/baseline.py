@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.checks.advice import SOURCES, explain_unseen_margin
+from harness.checks.advice import SOURCES, explain_unseen_margins
 from harness.checks.baselines import BASELINES, Baseline, export_baseline
 from harness.commands import options
 from harness.core import paths
@@ -30,7 +30,14 @@ KEPT = ("recipe", "changes", "train_data", "evaluation", *_PARTS)
 
 @click.group("baseline")
 def command() -> None:
-    """Set, list and show baselines: records that `harness check` compares candidates with."""
+    r"""Set, list and show baselines: records that `harness check` compares candidates with.
+
+    \b
+    Examples:
+      harness baseline set main --model runs/1/last --suite mteb
+      harness check --candidate runs/2/last --baseline main
+      harness baseline export main baselines/main.zip
+    """
 
 
 @command.command(
@@ -189,8 +196,8 @@ def _print_power(baseline: Baseline) -> None:
     for suite, mean in baseline.power.means.items():
         seen = f", sees a loss of {100 * mean.detectable:.2f}" if mean.detectable is not None else ""
         click.echo(f"{suite}: margin {100 * mean.margin:.2f} ({SOURCES[mean.source]}){seen}")
-        if unseen := explain_unseen_margin(suite, mean):
-            click.echo(f"warning: {unseen}", err=True)
+    for unseen in explain_unseen_margins(baseline.power.means):
+        click.echo(f"warning: {unseen}", err=True)
     from rich.table import Table
 
     table = Table(title="in points, what a check can see under the default policy")

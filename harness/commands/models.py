@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -266,6 +267,9 @@ def _write_card(
             f"place of {model}.",
             err=True,
         )
+    if not source.records:
+        run = f"harness run --model {shlex.quote(model)} --suite mteb"
+        click.echo(f"The card has no scores, as none is recorded: {run}", err=True)
     content = str(build_model_card(source))
     if output is None:
         click.echo(content, nl=False)

@@ -84,7 +84,7 @@ def _explain_unknown_suite(text: str) -> UsageError:
         f"{e.name}:{o.name}" for e in load_suite_entries().values() for o in e.offers() if o.name == text
     ]
     if offered:
-        return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean {offered[0]}?")
+        return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean {shlex.quote(offered[0])}?")
     if "," in text and {name.partition(":")[0] for name in split_names(text)} <= {*load_suite_entries()}:
         hint = f"Repeat the option: {' '.join(f'--suite {name}' for name in split_names(text))}."
         return UsageError(f"No suite is called {text!r}.", hint=hint)

@@ -318,7 +318,7 @@ def _explain_missing_folder(text: str, folder: Path) -> ModelError:
     """The error for a missing folder whose parent exists."""
     folder_names = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
     close = [str(Path(text).parent / name) for name in find_similar_names(folder.name, folder_names)]
-    exists = f"{folder.parent} has {shorten_names(folder_names) if folder_names else 'no folder'}."
+    exists = f"Folders in {folder.parent}: {shorten_names(folder_names) if folder_names else 'none'}."
     near = f"Did you mean {' or '.join(close)}?" if close else exists
     hub = f" For a model of the hub type {text}@main." if is_hub_name(text) else ""
     return ModelError(f"There is no folder {text}.", hint=near + hub)

@@ -109,7 +109,8 @@ class ResolvedRequest:
             )
         if not request.models:
             raise UsageError(
-                "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
+                "A run needs at least one model and one suite.",
+                hint="Type --model MODEL --suite mteb (`harness list models`, `harness list suites`).",
             )
         if request.lengths:
             raise UsageError("Several lengths are for `harness run`.", hint="Type --max-length.")

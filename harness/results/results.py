@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -406,7 +407,7 @@ class MeasuredSuite:
             if any(_is(one, wanted, revision) for one in trials for wanted in names or [named]):
                 raise NotMeasuredError(
                     f"{model} has only trials (--limit), which no table shows.",
-                    hint="Run it without --limit.",
+                    hint=f"Type: harness run --model {shlex.quote(model)} --suite SUITE, without --limit.",
                 )
             raise _explain_missing_records(named, revision, labels)
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
@@ -661,7 +662,8 @@ def _explain_missing_records(named: str, revision: str, labels: Mapping[ModelRow
         "measured model",
         named,
         names,
-        then=f"`harness list records` shows all; `harness run --model {named} --suite SUITE` measures it.",
+        then=f"`harness list records` shows all; `harness run --model {named} --suite SUITE` measures it. "
+        "Imported and printed scores are on the leaderboard (`harness serve`).",
     )
     return NotMeasuredError(error.message, hint=error.hint)
 

@@ -283,7 +283,12 @@ class Site:
                 except Moved as moved:
                     return self.render(route, state, moved.arguments, form).body
         paths = [route.path for route in routes]
-        raise build_missing_error(f"page with a {form} format", path, paths, then="The page /api lists all.")
+        raise build_missing_error(
+            f"page with a {form} format",
+            path,
+            paths,
+            then="Type e.g. /models/NAME or /suites/NAME; /api lists all.",
+        )
 
     def render_html(
         self, page: Page, state: State, links: _Links = (), path: str = "", *, status: int = 200

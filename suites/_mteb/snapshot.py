@@ -400,6 +400,6 @@ def explain_empty_selection(name: str, what: str, asked: Collection[str], has: C
     """
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(
-        f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",
+        f"{name} has no {what} {' or '.join(asked)}.",
         hint=f"It has {what}{'s' if len(has) != 1 else ''} {shown}.",
     )

@@ -122,7 +122,7 @@ def test_splits_narrow_and_what_leaves_nothing_says_what_there_is(
     assert opened(name, repo, data, splits=("test", "dev")) == whole
     with pytest.raises(UsageError) as caught:
         opened(name, repo, data, splits=("train", "x"))
-    assert caught.value.message == f"Nothing of {whole.name} is left: no split of it is train or x."
+    assert caught.value.message == f"{whole.name} has no split train or x."
     assert caught.value.hint == has
 
 

@@ -22,7 +22,7 @@ from markdown_it.token import Token
 from rich.console import Console
 
 import check_data
-from harness.checks.advice import describe_next_steps, explain_unseen_margin
+from harness.checks.advice import describe_next_steps, explain_unseen_margin, explain_unseen_margins
 from harness.checks.outcome import (
     VERDICTS,
     AskedQuestion,
@@ -353,7 +353,7 @@ def test_a_margin_is_printed_as_what_it_is(
         means=check.means))):  # fmt: skip
         assert line in whole
         assert f"on mteb (margin {margin}: {source})" in whole
-        assert "means is sure" not in whole
+        assert "a loss of one is sure" not in whole
     assert "can see" not in printed(passed(means=(mean("passed", detectable=None),)))
 
 
@@ -368,10 +368,30 @@ def test_a_suite_of_one_column_of_several_tasks_shows_its_mean_and_its_tasks() -
     assert not re.search(r"│ mteb +│|--all shows", text)
 
 
+def test_suites_of_one_margin_share_a_sentence() -> None:
+    means = tuple(
+        replace(mean("passed"), suite=name, margin=m) for name, m in {"a": 0.02, "b": 0.01, "c": 0.02}.items()
+    )
+    lines = printed(passed(means=means, suites=tuple("abc")), width=400).splitlines()
+    assert [line[:48] for line in lines if "is red when the loss" in line] == [
+        "Each suite passes if the loss is surely below 2.",
+        "b: it passes if the loss is surely below 1.00. I",
+    ]
+    assert any("Losses that can be seen: a 1.02, c 1.02." in line for line in lines)
+
+
+def test_many_suites_that_cannot_see_their_margins_have_one_warning() -> None:
+    values: dict[str, Any] = {"margin": 0.01, "automatic": 0.03, "detectable": 0.0301}
+    means = {name: Sensitivity(passing=p, **values) for name, p in {"a": 0.5, "b": 0.4, "c": 0.97}.items()}
+    (said,) = explain_unseen_margins(means)
+    assert said.startswith("b cannot see its margin")
+    assert said.endswith("Much the same holds for a.")
+
+
 def test_a_second_suite_is_said_to_raise_the_level_of_red() -> None:
     means = tuple(replace(mean("passed"), suite=name) for name in "ab")
     text = printed(passed(means=means, suites=("a", "b")), width=400)
-    assert "A loss of one of 2 means is sure at 98.75 %, of a single one at 97.5 %.\n" in text
+    assert "With 2 means, a loss of one is sure at 98.75 %, in place of 97.5 %.\n" in text
 
 
 @pytest.mark.parametrize(

@@ -324,7 +324,10 @@ def test_a_path_is_not_looked_for_on_the_hub(
         ("models/goood", "There is no folder models/goood.\nDid you mean models/good?"),
         ("./models/goood", "There is no folder ./models/goood.\nDid you mean models/good?"),
         (f"{measured.models}/goood", f"Did you mean {measured.models}/good?"),
-        ("models/x", "models has again, good, more, worse. For a model of the hub type models/x@main."),
+        (
+            "models/x",
+            "Folders in models: again, good, more, worse. For a model of the hub type models/x@main.",
+        ),
         ("models/good/x", "There is no folder models/good/x."),
         ("~/no-such-model", "There is no folder ~/no-such-model."),
     ):

@@ -95,14 +95,38 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("explain --device cpu", "--devices DEVICE"),
         ("train --learning_rate 1", "--set learning_rate=VALUE"),
         ("list --limit 3", "--rows N"),
+        ("check --model x", "--candidate MODEL"),
+        ("check --threshold 1", "--margin POINTS"),
+        ("run --task_types STS", "--tasks type:TYPE, e.g. type:STS"),
+        ("run --wandb", "--track TRACKER, e.g. wandb"),
+        ("show --model x", "MODEL without an option, as in harness show MODEL"),
+        ("baseline set --name x", "NAME without an option, as in harness baseline set NAME"),
+        ("compare --second x", "SECOND without an option, as in harness compare FIRST SECOND"),
     ],
 )
 def test_an_option_of_another_program_is_answered_with_ours(
     typed: str, instead: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(typed.split()) == 2
-    name = typed.split()[1].replace("_", "-")
+    name = next(word for word in typed.split() if word.startswith("-")).replace("_", "-")
     assert capsys.readouterr().err == f"Error: There is no {name}. Did you mean {instead}?\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("run --model x --tasks A B", "Values are joined by commas. Did you mean --tasks A,B?"),
+        ("run --model x --tasks A, B", "Values are joined by commas. Did you mean --tasks A,B?"),
+        ("serve x", "harness serve takes options only. Did you mean --results x?"),
+        ("baseline main", "There is: export, list, set, show."),
+        ("leaderboard", "No such command 'leaderboard'. Did you mean serve?"),
+    ],
+)
+def test_a_misplaced_word_is_answered_with_what_to_type(
+    typed: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(typed.split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1].removeprefix("Error: ") == line
 
 
 def test_a_hint_is_not_for_a_command_without_the_option(capsys: pytest.CaptureFixture[str]) -> None:

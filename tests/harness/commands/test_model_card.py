@@ -155,7 +155,10 @@ def test_a_card_without_scores_has_the_models_name(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(results / "records")
-    assert card(results, capsys).text.startswith("\n# tiny-contrast\n")
+    assert invoke(["models", "card", "tiny-contrast", "--results", str(results)]) == 0
+    said = capsys.readouterr()
+    assert ModelCard(said.out).text.startswith("\n# tiny-contrast\n")
+    assert "no scores, as none is recorded: harness run --model tiny-contrast --suite mteb" in said.err
     (folder,) = (results / "models").glob("tiny-contrast-*")
     # A folder of the present one needs no slash, and its own card is not added again.
     copy = shutil.copytree(folder, tmp_path / "checkpoint")
