@@ -56,6 +56,7 @@ from harness.encoder.library_load import (
     scale_library_rotary,
 )
 from harness.encoder.network.model import load_network
+from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.encoder.tensors import TYPES, list_module_weights, read_tensor_headers
 
 LARGEST = 2 << 30
@@ -195,7 +196,7 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     arguments = [
         value for one in settings for name, value in one.items() if name.endswith(("_args", "_kwargs"))
     ]
-    if any(arguments) or (place / "adapter_config.json").is_file():
+    if any(arguments):
         raise _DoubtError
     # A multi-vector (ColBERT) model fills texts up with other tokens than padding.
     late = encoding.late_interaction
@@ -297,6 +298,7 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
+    merge_folder_adapter(model, place)
     if encoding.rope_scaling is not None:
         scale_library_rotary(model, *parse_rope_scaling(encoding.rope_scaling), encoding.max_length)
     try:
