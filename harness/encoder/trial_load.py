@@ -70,9 +70,9 @@ UNKNOWN = "日 Ж 😀"
 
 REQUIRED = {
     "Pooling": ("word_embedding_dimension",),
-    "Dense": ("in_features", "out_features", "activation_function"),
+    "Dense": ("in_features", "out_features"),
 }
-"""The fields that the config of a module must have; without them it is left to a load."""
+"""The fields that the config of a module must have."""
 
 ENCODER_CLASSES = {
     "T5Config": "T5EncoderModel",
@@ -132,9 +132,9 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
     pads = encoding.late_interaction is None
     folder, special, width, pooled = artifact.folder, 0, None, False
     modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
-    if any("name" not in module for module in modules) or any(
-        find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)
-    ):
+    if pads and any("name" not in module for module in modules):
+        raise DamagedModelError(f"{folder / 'modules.json'} has a module without a name.")
+    if any(find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)):
         raise _DoubtError
     for path in weight_files(folder):
         if path.suffix == ".safetensors":
@@ -144,7 +144,7 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
         if name not in KNOWN:
             raise _DoubtError
         config = read_module_config(folder / sub, name)
-        _require_plain(str(name), config)
+        _require_plain(folder / sub, str(name), config)
         if name == "Transformer":
             added, width = _try_backbone(folder / sub, artifact, encoding)
             special = max(special, added)
@@ -181,11 +181,14 @@ def _require_readable(path: Path) -> None:
         raise DamagedModelError(f"{path} is not a whole safetensors file: {error}.") from error
 
 
-def _require_plain(name: str, config: Mapping[str, Any]) -> None:
-    """Doubt a module whose config lacks a field, or has an unknown activation."""
-    if any(config.get(field) is None for field in REQUIRED.get(name, ())):
-        raise _DoubtError
+def _require_plain(place: Path, name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a module whose config lacks a field; doubt a Dense without a known activation."""
+    missing = [field for field in REQUIRED.get(name, ()) if config.get(field) is None]
+    if missing:
+        raise DamagedModelError(f"{place / 'config.json'} of the {name} has no {missing[0]}.")
     if name == "Dense":
+        if config.get("activation_function") is None:
+            raise _DoubtError
         package, _, activation = str(config["activation_function"]).rpartition(".")
         getattr(importlib.import_module(package), activation)()
 
@@ -298,10 +301,10 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
-    merge_folder_adapter(model, place)
     if encoding.rope_scaling is not None:
         scale_library_rotary(model, *parse_rope_scaling(encoding.rope_scaling), encoding.max_length)
     try:
+        merge_folder_adapter(model, place)
         width = _run_on_fakes(model, features, report)
     except HarnessError:
         raise

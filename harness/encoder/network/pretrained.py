@@ -378,6 +378,9 @@ def merge_adapters(backbone: nn.Module) -> None:
     backbone._hf_peft_config_loaded = False  # type: ignore[assignment]
 
 
+OTHER_BACKBONE = "It was made for another backbone, or for a model with a head."
+
+
 def merge_folder_adapter(network: Any, place: Path) -> None:
     """Merge the adapter that `lay_beside_base` put into a backbone's folder, if any, into its network.
 
@@ -391,14 +394,26 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
     folder = place / ADAPTER
     if not folder.is_dir():
         return
-    if isinstance(network, EncoderPreTrainedModel):
-        network.load_adapter(folder)
-        merge_adapters(network)
-        return
+    try:
+        if isinstance(network, EncoderPreTrainedModel):
+            network.load_adapter(folder)
+            merge_adapters(network)
+        else:
+            _merge_by_peft(network.base_model, folder)
+    # torch names tensors of other shapes in the lines behind the first.
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        if "size mismatch" not in reason:
+            raise
+        raise ModelError(f"The adapter in {folder} does not fit: {reason}", hint=OTHER_BACKBONE) from error
+
+
+def _merge_by_peft(backbone: Any, folder: Path) -> None:
+    """Merge any kind of adapter into a class of transformers, in place, so that a head around it stays."""
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 
-    # In place, so that a head around it stays. from_pretrained would pass over tensors that do not fit.
-    wrapped = PeftModel(network.base_model, PeftConfig.from_pretrained(str(folder)))
+    # Not by its from_pretrained, which passes over tensors that do not fit.
+    wrapped = PeftModel(backbone, PeftConfig.from_pretrained(str(folder)))
     tensors = load_file(folder / WEIGHTS)
     due = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
     result: Any = set_peft_model_state_dict(wrapped, tensors)
@@ -411,7 +426,7 @@ def _require_fit(folder: Path, missing: int, unexpected: int) -> None:
         raise ModelError(
             f"The adapter in {folder} does not fit: "
             f"{missing} of its tensors are missing, {unexpected} have no place.",
-            hint="It was made for another backbone, or for a model with a head.",
+            hint=OTHER_BACKBONE,
         )
 
 
