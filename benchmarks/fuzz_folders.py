@@ -149,6 +149,24 @@ def _lay_colbert(folder: Path) -> None:
     late_models.save(folder)
 
 
+def _lay_adapter(folder: Path) -> None:
+    import peft
+    import torch
+    from transformers import AutoModel
+
+    _lay_bert(base := folder.with_name("base"))
+    config = peft.LoraConfig(r=4, target_modules=["query", "value"], use_dora=True)
+    with contextlib.redirect_stderr(io.StringIO()):
+        adapted: Any = peft.get_peft_model(AutoModel.from_pretrained(base), config)
+    chance = torch.Generator().manual_seed(7)
+    for parameter in adapted.parameters():
+        if parameter.requires_grad:
+            parameter.data.copy_(torch.randn(parameter.shape, generator=chance) * 0.2)
+    adapted.save_pretrained(str(folder))
+    tiny.tokenizer().save_pretrained(folder)
+    _write_modules(folder, "Transformer", "Pooling")
+
+
 BASES: Mapping[str, Callable[[Path], None]] = {
     "bert": _lay_bert,
     "mean": _lay_mean,
@@ -158,6 +176,7 @@ BASES: Mapping[str, Callable[[Path], None]] = {
     "albert": _lay_albert,
     "static": _lay_static,
     "colbert": _lay_colbert,
+    "adapter": _lay_adapter,
 }
 """By name what lays a model folder."""
 

@@ -36,6 +36,7 @@ from harness.encoder.library_load import collect_load_report, hide_library_outpu
 from harness.encoder.loading import build_model_args
 from harness.encoder.network.checkpoint import HEADLESS
 from harness.encoder.network.model import EncoderForMaskedLM, load_network
+from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.encoder.spans import Span, SpanQueue, run_spans
 
 PRETRAINED = "Give the checkpoint of the pretraining: models for embeddings are saved without their head."
@@ -147,6 +148,7 @@ def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_
     kind: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
     with collect_load_report() as report:
         network = kind.from_pretrained(place, **args)
+    merge_folder_adapter(network, place)
     if report.fresh:
         raise ModelError(NO_HEAD.format(name), hint=PRETRAINED)
     return network

@@ -25,6 +25,7 @@ from finetune.flops import (
 )
 from harness.core.errors import HarnessError, UsageError
 from harness.encoder.library import enable_checkpointing, tokenize_batch
+from harness.encoder.network.pretrained import merge_adapters
 from harness.results.compute import is_used
 from harness.training.training import TrainingSpec
 
@@ -201,21 +202,3 @@ def _find_token_embedding(backbone: nn.Module) -> str:
     tokens = backbone.get_input_embeddings()  # type: ignore[operator]
     names: dict[nn.Module, str] = {module: name for name, module in backbone.named_modules()}
     return names[tokens]
-
-
-def merge_adapters(backbone: nn.Module) -> None:
-    """Add adapters to the weights that they stand beside, and put the plain layers back in their places.
-
-    A backbone without adapters stays as it is.
-    """
-    if not hasattr(backbone, "peft_config"):
-        return
-    from peft.tuners.lora import LoraLayer
-
-    adapted = [(name, layer) for name, layer in backbone.named_modules() if isinstance(layer, LoraLayer)]
-    for name, layer in adapted:
-        layer.merge()
-        place, _, last = name.rpartition(".")
-        setattr(backbone.get_submodule(place), last, layer.get_base_layer())
-    # peft keeps its settings here: without them the backbone counts as a plain one again.
-    del backbone.peft_config

@@ -22,6 +22,7 @@ from harness.encoder.folder.files import read_object
 from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.checkpoint import HEAD_IGNORED, NOT_LOADED, CheckpointTensors
 from harness.encoder.network.model import load_network, read_raw_tensors
+from harness.encoder.network.pretrained import merge_folder_adapter
 
 
 class Classifier(nn.Module):
@@ -217,6 +218,7 @@ def _load_library_classifier(
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
+    merge_folder_adapter(model, folder)
     start = f"{model.base_model_prefix}."
     other_shapes = (name for name, *_ in loading["mismatched_keys"])
     fresh = [name for name in (*loading["missing_keys"], *other_shapes) if name.startswith(start)]
@@ -297,6 +299,7 @@ def _load_library_encoder(
         if hasattr(config, name) and shares[part] is not None:
             setattr(config, name, shares[part])
     model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
+    merge_folder_adapter(model, folder)
     # transformers draws a pooler where the checkpoint has none.
     trained = any("pooler.dense." in name for name in read_raw_tensors(folder))
     pooler = getattr(getattr(model, "pooler", None), "dense", None) if trained else None

@@ -37,7 +37,7 @@ from harness.encoder.library import RENAMED, build_pooling, get_dimension, renam
 from harness.encoder.library_load import let_end_pad, scale_library_rotary
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
 from harness.encoder.network.model import load_network, resolve_network_config
-from harness.encoder.network.pretrained import require_import
+from harness.encoder.network.pretrained import merge_folder_adapter, require_import
 
 LOADING = frozenset(
     {"cache_dir", "code_revision", "force_download", "local_files_only", "proxies", "revision", "subfolder"}
@@ -98,6 +98,7 @@ class Transformer(LibraryTransformer):
         ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
         if backend != "torch" or not ours:
             model = super()._load_model(model_name_or_path, *args, **model_args) or self.auto_model
+            merge_folder_adapter(model, folder)
             if scaling is not None:
                 scale_library_rotary(model, **scaling)
             return model

@@ -56,6 +56,7 @@ from harness.encoder.library_load import (
     scale_library_rotary,
 )
 from harness.encoder.network.model import load_network
+from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.encoder.tensors import TYPES, list_module_weights, read_tensor_headers
 
 LARGEST = 2 << 30
@@ -69,9 +70,9 @@ UNKNOWN = "日 Ж 😀"
 
 REQUIRED = {
     "Pooling": ("word_embedding_dimension",),
-    "Dense": ("in_features", "out_features", "activation_function"),
+    "Dense": ("in_features", "out_features"),
 }
-"""The fields that the config of a module must have; without them it is left to a load."""
+"""The fields that the config of a module must have."""
 
 ENCODER_CLASSES = {
     "T5Config": "T5EncoderModel",
@@ -131,9 +132,9 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
     pads = encoding.late_interaction is None
     folder, special, width, pooled = artifact.folder, 0, None, False
     modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
-    if any("name" not in module for module in modules) or any(
-        find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)
-    ):
+    if pads and any("name" not in module for module in modules):
+        raise DamagedModelError(f"{folder / 'modules.json'} has a module without a name.")
+    if any(find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)):
         raise _DoubtError
     for path in weight_files(folder):
         if path.suffix == ".safetensors":
@@ -143,7 +144,7 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
         if name not in KNOWN:
             raise _DoubtError
         config = read_module_config(folder / sub, name)
-        _require_plain(str(name), config)
+        _require_plain(folder / sub, str(name), config)
         if name == "Transformer":
             added, width = _try_backbone(folder / sub, artifact, encoding)
             special = max(special, added)
@@ -180,11 +181,14 @@ def _require_readable(path: Path) -> None:
         raise DamagedModelError(f"{path} is not a whole safetensors file: {error}.") from error
 
 
-def _require_plain(name: str, config: Mapping[str, Any]) -> None:
-    """Doubt a module whose config lacks a field, or has an unknown activation."""
-    if any(config.get(field) is None for field in REQUIRED.get(name, ())):
-        raise _DoubtError
+def _require_plain(place: Path, name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a module whose config lacks a field; doubt a Dense without a known activation."""
+    missing = [field for field in REQUIRED.get(name, ()) if config.get(field) is None]
+    if missing:
+        raise DamagedModelError(f"{place / 'config.json'} of the {name} has no {missing[0]}.")
     if name == "Dense":
+        if config.get("activation_function") is None:
+            raise _DoubtError
         package, _, activation = str(config["activation_function"]).rpartition(".")
         getattr(importlib.import_module(package), activation)()
 
@@ -195,7 +199,7 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     arguments = [
         value for one in settings for name, value in one.items() if name.endswith(("_args", "_kwargs"))
     ]
-    if any(arguments) or (place / "adapter_config.json").is_file():
+    if any(arguments):
         raise _DoubtError
     # A multi-vector (ColBERT) model fills texts up with other tokens than padding.
     late = encoding.late_interaction
@@ -300,6 +304,7 @@ def _try_library_class(
     if encoding.rope_scaling is not None:
         scale_library_rotary(model, *parse_rope_scaling(encoding.rope_scaling), encoding.max_length)
     try:
+        merge_folder_adapter(model, place)
         width = _run_on_fakes(model, features, report)
     except HarnessError:
         raise

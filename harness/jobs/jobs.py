@@ -559,11 +559,12 @@ def prepare_task_data(
 
 def build_model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
     """The model's part of a record; of the path of a local folder it has the end, if that is its name."""
-    name, local = artifact.recorded or artifact.name, resolve_home_path(artifact.source).exists()
+    name, place = artifact.recorded or artifact.name, resolve_home_path(artifact.source).resolve()
+    local = place.exists()
     return ModelPart(
         name=name,
         source="local" if local else artifact.source,
-        folder=(shorten_folder(artifact.folder) or None) if local and artifact.folder.name == name else None,
+        folder=(shorten_folder(place) or None) if local and place.name == name else None,
         artifact=artifact.key,
         weights=artifact.weights,
         revision=artifact.revision,

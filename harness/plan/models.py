@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from harness.core import paths
@@ -17,6 +18,7 @@ from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
+from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import check_folder, check_load
 from harness.plan.evaluations import EvaluationChoice
@@ -220,6 +222,8 @@ def _build_folder_artifact(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
 ) -> Artifact:
     try:
+        cache = options.cache or paths.resolve_cache_folder(None)
+        folder = lay_beside_base(folder, cache, partial(_locate_base, options))
         describe(folder, own_code=options.trust_remote_code)
         identity = content.compute_folder_identity(
             folder, options.cache, trust_remote_code=options.trust_remote_code
@@ -245,16 +249,38 @@ def _build_folder_artifact(
     )
 
 
+def _locate_base(options: ModelOptions, config: Path, text: str, revision: str | None) -> Path:
+    """The folder of an adapter's base model, which its `config` names like a folder or a model of the hub."""
+    folder = paths.resolve_home_path(text)
+    if _is_folder(folder):
+        return folder
+    try:
+        if text.startswith(PLACES) or text.count("/") > 1:
+            raise ModelError(f"There is no folder {text}.")
+        return _fetch_hub_folder(f"{text}@{revision}" if revision else text, options)
+    except UsageError as error:
+        raise ModelError(
+            f"The adapter in {config.parent} needs its base model: {error.message}",
+            hint="Fetch it once on a connected machine, or correct base_model_name_or_path and revision in "
+            f"{config}.",
+        ) from error
+
+
 def _fetch_hub_artifact(text: str, *, name: str, options: ModelOptions) -> Artifact:
+    folder, repository = _fetch_hub_folder(text, options), text.partition("@")[0]
+    # The hub cache names the folder of a snapshot by its commit.
+    return _build_folder_artifact(folder, name=name, source=repository, options=options, revision=folder.name)
+
+
+def _fetch_hub_folder(text: str, options: ModelOptions) -> Path:
+    """The snapshot of a model of the hub; UsageError if its code would run at no pinned commit."""
     repository, _, revision = text.partition("@")
     if options.trust_remote_code and not COMMIT.match(revision):
         raise UsageError(
             "--trust-remote-code runs code that the model's repository holds: it needs a pinned commit.",
             hint=f"Type --model {repository}@<40 hex digits of the commit you have read>.",
         )
-    folder = _download(repository, revision or None, offline=options.offline)
-    # The hub cache names the folder of a snapshot by its commit.
-    return _build_folder_artifact(folder, name=name, source=repository, options=options, revision=folder.name)
+    return _download(repository, revision or None, offline=options.offline)
 
 
 def _download(repository: str, revision: str | None, *, offline: bool) -> Path:

@@ -269,11 +269,12 @@ def _distinguish_models(models: Sequence[ConfiguredModel]) -> tuple[ConfiguredMo
 
 
 def _build_named_model(artifact: Artifact) -> NamedModel:
-    local = paths.resolve_home_path(artifact.source).exists()
+    place = paths.resolve_home_path(artifact.source)
+    local = place.exists()
     return NamedModel(
         name=artifact.name,
         key=artifact.key,
-        folder=paths.shorten_folder(artifact.folder) if local else "",
+        folder=paths.shorten_folder(place.resolve()) if local else "",
         revision=artifact.revision or "",
         shared=local,
     )

@@ -24,6 +24,7 @@ from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.inputs import move_features
 from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.layers import Packing
+from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.results.compute import read_backbone_compute
 from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
 from suites._efficiency.rounds import (
@@ -109,6 +110,7 @@ def _load(
         }
         with hide_library_output():
             backbone: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, **options)
+        merge_folder_adapter(backbone, folder)
         backbone = backbone.to(device).eval()
     else:
         backbone = collect_backbones(load().model)[0]

@@ -20,13 +20,14 @@ from finetune.efficient.settings import (
     LoraSettings,
     compute_usual_rate,
 )
-from finetune.efficient.training import apply_tuning, merge_adapters
+from finetune.efficient.training import apply_tuning
 from finetune.flops import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
 from harness.core.errors import UsageError
 from harness.encoder import backbones
 from harness.encoder.backbones.gpt_neox import SIZES
+from harness.encoder.network.pretrained import merge_adapters
 from harness.encoder.sentence_transformer import SentenceTransformer
 from tiny_networks import batch, means, network, shrunk, texts
 

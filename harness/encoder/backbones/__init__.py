@@ -8,6 +8,7 @@ from typing import Any
 from harness.core.errors import DamagedModelError
 from harness.core.registry import Registry
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Family
+from harness.encoder.folder.adapters import is_plain_lora
 from harness.encoder.folder.files import read_object
 
 BACKBONES = Registry(
@@ -82,7 +83,8 @@ def read_architecture(folder: Path) -> Architecture:
 def has_network(folder: Path, *, own_code: bool = False) -> bool:
     """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
     config = read_object(folder / "config.json")
-    if can_run_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
+    is_adapter = (folder / "adapter_config.json").is_file() or not is_plain_lora(folder)
+    if is_adapter or can_run_remote_code(config, own_code):
         return False
     family = read_family(folder)
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)

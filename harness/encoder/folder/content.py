@@ -19,6 +19,7 @@ from harness.core.errors import ModelError
 from harness.core.files import hash_file, hash_files, require_size
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
+from harness.encoder.folder.adapters import ADAPTER
 from harness.encoder.folder.files import LARGEST, SETTINGS, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
 from harness.encoder.tensors import hash_shards, list_module_weights
@@ -52,6 +53,7 @@ def list_content_files(folder: Path) -> list[Path]:
             paths.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
             # transformers loads an adapter that lies beside a model without being asked.
             paths.update(root.glob("adapter_model.*"))
+            paths.update(root.glob(f"{ADAPTER}/*"))
     # A model's own code may import any file of its folder.
     paths.update(folder.rglob("*.py"))
     content_files = sorted(p for p in paths if p.exists() and not p.is_dir())

@@ -35,6 +35,7 @@ from harness.encoder.folder.modules import (
     TOKENS,
     TRANSFORMER,
     TWO_STAGE,
+    VOCABULARIES,
     Module,
     explain_not_run,
     find_backbone_folder,
@@ -56,9 +57,6 @@ COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
 
 TWO_BACKBONES = "it is more than a single backbone, or has none"
 """The reason why the positions of a model of several parts are not scaled."""
-
-VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
-"""The files of a tokenizer, one of which must exist."""
 
 
 @dataclass(frozen=True, kw_only=True)

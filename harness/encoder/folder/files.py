@@ -49,6 +49,7 @@ def read_object(path: Path) -> dict[str, Any]:
 SCHEMA_FILES = (
     *("config.json", "sentence_*_config.json", "wordembedding_config.json", "router_config.json"),
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", SETTINGS, "*.index.json"),
+    "adapter_config.json",
 )
 """The files whose fields have types."""
 
@@ -107,7 +108,8 @@ POSITIONS = _Type("an integer", lambda value: _is_count(value, -1))
 
 FIELDS = {
     TEXT: "model_type tokenizer_class position_embedding_type activation_function default_prompt_name "
-    "similarity_fn_name query_prefix document_prefix",
+    "similarity_fn_name query_prefix document_prefix peft_type base_model_name_or_path revision "
+    "adapter_config.json/bias",
     TEXTS: "architectures",
     LIST: "skiplist_words",
     CODE: "auto_map",

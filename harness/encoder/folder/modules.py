@@ -353,6 +353,9 @@ OTHER_FORMATS = {
 }
 """Weights that never load, by the patterns of their names, and what to do with them."""
 
+VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
+"""The files of a tokenizer, one of which must exist."""
+
 TOKENIZED = ("Transformer", "CLIPModel")
 """Modules of transformers: with a tokenizer, whose length applies where the module names none."""
 

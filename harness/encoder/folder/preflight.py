@@ -31,7 +31,6 @@ from harness.core.identity import digest
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_architecture, read_family
 from harness.encoder.family import MODEL_TYPE, Config
-from harness.encoder.folder.description import VOCABULARIES
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
@@ -40,6 +39,7 @@ from harness.encoder.folder.modules import (
     MODULES,
     TEXT_STAGE,
     TWO_STAGE,
+    VOCABULARIES,
     list_module_folders,
     locate_modules,
     read_modules,
@@ -188,7 +188,7 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
 def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
     """Refuse a config without a model type, or with one that neither we nor transformers know."""
     kind = config.get("model_type")
-    if (place / "adapter_config.json").is_file() or (own_code and config.get("auto_map")):
+    if own_code and config.get("auto_map"):
         return
     path = place / "config.json"
     if not isinstance(kind, str) or not kind:

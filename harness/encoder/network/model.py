@@ -35,7 +35,12 @@ from harness.encoder.network.layers import (
     build_norm,
     compute_rotations,
 )
-from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
+from harness.encoder.network.pretrained import (
+    EncoderConfig,
+    EncoderPreTrainedModel,
+    Published,
+    merge_folder_adapter,
+)
 from harness.encoder.tensors import list_module_weights, require_flat
 
 
@@ -455,6 +460,7 @@ def load_network(
     # check_tensors has compared every name; a tied decoder may be absent, and is tied next.
     model.load_state_dict(state, assign=True, strict=False)
     model.tie_weights()
+    merge_folder_adapter(model, folder)
     model.eval()  # type: ignore[no-untyped-call]
     model.notes += folder_tensors.notes
     return _Loaded(model=model, ignored=folder_tensors.ignored)

@@ -20,6 +20,7 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedC
 
 from harness.core.errors import ModelError
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
+from harness.encoder.folder.adapters import ADAPTER, CONFIG, WEIGHTS
 
 SHARD = "5GB"
 """The largest size of a weight file."""
@@ -72,8 +73,6 @@ PART = ".lora_"
 
 PREFIX = "base_model.model."
 """The prefix of names in peft's files."""
-
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
 """Settings without effect once every adapted module is named."""
@@ -348,12 +347,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         self._hf_peft_config_loaded = True
         result: Any = set_peft_model_state_dict(self, state, adapter_name=name)
         lacking = [key for key in result.missing_keys if PART in key]
-        if lacking or result.unexpected_keys:
-            raise ModelError(
-                f"The adapter in {folder} does not fit: "
-                f"{len(lacking)} of its tensors are missing, {len(result.unexpected_keys)} have no place.",
-                hint="It was made for another backbone.",
-            )
+        _require_fit(folder, len(lacking), len(result.unexpected_keys))
 
     def list_lora_targets(self) -> list[str]:
         """The names of the modules for a LoRA adapter: every linear layer of the blocks."""
@@ -363,6 +357,77 @@ class EncoderPreTrainedModel(PreTrainedModel):
             if isinstance(module, nn.Linear) and ".layers." in f".{name}"
         }
         return sorted(names)
+
+
+def merge_adapters(backbone: nn.Module) -> None:
+    """Add adapters to the weights that they stand beside, and put the plain layers back in their places.
+
+    A backbone without adapters stays as it is.
+    """
+    if not hasattr(backbone, "peft_config"):
+        return
+    from peft.tuners.lora import LoraLayer
+
+    adapted = [(name, layer) for name, layer in backbone.named_modules() if isinstance(layer, LoraLayer)]
+    for name, layer in adapted:
+        layer.merge()
+        place, _, last = name.rpartition(".")
+        setattr(backbone.get_submodule(place), last, layer.get_base_layer())
+    # peft and transformers keep these: without them the backbone counts as a plain one again.
+    del backbone.peft_config
+    backbone._hf_peft_config_loaded = False  # type: ignore[assignment]
+
+
+OTHER_BACKBONE = "It was made for another backbone, or for a model with a head."
+
+
+def merge_folder_adapter(network: Any, place: Path) -> None:
+    """Merge the adapter that `lay_beside_base` put into a backbone's folder, if any, into its network.
+
+    Args:
+        network: Ours or a class of transformers, perhaps with a head or without memory.
+        place: The folder of the backbone.
+
+    Raises:
+        ModelError: The adapter does not fit the network.
+    """
+    folder = place / ADAPTER
+    if not folder.is_dir():
+        return
+    try:
+        if isinstance(network, EncoderPreTrainedModel):
+            network.load_adapter(folder)
+            merge_adapters(network)
+        else:
+            _merge_by_peft(network.base_model, folder)
+    # torch names tensors of other shapes in the lines behind the first.
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        if "size mismatch" not in reason:
+            raise
+        raise ModelError(f"The adapter in {folder} does not fit: {reason}", hint=OTHER_BACKBONE) from error
+
+
+def _merge_by_peft(backbone: Any, folder: Path) -> None:
+    """Merge any kind of adapter into a class of transformers, in place, so that a head around it stays."""
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+
+    # Not by its from_pretrained, which passes over tensors that do not fit.
+    wrapped = PeftModel(backbone, PeftConfig.from_pretrained(str(folder)))
+    tensors = load_file(folder / WEIGHTS)
+    due = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+    result: Any = set_peft_model_state_dict(wrapped, tensors)
+    _require_fit(folder, len(due.keys() - tensors.keys()), len(result.unexpected_keys))
+    wrapped.merge_and_unload()
+
+
+def _require_fit(folder: Path, missing: int, unexpected: int) -> None:
+    if missing or unexpected:
+        raise ModelError(
+            f"The adapter in {folder} does not fit: "
+            f"{missing} of its tensors are missing, {unexpected} have no place.",
+            hint=OTHER_BACKBONE,
+        )
 
 
 def _is_slice(tensor: Tensor) -> bool:

@@ -1,0 +1,145 @@
+"""Adapters of peft: a folder with one in place of weights is laid out beside its base model, by links."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import DamagedModelError, ModelError
+from harness.core.identity import digest
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import VOCABULARIES, list_module_folders, locate_modules
+from harness.encoder.tensors import check_weights, list_module_weights
+
+ADAPTER = "peft-adapter"
+"""The subfolder of a backbone with the adapter that loading merges into it."""
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+MERGED = (
+    *("ADALORA", "C3A", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "LORA", "MISS", "OFT"),
+    *("SHIRA", "VBLORA", "VERA"),
+)
+"""The kinds of adapters that peft merges into the layers beside which they stand, exact to rounding."""
+
+UNMERGED = ("alora_invocation_tokens", "layer_replication")
+"""Settings of adapters that change the tokens behind certain others alone, or layers that share weights."""
+
+ORIGIN = ("base_model_name_or_path", "revision", "peft_version", "auto_mapping", "inference_mode")
+"""Fields of an adapter's config without effect on a vector, once the base lies beside it."""
+
+TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+"""The files of a tokenizer."""
+
+
+def is_plain_lora(place: Path) -> bool:
+    """Whether the adapter in a backbone's folder, if any, is low-rank products beside linear layers alone."""
+    config = read_object(place / ADAPTER / CONFIG)
+    more = ("modules_to_save", "target_parameters", "trainable_token_indices")
+    plain = config.get("peft_type") == "LORA" and config.get("bias", "none") == "none"
+    return not config or (plain and not any(config.get(name) for name in more))
+
+
+def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, str | None], Path]) -> Path:
+    """A folder of links in which each adapter of a model lies in its base; the folder itself without any.
+
+    Such a folder is made once, and is read as any other. The tokenizer is that of the adapter's folder, if it
+    has one, as in sentence-transformers.
+
+    Args:
+        folder: The model folder.
+        cache: The cache folder.
+        find_base: The folder of a base model, by the adapter's config, the base's name and its revision.
+
+    Raises:
+        ModelError: An adapter cannot be merged, is damaged, or has no base.
+    """
+    places = [place for name, place in locate_modules(folder) if name == "Transformer" and _is_adapter(place)]
+    if not places:
+        return folder
+    roots = {folder, *list_module_folders(folder)}
+    files = {*folder.rglob("*.py"), *(path for root in roots if root.is_dir() for path in root.iterdir())}
+    links = {path.relative_to(folder).as_posix(): path for path in files if path.is_file()}
+    texts = {}
+    for place in places:
+        prefix = "" if place == folder else f"{place.relative_to(folder).as_posix()}/"
+        config = _read_config(place)
+        base = find_base(place / CONFIG, config["base_model_name_or_path"], config.get("revision"))
+        links |= {f"{prefix}{path.name}": path for path in _list_base_files(base, place)}
+        del links[prefix + CONFIG]
+        links[f"{prefix}{ADAPTER}/{WEIGHTS}"] = links.pop(prefix + WEIGHTS)
+        kept = {name: value for name, value in config.items() if name not in ORIGIN}
+        texts[f"{prefix}{ADAPTER}/{CONFIG}"] = json.dumps(kept, indent=2, sort_keys=True)
+    targets = {name: str(path.absolute()) for name, path in sorted(links.items())}
+    laid = cache / "adapters" / digest({"links": targets, "texts": texts}) / folder.resolve().name
+    if not laid.is_dir():
+        _write_links(laid, targets, texts)
+    return laid
+
+
+def _is_adapter(place: Path) -> bool:
+    return (place / CONFIG).is_file() and not list_module_weights(place)
+
+
+def _read_config(place: Path) -> dict[str, Any]:
+    """The config of an adapter that can be merged, whose weights are whole and whose base has a name."""
+    path = place / CONFIG
+    config = read_object(path)
+    kind, base = config.get("peft_type"), config.get("base_model_name_or_path")
+    if kind is None or not base:
+        lack = "base_model_name_or_path" if kind else "peft_type"
+        raise DamagedModelError(f"{path} names no {lack}.", hint="Save the adapter again with peft.")
+    settings = [name for name in UNMERGED if config.get(name)]
+    if kind not in MERGED or settings:
+        what = f"with {settings[0]}" if settings else f"of the kind {kind}"
+        raise ModelError(
+            f"{place} is an adapter {what}, which cannot be merged into its base model.",
+            hint="Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA.",
+        )
+    if not (place / WEIGHTS).is_file():
+        raise ModelError(
+            f"{place} has no {WEIGHTS}.",
+            hint=f"Save the adapter of adapter_model.bin as {WEIGHTS} with a newer peft."
+            if (place / "adapter_model.bin").is_file()
+            else "Fetch or write the folder again.",
+        )
+    check_weights(place / WEIGHTS)
+    return config
+
+
+def _list_base_files(base: Path, place: Path) -> list[Path]:
+    """The files of a base model that it is loaded from, for the adapter in `place`."""
+    weights = list_module_weights(base)
+    if not (base / "config.json").is_file() or not weights:
+        lack = "an adapter itself" if (base / CONFIG).is_file() else "no folder with config.json and weights"
+        raise ModelError(
+            f"{base}, the base model of the adapter in {place}, is {lack}.",
+            hint="Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result.",
+        )
+    has_own = any(any(place.glob(pattern)) for pattern in VOCABULARIES)
+    patterns = ("config.json", "*.index.json", "*.py", *(() if has_own else TOKENIZER))
+    return [*weights, *(path for pattern in patterns for path in base.glob(pattern))]
+
+
+def _write_links(laid: Path, targets: Mapping[str, str], texts: Mapping[str, str]) -> None:
+    """Make a folder of links and texts, whole or not at all."""
+    laid.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(dir=laid.parent))
+    for name in (*targets, *texts):
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, target in targets.items():
+        (new / name).symlink_to(target)
+    for name, text in texts.items():
+        (new / name).write_text(text, encoding="utf-8")
+    try:
+        os.rename(new, laid)
+    except OSError:
+        # Another process has made it.
+        shutil.rmtree(new)
+        if not laid.is_dir():
+            raise
