@@ -28,10 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from click.testing import CliRunner
 from fuzz_folders import lay_data, lay_models
 from measuring import read_options
 
 import glue_data
+from harness.commands.audit import command as audit
 from harness.storage.leases import LEASE
 from harness.storage.store import Store
 from harness.training.training import read_log
@@ -183,8 +185,8 @@ class Trial:
             yield f"the process {process.pid} is left: {' '.join(process.cmdline())[:200]}"
         places = ["--results", self.home / "results", "--cache", self.home / "cache", "--json"]
         (self.home / "results").mkdir(exist_ok=True)
-        typed = [sys.executable, "-m", "harness", "audit", *map(str, places)]
-        found = json.loads(subprocess.run(typed, capture_output=True, check=False).stdout)
+        audited = CliRunner().invoke(audit, [*map(str, places)], standalone_mode=False)
+        found = json.loads(audited.stdout)
         yield from (f"{fault['file']}: {fault['reason']}" for fault in found["faults"])
 
     def find_differences(self, whole: Trial) -> Iterator[str]:
