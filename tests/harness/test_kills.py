@@ -19,7 +19,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("plaid", 2), ("watch", 1), ("training", 2), ("stopped-run", 1)])
+@pytest.mark.parametrize(("kind", "kills"), [("plaid", 1), ("watch", 1), ("training", 2), ("stopped-run", 1)])
 def test_a_killed_or_stopped_command_ends_as_one_left_in_peace(
     kind: str, kills: int, inputs: Path, tmp_path: Path
 ) -> None:
