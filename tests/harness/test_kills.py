@@ -19,12 +19,16 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("plaid", 1), ("watch", 1), ("training", 2), ("stopped-run", 1)])
+@pytest.mark.parametrize(
+    ("kind", "kills", "devices"),
+    # On one device the jobs run in the driver: of the others each start takes two more processes.
+    [("plaid", 1, "cpu,cpu"), ("watch", 1, "cpu"), ("training", 2, "cpu"), ("stopped-run", 1, "cpu,cpu")],
+)
 def test_a_killed_or_stopped_command_ends_as_one_left_in_peace(
-    kind: str, kills: int, inputs: Path, tmp_path: Path
+    kind: str, kills: int, devices: str, inputs: Path, tmp_path: Path
 ) -> None:
     random.seed(7)
-    assert kill_kind(kind, inputs, tmp_path / kind, kills) == []
+    assert kill_kind(kind, inputs, tmp_path / kind, kills, devices=devices) == []
 
 
 def test_a_killed_protocol_gives_the_rows_of_another(tmp_path: Path) -> None:
