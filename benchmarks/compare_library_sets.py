@@ -19,11 +19,11 @@ import tiny
 from harness.core.encoding import OwnTexts, Settings
 from harness.core.types import SIDES, Artifact
 from harness.encoder.backbones import minilm
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
+from harness.encoder.resolved_encoding import resolve_encoding
 from layouts import TEXTS, read_layouts, write_layout
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers")

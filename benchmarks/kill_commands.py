@@ -28,10 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from click.testing import CliRunner
 from fuzz_folders import lay_data, lay_models
 from measuring import read_options
 
 import glue_data
+from harness.commands.audit import command as audit
 from harness.storage.leases import LEASE
 from harness.storage.store import Store
 from harness.training.training import read_log
@@ -40,7 +42,7 @@ from stored_records import iter_records
 PLACES = ("--results", "{home}/results", "--cache", "{home}/cache", "--offline")
 PAIRS, BEIR = ("--suite", "local:{data}/pairs"), ("--suite", "local:{data}/beir")
 BERT, TEACHER = ("--model", "{models}/bert"), "{models}/mean"
-WORKERS = ("--devices", "cpu,cpu")
+WORKERS = ("--devices", "{devices}")
 """With one device the jobs run in the driver, which leaves no child to kill."""
 ROWS = ("--train-data", "{data}/training/triplets.jsonl")
 # Short steps, a checkpoint after nearly each.
@@ -84,9 +86,9 @@ def lay_inputs(folder: Path) -> None:
 class Trial:
     """A home with results and a cache of its own, in which a kind of command runs."""
 
-    def __init__(self, kind: str, inputs: Path, home: Path, term: float) -> None:
+    def __init__(self, kind: str, inputs: Path, home: Path, term: float, devices: str) -> None:
         self.home, self._term, self._rewritten, self._codes = home, term, False, set[int]()
-        words = {"models": inputs / "models", "data": inputs / "data", "home": home}
+        words = {"models": inputs / "models", "data": inputs / "data", "home": home, "devices": devices}
         self._command = [word.format(**words) for word in COMMANDS[kind]]
         for step, model in ((100, "bert"), (200, "mean")):
             shutil.copytree(inputs / "models" / model, home / "checkpoints" / f"step-{step}")
@@ -183,8 +185,8 @@ class Trial:
             yield f"the process {process.pid} is left: {' '.join(process.cmdline())[:200]}"
         places = ["--results", self.home / "results", "--cache", self.home / "cache", "--json"]
         (self.home / "results").mkdir(exist_ok=True)
-        typed = [sys.executable, "-m", "harness", "audit", *map(str, places)]
-        found = json.loads(subprocess.run(typed, capture_output=True, check=False).stdout)
+        audited = CliRunner().invoke(audit, [*map(str, places)], standalone_mode=False)
+        found = json.loads(audited.stdout)
         yield from (f"{fault['file']}: {fault['reason']}" for fault in found["faults"])
 
     def find_differences(self, whole: Trial) -> Iterator[str]:
@@ -265,14 +267,16 @@ def count_finished(home: Path) -> Counter[str]:
     return finished
 
 
-def kill_kind(kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0) -> list[str]:
+def kill_kind(
+    kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0, devices: str = "cpu,cpu"
+) -> list[str]:
     """Kill or stop a kind of command so many times; returns the faults."""
     stops = kind.startswith("stopped")
-    whole = Trial(kind, inputs, home / "whole", term * stops)
+    whole = Trial(kind, inputs, home / "whole", term * stops, devices)
     seconds, hits = whole.run(), list[str]()
     faults = [*whole.find_faults()] if whole.list_scores() else ["left in peace it gives no scores"]
     while (left := kills - len(hits) + hits.count("nothing")) > 0 and not faults:
-        trial = Trial(kind, inputs, home / f"killed-{len(hits)}", term * stops)
+        trial = Trial(kind, inputs, home / f"killed-{len(hits)}", term * stops, devices)
         # The first start comes while the second checkpoint is being written.
         weights = Path("step-200", "model.safetensors")
         os.truncate(trial.home / "checkpoints" / weights, 10_000)

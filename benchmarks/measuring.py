@@ -98,10 +98,10 @@ def load_encoder(
     """The engine with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.encoding import resolve_encoding
     from harness.encoder.folder.content import compute_content_key
     from harness.encoder.folder.description import describe
     from harness.encoder.loading import load_encoder
+    from harness.encoder.resolved_encoding import resolve_encoding
 
     key, weights = compute_content_key(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)

@@ -33,10 +33,10 @@ from harness.checks.questions import ModelOutputs, compare_encoded, find_coarser
 from harness.checks.sides import Comparison
 from harness.core.encoding import Settings
 from harness.core.types import Artifact, Suite
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.plan.plan import ConfiguredModel
 from harness.results.metrics import Floats
 

@@ -50,9 +50,10 @@ COMMANDS = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder, published scores, a suite of one's own, a model, and a checkpoint of it."""
+    tmp_path = tmp_path_factory.mktemp("folder")
     fill(tmp_path)
     for name in ("tiny", "checkpoints/step-100"):
         tiny.folder(tiny.families()["bert"], tmp_path / name)
@@ -79,6 +80,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_sigterm_ends_every_command_in_a_moment(command: str, folder: Path) -> None:
     before = files_in(folder)
+    (folder / "at work").unlink(missing_ok=True)
     words = [sys.executable, "-c", AT_WORK, COMMANDS[command], *command.split()]
     own = {"PYTHONPATH": str(Path.cwd()), "HARNESS_CACHE": str(folder / "cache")}
     process = subprocess.Popen(

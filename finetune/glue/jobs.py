@@ -1,9 +1,9 @@
-"""The jobs of a GLUE protocol: train one run, select among the runs of a grid, score a task from its runs.
+"""The jobs of a GLUE protocol that train a run and score a task from its runs.
 
 A run trains a backbone for a task, scores it and leaves a record of purpose "trial". The score of a task is a
-record made of its runs. Jobs are small to send: they name their backbone, data and settings, and find earlier
-runs as inputs on their context. The worker itself caches the best MNLI weights of each grid: they are too
-large to send to the driver, and can be made again.
+record made of its runs; between them finetune.glue.selection chooses. Jobs are small to send: they name their
+backbone, data and settings, and find earlier runs as inputs on their context. The worker itself caches the
+best MNLI weights of each grid: they are too large to send to the driver, and can be made again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from finetune.glue.protocol import RunScore, Trial
+from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedTask, adapt_trial, load_tokenizer
+from finetune.glue.selection import (
+    build_selection,
+    compute_task_number,
+    extract_cell,
+    read_run_records,
+    score_run,
+    score_runs,
+    serialize_metrics,
+)
 from finetune.glue.storage import ClassifierPlace
 from harness.core import files, provenance
 from harness.core.arguments import list_allowed_tensors
@@ -32,7 +41,6 @@ from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import build_model_part, count_scored_data, read_model_lineage
 from harness.results.scores import collect_raw_metrics
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record, build_record_output, build_task_part
-from suites.glue import VIEWS, GlueSource
 
 # torch takes seconds to import, and a driver that only plans and sends jobs needs none of it.
 if TYPE_CHECKING:
@@ -40,15 +48,6 @@ if TYPE_CHECKING:
 
     from finetune.glue.model import Classifier
     from finetune.glue.trainer import Evaluation, Progress
-
-
-CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
-"""The settings of a run that its grid varies."""
-
-
-def _extract_cell(trial: Trial) -> dict[str, Any]:
-    """The settings of a run that its grid varies, by name."""
-    return {name: getattr(trial, name) for name in CELL}
 
 
 def format_trial(trial: Trial) -> str:
@@ -63,26 +62,6 @@ def format_trial(trial: Trial) -> str:
         f"lr {trial.learning_rate:g}, batch {trial.batch_size}, decay {trial.weight_decay:g}, "
         f"{epochs}, seed {trial.seed}"
     )
-
-
-def _compute_task_number(task: Task, view: str, metrics: Raw) -> float | None:
-    """A task's number by a paper's view, None if a part is missing; for a user's own task, the mean."""
-    if isinstance(task.source, GlueSource):
-        return VIEWS[view].compute_task_number(task.name, metrics)
-    return sum(metrics.values()) / len(metrics)
-
-
-def _compute_selection_metric(task: Task, view: str, metrics: Raw) -> float:
-    """The score that cells are selected by: the task's number, or the mean of its parts that are there."""
-    task_number = _compute_task_number(task, view, metrics)
-    if task_number is not None:
-        return task_number
-    # A data root may lack one of MNLI's sets; the view's number then does not exist, but a choice can be
-    # made.
-    values = [metrics[part] for part in VIEWS[view].parts[task.name] if part in metrics] or [
-        *metrics.values()
-    ]
-    return sum(values) / len(values)
 
 
 def _build_record_scores(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]]]:
@@ -102,10 +81,6 @@ def _choose_evaluation(progress: Progress) -> Evaluation | None:
 
 Named = Sequence[Sequence[Any]]
 """Metrics on disk: [split, name, value] each."""
-
-
-def _serialize_metrics(metrics: Raw) -> list[list[Any]]:
-    return [[*name, value] for name, value in metrics.items()]
 
 
 def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData) -> dict[str, Any]:
@@ -129,9 +104,9 @@ def _build_run_training(trial: Trial, progress: Progress, labelled: LabelledData
         },
         "loss": {"first": finite[0], "last": finite[-1]} if finite else {},
         "evaluations": [
-            {"step": one.step, "metrics": _serialize_metrics(one.metrics)} for one in progress.evaluations
+            {"step": one.step, "metrics": serialize_metrics(one.metrics)} for one in progress.evaluations
         ],
-        "cross_fitted": _serialize_metrics(compute_cross_fit(progress.evaluations, gold)) if best else None,
+        "cross_fitted": serialize_metrics(compute_cross_fit(progress.evaluations, gold)) if best else None,
         "micro_batch": progress.micro_batch,
     }
 
@@ -158,56 +133,6 @@ def _build_example_columns(
     return columns
 
 
-def _score_of(record: Record, task: Task, view: str) -> float | None:
-    """A run's score by a view, which may differ from the view of the recipe that made the run."""
-    return (
-        None
-        if record.training["diverged"]
-        else _compute_selection_metric(task, view, collect_raw_metrics(record))
-    )
-
-
-def _run_scores(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[RunScore]:
-    """The RunScores from the records of a grid."""
-    return [
-        RunScore(
-            trial=trial,
-            score=_score_of(record, task, view),
-            watched=record.training["watched"],
-            constant=record.training["constant"],
-        )
-        for record, trial in zip(records, trials, strict=True)
-    ]
-
-
-def _build_selection(
-    tried: Sequence[RunScore], records: Sequence[Record], *, chosen: int, maximum: float | None
-) -> dict[str, Any]:
-    """The selection of a grid: the place of the chosen cell, and every run with its score and raw metrics.
-
-    `maximum` is the best score, which errs upward, as the run was chosen on the same rows.
-    """
-    cells = [
-        {
-            **_extract_cell(run.trial),
-            "score": run.score,
-            "metrics": _serialize_metrics(collect_raw_metrics(record)),
-            "diverged": run.diverged,
-            "constant": run.constant,
-            "micro_batch": record.training["micro_batch"],
-            "key": record.key,
-        }
-        for run, record in zip(tried, records, strict=True)
-    ]
-    return {
-        "chosen": chosen,
-        "maximum": maximum,
-        "cells": cells,
-        "diverged": sum(run.diverged for run in tried),
-        "constant": sum(run.constant for run in tried),
-    }
-
-
 def _compute_metric_means(runs: Sequence[Raw]) -> dict[tuple[str, str], float]:
     """The mean of each raw metric over runs."""
     import numpy as np
@@ -223,7 +148,7 @@ def _build_evaluation_part(task: Task, view: str, records: Sequence[Record]) -> 
         if len(choice_runs) < len(metrics):
             return None
         means = _compute_metric_means(choice_runs)
-        return {"score": _compute_task_number(task, view, means), "metrics": _serialize_metrics(means)}
+        return {"score": compute_task_number(task, view, means), "metrics": serialize_metrics(means)}
 
     runs = [record.training for record in records]
     return {
@@ -341,7 +266,7 @@ class Finetune:
             lineage=read_model_lineage(self.artifact),
             task=build_task_part(self.task),
             identity=self.identity,
-            main_score=_compute_task_number(self.task, self.view, metrics) if metrics else None,
+            main_score=compute_task_number(self.task, self.view, metrics) if metrics else None,
             scores=_build_record_scores(self.task, metrics),
             training=_build_run_training(trial, progress, labelled),
             provenance={
@@ -469,42 +394,6 @@ class Finetune:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Select:
-    """The job that selects the best cell of a task's grid from the records of its runs; gives JSON."""
-
-    task: Task
-    trials: tuple[Trial, ...]
-    keys: tuple[str, ...]
-    view: str
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Select the best cell; gives its place and every cell of the grid."""
-        records = _read_input_records(context, self.keys)
-        tried = _run_scores(records, self.trials, self.task, self.view)
-        best = RunScore.select(tried)
-        selection = _build_selection(tried, records, chosen=tried.index(best), maximum=best.score)
-        return {"selection": json.dumps(selection).encode()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelectStart:
-    """The job that selects the MNLI run to start from, the best accuracy on the matched set; gives JSON."""
-
-    runs: tuple[Finetune, ...]
-    view: str
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Select the run; gives its key, settings and watched metric."""
-        records = _read_input_records(context, [run.key for run in self.runs])
-        trials = [run.trials[0] for run in self.runs]
-        tried = _run_scores(records, trials, self.runs[0].task, self.view)
-        chosen = RunScore.select(tried, by="watched")
-        run = self.runs[tried.index(chosen)]
-        start_run = {"run": run.key, **_extract_cell(chosen.trial), "watched": chosen.watched}
-        return {"source": json.dumps(start_run).encode()}
-
-
-@dataclass(frozen=True, kw_only=True)
 class RestoreWeights:
     """The job that runs the selected MNLI run once more if its weights are not in the cache."""
 
@@ -576,7 +465,7 @@ class ScoreFromRuns:
         selection = context.read_input("selection") or self._build_default_selection(context)
         # A seed that counts may be a run of the grid as well.
         keys = [*dict.fromkeys((*self.runs, *self.seeds))]
-        runs = dict(zip(keys, _read_input_records(context, keys), strict=True))
+        runs = dict(zip(keys, read_run_records(context, keys), strict=True))
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
         counted = [runs[key] for key in self.seeds or chosen]
         seconds = float(sum(run.provenance["seconds"]["train"] for run in runs.values()))
@@ -590,7 +479,7 @@ class ScoreFromRuns:
         # flatters.
         lost = [_score_constant_model(self.task, columns)] * (len(counted) - len(valid_records))
         with_lost = (
-            _serialize_metrics(_compute_metric_means([*map(collect_raw_metrics, valid_records), *lost]))
+            serialize_metrics(_compute_metric_means([*map(collect_raw_metrics, valid_records), *lost]))
             if lost
             else None
         )
@@ -601,7 +490,7 @@ class ScoreFromRuns:
             lineage=valid_records[0].lineage,
             task=build_task_part(self.task),
             identity=self.identity,
-            main_score=_compute_task_number(self.task, self.view, metrics),
+            main_score=compute_task_number(self.task, self.view, metrics),
             scores=_build_record_scores(self.task, metrics),
             training={
                 **self._build_score_training(context, selection, counted),
@@ -622,8 +511,8 @@ class ScoreFromRuns:
     def _build_score_training(
         self, context: JobContext, selection: Mapping[str, Any], counted: Sequence[Record]
     ) -> dict[str, Any]:
-        cell = _extract_cell(self.trials[selection["chosen"]])
-        scores = [_score_of(record, self.task, self.view) for record in counted]
+        cell = extract_cell(self.trials[selection["chosen"]])
+        scores = [score_run(record, self.task, self.view) for record in counted]
         return {
             **self.told,
             "source": context.read_input("source") or None,
@@ -652,17 +541,10 @@ class ScoreFromRuns:
 
     def _build_default_selection(self, context: JobContext) -> dict[str, Any]:
         """The runs of a protocol that selects nothing, in the form of a selection."""
-        records = _read_input_records(context, self.runs)
-        tried = _run_scores(records, self.trials, self.task, self.view)
+        records = read_run_records(context, self.runs)
+        tried = score_runs(records, self.trials, self.task, self.view)
         scores = [run.score for run in tried if run.score is not None]
-        return _build_selection(tried, records, chosen=0, maximum=max(scores, default=None))
-
-
-def _read_input_records(context: JobContext, keys: Sequence[str]) -> list[Record]:
-    """The records of runs among this job's inputs."""
-    return [
-        RECORDS.parse(context.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys
-    ]
+        return build_selection(tried, records, chosen=0, maximum=max(scores, default=None))
 
 
 def _read_input_examples(context: JobContext, key: str) -> dict[str, list[Any]]:

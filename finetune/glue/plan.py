@@ -15,12 +15,11 @@ from finetune.glue.jobs import (
     Kind,
     RestoreWeights,
     ScoreFromRuns,
-    Select,
-    SelectStart,
     StartFrom,
     format_trial,
 )
 from finetune.glue.protocol import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
+from finetune.glue.selection import Select, SelectStart
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
@@ -373,14 +372,15 @@ class _TaskPlanner:
         trials = self.list_task_trials(GLUE[MNLI], transfer=self.settings.transfer)
         grid = self.plan_grid_jobs(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
         works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
-        key = _compute_source_key(tuple(job.key for job in grid))
+        keys = tuple(job.key for job in grid)
+        key = _compute_source_key(keys)
         source = Job(
             key=key,
             kind="select",
             label=f"the MNLI model to start from ({self.artifact.name})",
-            inputs=tuple(job.key for job in grid),
+            inputs=keys,
             resources=Resources(needs_device=False),
-            work=SelectStart(runs=works, view=self.protocol.view),
+            work=SelectStart(task=mnli, trials=trials, keys=keys, view=self.protocol.view),
         )
         weights = Job(
             key=digest({"job": "weights", "source": key}),

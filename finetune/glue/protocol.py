@@ -6,10 +6,9 @@ The data are the settings of a run, the grid of each task, and the selection amo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +16,7 @@ from annotated_types import Interval
 
 from finetune.glue.schedule import Schedule
 from harness.core.arguments import Form, Seed, Tokens
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import UsageError
 from harness.core.identity import AlwaysHashed
 from harness.core.types import DTYPES, Dtype
 
@@ -339,48 +338,6 @@ class Protocol(AlwaysHashed):
     def runs(self) -> int:
         """The number of runs of all grids and final seeds."""
         return sum(len(self.list_trials(task)) + len(self.final_seeds) for task in self.grids)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunScore:
-    """The score of a finished run.
-
-    Attributes:
-        trial: The trial.
-        score: The task's number by the protocol's own view; None if the run diverged.
-        watched: The metric of early stopping, for MNLI the accuracy on the matched set; None if diverged.
-        constant: Whether the prediction is the same for every row.
-    """
-
-    trial: Trial
-    score: float | None
-    watched: float | None
-    constant: bool = False
-
-    @property
-    def diverged(self) -> bool:
-        """Whether a loss was not finite."""
-        return self.score is None
-
-    @staticmethod
-    def select(tried: Sequence[RunScore], by: Literal["score", "watched"] = "score") -> RunScore:
-        """The best run of a task's grid, the first of equals.
-
-        Args:
-            tried: The runs.
-            by: "watched" for the MNLI run that others start from: best accuracy on the matched set.
-
-        Raises:
-            HarnessError: Every run diverged.
-        """
-        # max keeps the first of equals, so that the order of the grid decides.
-        finished = [run for run in tried if getattr(run, by) is not None]
-        if not finished:
-            raise HarnessError(
-                f"All {len(tried)} runs of the grid diverged: no loss stayed finite.",
-                hint="See that the backbone is whole, or run it in float32.",
-            )
-        return max(finished, key=attrgetter(by))
 
 
 _Count = Annotated[int, Interval(ge=1, le=100_000)]

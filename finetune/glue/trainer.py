@@ -18,7 +18,6 @@ from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
 from finetune.gpu_steps import READ_STEPS, choose_sum_dtype, pack_rows, works_behind
 from harness.core.types import SEED
-from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512
@@ -219,7 +218,7 @@ def build_autocast(device: torch.device, trial: Trial) -> Callable[[], Any]:
     half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
     if not half:
         return contextlib.nullcontext
-    return partial(torch.autocast, device.type, dtype=TORCH_DTYPES[trial.autocast])
+    return partial(torch.autocast, device.type, dtype=getattr(torch, trial.autocast))
 
 
 def _read_losses(unread: list[Tensor], progress: Progress) -> Iterator[float]:

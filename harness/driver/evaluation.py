@@ -22,6 +22,7 @@ from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
 from harness.driver.tracking import Tracking
+from harness.encoder.dtype import require_runnable
 from harness.executors.executor import (
     Executor,
     Failure,
@@ -203,9 +204,6 @@ def _require_runnable_dtype(prepared: PreparedRun) -> None:
         for cell in prepared.plan.open
     )
     if half and parse_executor(prepared.request.executor) is None:
-        # Only here, as torch is imported with it.
-        from harness.encoder.dtype import require_runnable
-
         for device in prepared.devices:
             require_runnable("float16", device)
 

@@ -19,7 +19,7 @@ from harness.core.encoding import Encoding, LateInteraction, parse_rope_scaling
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.dtype import TORCH_DTYPES, require_runnable
+from harness.encoder.dtype import require_runnable
 from harness.encoder.engine import (
     Encoder,
     collect_backbones,
@@ -148,7 +148,7 @@ def build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
     scaling = {"kind": kind, "factor": factor, "length": encoding.max_length}
     return {
-        "dtype": TORCH_DTYPES[encoding.dtype],
+        "dtype": getattr(torch, encoding.dtype),
         # torch.load then unpickles tensors alone, and refuses a pickle with code.
         "weights_only": True,
         # A tensor of another shape becomes part of the report.

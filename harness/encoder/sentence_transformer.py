@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,10 @@ from sentence_transformers.models import Transformer as LibraryTransformer
 from sentence_transformers.util import import_from_string
 from torch import nn
 
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, UsageError
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.dtype import find_dtype
 from harness.encoder.engine import collect_backbones
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
@@ -104,7 +104,7 @@ class Transformer(LibraryTransformer):
             return model
         _require_taken(model_args)
         family, base_config = read_family(folder), None if is_peft_model else config
-        dtype = find_dtype(model_args, folder)
+        dtype = _find_dtype(model_args, folder)
         network = load_network(
             folder, family, dtype=dtype, config=base_config, scaling=scaling, allow_extra=allow_extra
         ).model
@@ -116,6 +116,25 @@ class Transformer(LibraryTransformer):
         if not RENAMED:
             self.auto_model = cast(Any, network)
         return network
+
+
+def _find_dtype(model_args: Mapping[str, Any], folder: Path) -> torch.dtype:
+    """The dtype in the arguments of a load, "auto" for that of the folder's config; float32 by default.
+
+    Raises:
+        UsageError: There is no dtype of that name.
+    """
+    # `torch_dtype` is the older name, which most published configs still have.
+    value = model_args.get("dtype", model_args.get("torch_dtype"))
+    if value == "auto":
+        content = read_object(folder / "config.json")
+        value = content.get("dtype", content.get("torch_dtype"))
+    dtype = getattr(torch, value, None) if isinstance(value, str) else value
+    if dtype is None and not isinstance(value, str):
+        return torch.float32
+    if not isinstance(dtype, torch.dtype):
+        raise UsageError(f"There is no dtype {value!r}.", hint="Give float32, bfloat16, float16 or auto.")
+    return dtype
 
 
 class _TowerTransformer(Transformer):

@@ -1,4 +1,4 @@
-"""A worker on another machine: its settings, the process that runs jobs, and how Slurm and Ray start it.
+"""A worker on another machine: its settings, the process that runs jobs, and the actor of Ray around it.
 
 The driver's versions travel with the settings, and a worker of other versions refuses. Vectors are written
 where they are made; everything else goes back to the driver, the only one that writes records.
@@ -10,34 +10,27 @@ import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import os
 import pickle
 import platform
-import signal
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
 
 from packaging.requirements import Requirement
 
 from harness.core import files
-from harness.core.errors import HarnessError, StoreError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.data.locate import format_size
-from harness.executors.executor import SLURM, Failure, Finished, Inputs, fail_job, run_job
+from harness.executors.executor import Finished, Inputs, fail_job, run_job
 from harness.executors.local import LIBRARIES, Subprocess, read_host_name
 from harness.executors.run_log import format_count
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.storage.remote import Remote
-
-if TYPE_CHECKING:
-    from submitit.helpers import DelayedSubmission
 
 PROJECT = "encoder-harness"
 PACKAGES = ("harness", "finetune", "suites")
@@ -179,7 +172,7 @@ def merge_events(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event]
     return tuple(merged_events)
 
 
-class _NodeWorker:
+class NodeWorker:
     """A worker process for jobs that come from a driver on another machine, one job at a time.
 
     Attributes:
@@ -242,7 +235,7 @@ class _NodeWorker:
         self._events.append((key, event))
 
 
-def _list_visible_devices() -> tuple[str, ...]:
+def list_visible_devices() -> tuple[str, ...]:
     """The GPUs that a scheduler has given to this process, in torch's words; none if it has none."""
     # torch numbers the visible GPUs from 0 on, whatever their names are here (numbers, or UUIDs).
     visible_names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -250,183 +243,14 @@ def _list_visible_devices() -> tuple[str, ...]:
     return tuple(f"cuda:{number}" for number in range(count))
 
 
-def _explain_missing_devices(needed: int) -> str:
+def explain_missing_devices(needed: int) -> str:
     """Why this process cannot work on so many GPUs, as a sentence; empty where it can."""
     visible_names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    count = len(_list_visible_devices())
+    count = len(list_visible_devices())
     if count >= needed:
         return ""
     few = f"{count} of {needed} GPUs"
     return f"{read_host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={visible_names})."
-
-
-# A task of Slurm's arrays
-
-WHOLE = 0.95
-"""The part of a task's time in which a job must have run to count as too long for any task."""
-
-
-@dataclass(kw_only=True)
-class JobGroup:
-    """The task of a Slurm array, which submitit runs and may queue again: jobs of one model, one by one.
-
-    The end of each job is a file in the driver's folder (harness.executors.slurm). On the signal before a
-    preemption or the end of its time it stops its job, which a training answers with a checkpoint.
-
-    Attributes:
-        name: The name of its log.
-        folder: The driver's folder.
-        jobs: Each job with its inputs, pickled, by key.
-        settings: What its processes are given.
-        kind: Whether its jobs run on GPUs.
-        gpus: The GPUs that it was promised.
-        minutes: Its time.
-        warning: The seconds before the end of its time at which it is told.
-    """
-
-    name: str
-    folder: Path
-    jobs: dict[str, bytes]
-    settings: WorkerSettings
-    kind: Literal["cpu", "cuda"]
-    gpus: int
-    minutes: float
-    warning: float
-    _worker: _NodeWorker | None = field(default=None, init=False, repr=False)
-    _current: Job | None = field(default=None, init=False, repr=False)
-    _ended: int = field(default=0, init=False, repr=False)
-    _began: float = field(default=0.0, init=False, repr=False)
-    _requeued: bool = field(default=False, init=False, repr=False)
-
-    def __call__(self) -> str:
-        """Run the jobs that have not ended; returns the reason of the end."""
-        self._began = time.monotonic()
-        if os.environ.get("SUBMITIT_EXECUTOR") == SLURM:  # submitit lets it pass; scancel sends it
-            signal.signal(signal.SIGTERM, _exit)
-        devices = ("cpu",) if self.kind == "cpu" else _list_visible_devices()
-        shown = f"{len(devices)} GPUs" if self.kind == "cuda" else "CPU"
-        self._say("start", text=read_host_name(), devices=shown)
-        needed = max(1, self.gpus) if self.kind == "cuda" else 0
-        if reason := _explain_missing_devices(needed) or self.settings.explain_refusal():
-            self._say("refusal", text=reason)
-            return reason
-        try:
-            self._worker = _NodeWorker(self.settings, devices)
-            for key, content in self.jobs.items():
-                if not (self.folder / "done" / key).exists() and not self._is_stopped(key):
-                    self._run_job(key, content)
-        except StoreError as error:
-            self._say("full", text=error.message)
-        finally:
-            if self._worker is not None:
-                self._worker.close_worker()
-            self._say("requeued" if self._requeued else "end")
-        return "done"
-
-    def checkpoint(self) -> DelayedSubmission:
-        """Stop the running job; submitit queues the task again, which goes on with the jobs that are left."""
-        from submitit.helpers import DelayedSubmission
-
-        self._requeued = True
-        if self._worker is not None:
-            if self._current is not None and self._is_too_long(self._current):
-                self._finish(
-                    Finished(
-                        key=self._current.key, failure=_build_timeout_failure(self._current, self.minutes)
-                    )
-                )
-            self._worker.close_worker()
-        # A copy without the fields of this process: submitit pickles it, and a worker cannot be pickled.
-        return DelayedSubmission(replace(self))
-
-    def _is_too_long(self, job: Job) -> bool:
-        """Whether a job had the whole time of this task, and would start over in every further one.
-
-        A training goes on from its checkpoint, and an encoding with its vectors.
-        """
-        assert self._worker is not None
-        goes_on = job.kind == "train" or self._worker.kept
-        usable_seconds = 60.0 * self.minutes - self.warning
-        return not goes_on and not self._ended and time.monotonic() - self._began >= WHOLE * usable_seconds
-
-    def _run_job(self, key: str, content: bytes) -> None:
-        assert self._worker is not None
-        try:
-            job, inputs = pickle.loads(content)
-        except Exception as error:  # of classes that are not on this machine
-            self._finish(fail_job(key, error))
-            return
-        self._current = job
-        self._say("event", key=key, event=Event(kind="placed", text=read_host_name()))
-        self._worker.start(job, inputs)
-        next_look = time.monotonic()
-        while True:
-            events, finished = self._worker.poll_updates(0.2)
-            for name, event in events:
-                self._say("event", key=name, event=event)
-            # The end is written only after the events before it, so that the driver sees them in order.
-            if finished is not None:
-                self._current = None
-                self._finish(finished)
-                return
-            if time.monotonic() > next_look:
-                next_look = time.monotonic() + 1.0
-                if self._is_stopped(key):
-                    self._worker.stop_job()
-                    return
-
-    def _is_stopped(self, key: str) -> bool:
-        stop = self.folder / "stop"
-        return not stop.exists() or (stop / "all").exists() or (stop / f"{self.name}-{key}").exists()
-
-    def _finish(self, finished: Finished) -> None:
-        """Write the end of a job; if its output does not fit on the disk, the failure that says so."""
-        self._ended += 1
-        path = self.folder / "done" / finished.key
-        # Nobody waits for it where the driver has removed its folder, which would be made again.
-        if not path.parent.exists():
-            return
-        try:
-            files.write_once(path, pickle.dumps(finished))
-        except StoreError as error:
-            files.write_once(
-                path, pickle.dumps(Finished(key=finished.key, failure=Failure.from_error(error)))
-            )
-
-    def _say(self, kind: str, *, key: str = "", event: Event | None = None, **texts: str) -> None:
-        """Add a line to the log; on a full disk, or where the folder was removed, it is lost."""
-        entry: dict[str, Any] = {"kind": kind, **({"key": key} if key else {}), **texts}
-        if event is not None:
-            usual = Event(kind=event.kind)
-            names = [item.name for item in fields(Event) if item.name not in ("space", "content")]
-            values = {name: getattr(event, name) for name in names}
-            entry["event"] = {n: v for n, v in values.items() if n == "kind" or v != getattr(usual, n)}
-        # Closed after each line: on NFS other machines see a file's new content only after a close.
-        with contextlib.suppress(OSError), (self.folder / "log" / self.name).open("a") as file:
-            file.write(f"\n{json.dumps(entry)}\n")  # the line feed before it ends a line that was cut off
-
-
-def read_end(path: Path) -> Finished:
-    """The end of a job in its file; a file that cannot be unpickled here gives a failure."""
-    try:
-        finished: Finished = pickle.loads(path.read_bytes())
-    except Exception as error:
-        return fail_job(path.name, error)
-    return finished
-
-
-def _exit(*_: object) -> None:
-    # Not os._exit: the `finally` of the running call closes the worker and says that the task ended.
-    raise SystemExit(1)
-
-
-def _build_timeout_failure(job: Job, minutes: float) -> Failure:
-    return Failure(
-        kind="OutOfTime",
-        message=f"{job.label} did not end in the {minutes:g} minutes of a worker, and would start over "
-        "in the next one.",
-        hint="Give workers more time: --executor slurm:minutes=N.",
-    )
 
 
 # An actor and a task of Ray
@@ -481,17 +305,17 @@ class RayWorker:
         self._shape = shape
         self._lock = threading.Lock()
         self._events: list[tuple[str, Event]] = []
-        self._worker: _NodeWorker | None = None
+        self._worker: NodeWorker | None = None
         self._stopping, self._idle = threading.Event(), threading.Event()
         self._idle.set()
         opened = _open_worker_settings(environment, settings)
-        self._refusal = _explain_missing_devices(1 if kind == "cuda" else 0)
+        self._refusal = explain_missing_devices(1 if kind == "cuda" else 0)
         if isinstance(opened, str):
             self._refusal = opened
         elif not self._refusal:
             sys.modules["__main__"].__file__ = None  # or the process of jobs imports Ray's own script
-            places = ("cpu",) * devices if kind == "cpu" else _list_visible_devices()
-            self._worker = _NodeWorker(opened, places)
+            places = ("cpu",) * devices if kind == "cpu" else list_visible_devices()
+            self._worker = NodeWorker(opened, places)
 
     def describe_worker(self) -> WorkerInfo:
         """Where it is, and why it cannot work."""
@@ -514,7 +338,7 @@ class RayWorker:
         finally:
             self._idle.set()
 
-    def _run_job(self, worker: _NodeWorker, job: Job, inputs: Inputs) -> Answer:
+    def _run_job(self, worker: NodeWorker, job: Job, inputs: Inputs) -> Answer:
         worker.start(job, inputs)
         while not self._stopping.is_set():
             events, finished = worker.poll_updates(0.2)

@@ -37,8 +37,9 @@ from harness.core.types import build_artifact_slug
 from harness.executors.executor import SLURM as NAME
 from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings
 from harness.executors.local import LAST_CHECKPOINT
-from harness.executors.node import JobGroup, WorkerSettings, build_refusal_error, read_end
+from harness.executors.node import WorkerSettings, build_refusal_error
 from harness.executors.run_log import Node, format_count
+from harness.executors.slurm_task import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.storage.leases import Leases

@@ -15,9 +15,9 @@ from harness.core.encoding import Settings
 from harness.core.errors import DivergenceError, StoreError, TrainingError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument
 from harness.core.types import Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import Description, describe
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import resolve_weights
 from harness.storage.record import Record

@@ -13,9 +13,9 @@ from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.lineage import Lineage
 from harness.core.types import SIDES, Suite
-from harness.encoder.encoding import describe_rope_scaling, resolve_encoding
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.trust import find_float32_reason
+from harness.encoder.resolved_encoding import describe_rope_scaling, resolve_encoding
 from harness.executors.executor import LOCAL, parse_executor
 from harness.executors.local import default_devices
 from harness.plan import catalog

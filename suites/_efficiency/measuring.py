@@ -18,7 +18,6 @@ from transformers import AutoModel
 from harness.core.errors import ModelError
 from harness.core.types import Artifact, Dtype, MeasuredModel, Outcome, Task
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.dtype import TORCH_DTYPES
 from harness.encoder.engine import collect_backbones, use_onednn
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.inputs import move_features
@@ -105,7 +104,7 @@ def _load(
     if engine == "padded":
         folder = find_backbone_folder(artifact.folder)
         options: dict[str, Any] = {
-            "dtype": TORCH_DTYPES[dtype],
+            "dtype": getattr(torch, dtype),
             "trust_remote_code": artifact.trust_remote_code,
         }
         with hide_library_output():
@@ -131,10 +130,10 @@ def count_flops(folder: Path, lengths: Sequence[int]) -> float | None:
 def measure_ceiling(device: Device, dtype: Dtype) -> float:
     """Operations a second of a large linear layer, the best of ten: what MFU is a share of."""
     size = 8192 if device.name.startswith("cuda") else 2048
-    layer = nn.Linear(size, size, bias=False, device=device.name, dtype=TORCH_DTYPES[dtype])
+    layer = nn.Linear(size, size, bias=False, device=device.name, dtype=getattr(torch, dtype))
     # As the engine computes its layers on a CPU.
     use_onednn(layer if device.name == "cpu" else nn.Identity())
-    inputs = torch.randn(size, size, device=device.name, dtype=TORCH_DTYPES[dtype])
+    inputs = torch.randn(size, size, device=device.name, dtype=getattr(torch, dtype))
     seconds = []
     with torch.inference_mode():
         for _ in range(10):

@@ -33,10 +33,10 @@ from harness.core.types import SIDES, Artifact
 from harness.data.locate import DataSettings
 from harness.data.training.loading import count_trained, load_training, read_text_hashes, write_text_hashes
 from harness.data.training.sets import LocatedTraining, locate_user_training
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.token_encoder import TokenEncoder
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log

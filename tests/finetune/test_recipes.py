@@ -13,9 +13,9 @@ import pytest
 
 from fakes import artifact
 from finetune.glue.jobs import Finetune, ScoreFromRuns
-from finetune.glue.protocol import Cadence, Optimizer, Protocol, RunScore
+from finetune.glue.protocol import Cadence, Optimizer, Protocol
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import UsageError
 from harness.core.identity import digest, serialize_canonical
 from harness.core.types import SEED, Data, Task
 from harness.data.locate import Located
@@ -322,33 +322,6 @@ def test_steps_of_a_run() -> None:
     trial = NEO.list_trials("RTE")[0]
     assert trial.batch_size == 4
     assert trial.count_trial_steps(2490) == 10 * 623
-
-
-# Choosing a trial
-
-
-TRIALS = glue_neobert.PROTOCOL.list_trials("MNLI")
-
-
-def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None) -> list[RunScore]:
-    by = watched or scores
-    return [RunScore(trial=t, score=s, watched=w) for t, s, w in zip(TRIALS, scores, by, strict=False)]
-
-
-def test_the_highest_score_is_chosen_and_the_first_of_equals() -> None:
-    assert RunScore.select(tried(0.4, 0.9, None, 0.9, 0.2)).trial == TRIALS[1]
-    assert RunScore.select(tried(None, 0.0)).score == 0.0
-
-
-def test_a_source_goes_by_the_matched_set() -> None:
-    runs = tried(0.8, 0.9, 0.7, watched=(0.81, 0.79, 0.82))
-    assert RunScore.select(runs).trial == TRIALS[1]
-    assert RunScore.select(runs, by="watched").trial == TRIALS[2]
-
-
-def test_nothing_is_chosen_where_all_diverged() -> None:
-    with pytest.raises(HarnessError, match="All 2 runs of the grid diverged"):
-        RunScore.select(tried(None, None))
 
 
 # Every recipe of the catalog, in every variant: it opens, lays out every task, and its jobs travel

@@ -19,8 +19,8 @@ import tiny
 from harness.core.encoding import Settings
 from harness.core.errors import DataError, ModelError
 from harness.core.types import Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import describe
+from harness.encoder.resolved_encoding import resolve_encoding
 from suites._perplexity import (
     LanguageModel,
     TextLosses,

@@ -108,7 +108,10 @@ def test_two_processes_have_the_mean_of_both_batches(tmp_path: Path) -> None:
         torch.manual_seed(rank)
         (plain_loss(model, *batch(model, rank)) / 2).backward()
     plain = gradients(model)
-    torch.multiprocessing.spawn(two_stage_models.process, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    # Forked: a spawned process would take its time to import torch.
+    torch.multiprocessing.start_processes(  # type: ignore[no-untyped-call]
+        two_stage_models.process, (str(tmp_path),), nprocs=2, start_method="fork"
+    )
     for rank in range(2):
         found = torch.load(tmp_path / f"gradients-{rank}.pt", weights_only=True)
         assert distance(plain, found) < 1e-6

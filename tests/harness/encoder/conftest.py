@@ -12,10 +12,10 @@ import pytest
 
 from harness.core.encoding import Settings
 from harness.core.types import Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
+from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
 
 WORDS = [

@@ -25,13 +25,13 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine, spans
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts
 from harness.encoder.library import RENAMED
 from harness.encoder.loading import load_encoder
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.encoder.spans import SpanQueue, run_spans
 from tiny import library

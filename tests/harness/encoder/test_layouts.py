@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any, load_encoder
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import SentenceTransformer
 from layouts import TEXTS, read_layouts, write_layout

@@ -15,10 +15,10 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import loading
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
+from harness.encoder.resolved_encoding import resolve_encoding
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]

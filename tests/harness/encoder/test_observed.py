@@ -18,10 +18,10 @@ from harness.core.arguments import ALLOWANCES
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import check_folder
 from harness.encoder.folder.special_tokens import check_special_tokens
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.results.differences import is_field_name
 

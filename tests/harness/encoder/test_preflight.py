@@ -14,10 +14,10 @@ import tiny
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.trust import read_library_types
+from harness.encoder.resolved_encoding import resolve_encoding
 from preflights import check_model
 
 FAMILIES = tiny.families()

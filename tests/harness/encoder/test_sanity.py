@@ -10,9 +10,9 @@ import pytest
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.encoder import sanity
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder, require_sane
 
 Loaded = Callable[..., Encoder]

@@ -21,11 +21,11 @@ from harness.core.encoding import LateInteraction, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.encoder.token_encoder import TokenEncoder
 from preflights import check_model

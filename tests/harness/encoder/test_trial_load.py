@@ -26,12 +26,12 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import trial_load
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder import preflight
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import Verdict, judge_models
 from harness.encoder.library import RENAMED
+from harness.encoder.resolved_encoding import resolve_encoding
 from preflights import check_model
 from tiny import library
 

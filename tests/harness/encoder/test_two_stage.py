@@ -20,10 +20,10 @@ from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.identity import build_encoding_identity
 from harness.core.types import Artifact
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe, describe_two_stage
 from harness.encoder.loading import load_any
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.two_stage import ContextualEncoder, TwoStage

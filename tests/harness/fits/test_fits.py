@@ -247,9 +247,11 @@ def test_the_correlation_of_loss_and_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        # A law of five parameters is fitted from 32 starts.
+        # A law of five parameters is fitted from 32 starts. A narrow range, where each takes longest, is only
+        # in the draws of `test_intervals_hold_the_truth`.
         pytest.param(name, marks=[pytest.mark.slow] if case.law in ("chinchilla", "finetune") else [])
         for name, case in simulate_fits.UNKNOWN.items()
+        if name != "a narrow range"
     ],
 )
 def test_what_cannot_be_known_has_a_reason_and_no_value(name: str, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from fakes import task
 from harness.core.encoding import Settings
 from harness.core.identity import build_evaluation_identity
 from harness.core.types import Artifact, SuiteOptions
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.maxsim import MaxSimRanker
 from harness.plan import catalog

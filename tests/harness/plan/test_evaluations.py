@@ -22,8 +22,8 @@ from harness.core.errors import UsageError
 from harness.core.identity import build_evaluation_identity
 from harness.core.lineage import Lineage
 from harness.core.types import SIDES, Task
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.description import describe
+from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.plan import catalog
 from harness.plan.evaluations import EvaluationChoice

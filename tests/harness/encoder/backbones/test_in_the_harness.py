@@ -16,11 +16,11 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import backbones
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
+from harness.encoder.resolved_encoding import resolve_encoding
 
 # The families that run through transformers' own class: the right one, pooled and masked rightly
 

@@ -22,11 +22,11 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.backbones.optibert import convert
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.network.model import load_network
+from harness.encoder.resolved_encoding import resolve_encoding
 from tiny_networks import batch, texts
 
 WIDTH, LAYERS, HEADS, KEYS, EACH, VOCABULARY, LENGTH = 32, 3, 4, 2, 8, 160, 24

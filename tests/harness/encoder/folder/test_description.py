@@ -16,12 +16,12 @@ import pytest
 
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
-from harness.encoder.encoding import resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import NO_LIMIT, describe
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import OWN_POOLING
 from harness.encoder.library import RENAMED
+from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
 
 # What a folder says of itself
@@ -193,7 +193,7 @@ def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Pa
         "for name in ('torch', 'transformers', 'sentence_transformers'): sys.modules[name] = None\n"
         "from pathlib import Path\n"
         "from harness.encoder.folder.content import compute_content_key\n"
-        "from harness.encoder.encoding import resolve_encoding\n"
+        "from harness.encoder.resolved_encoding import resolve_encoding\n"
         "from harness.encoder.folder.description import describe\n"
         "from harness.core.encoding import Settings\n"
         f"folder = Path({str(build())!r})\n"

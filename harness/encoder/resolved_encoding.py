@@ -21,6 +21,7 @@ from harness.core.encoding import (
 )
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Similarity
+from harness.encoder.dtype import choose_dtype
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.modules import MODEL2VEC
 from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS
@@ -52,7 +53,7 @@ def resolve_encoding(
     normalize = description.normalize
     _check_similarity(description, settings)
     shared: dict[str, Any] = {
-        "dtype": settings.dtype or evaluation.dtype or "float32",
+        "dtype": choose_dtype(settings, evaluation),
         "similarity": settings.similarity or description.similarity_fn_name,
         "prompts": tuple(sorted(prompts.items())),
         "default_prompt": default if default in prompts else None,
