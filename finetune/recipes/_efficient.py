@@ -139,10 +139,10 @@ SOURCES = read_sources(
     data = the paper (section 4.1) has 200 M pairs of BAAI-MTP, which are not on the hub: give them with
         --train-data; these are NLI pairs as in the sample configurations, the first of each premise
     batch_size = 2,048 in appendix F
-    epochs = less than one, by a budget
-    schedule = section 4.1 ends at a tenth
-    clip = nothing stands between the backward pass and the step
-    batches = the code reads its file in order (effemb/utils/data.py#L91)
+    epochs = the paper has less than one, which a budget ends
+    schedule = in section 4.1 it ends at a tenth of the rate
+    clip = the code clips no gradient
+    batches = the code does not shuffle its file (effemb/utils/data.py#L91)
     last_batch = the code ends by its number of pairs
     max_length = 512 in appendix F
     selection = models are evaluated at the end
@@ -150,10 +150,10 @@ SOURCES = read_sources(
     scale = of 50, 40, 35, 30, 10 and 1 the best
     weight_decay = tried with the scales, of little effect (appendix D.2)
     tokens_per_pair = the code takes 78 for every pair
-    pooling = the last token has 0.36, the mean 0.47; the code divides by the padded length of a batch, so
+    pooling = the mean has 0.47, the last token 0.36; the code divides by the padded length of a batch, so
         that its classification and clustering depend on the batch
     seed = the code sets none
-    evaluation.max_length = see evaluation_length
+    evaluation.max_length = the code's 75 tokens are evaluation_length
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
     rank = 32 or 128 are best
     lora_embeddings = the code's sample has adapters of embeddings as well
@@ -179,36 +179,19 @@ SOURCES = read_sources(
 SOURCES["freeze"] = SOURCES["full"]
 
 
-LOSS = "The number is the loss at the end of the training: `harness models show` prints ours"
-
-PRINTED = {
-    "full": (
-        "2, Pythia",
-        "mean pooling",
-        (),
-        "The paper does not print the method of this table: we take all weights",
-        "The paper's average is over all of MTEB but MSMARCO, of a version that it does not print: we take "
-        "all 56 tasks of mteb-v1",
-    ),
-    "freeze": (
-        "1, Pythia (partial tuning)",
-        "temperature^-1 = 40",
-        (),
-        "The paper does not print how many blocks were trained: we take half of them",
-    ),
-    "lora": ("3, Pythia LoRA", "rank 32, lr 1e-3", ("rank=32", "learning_rate=1e-3"), LOSS),
-    "bias": ("4, Pythia bias-only", "lr 1e-2", ("learning_rate=1e-2",), LOSS),
-}
-"""By method, its table with the model, the line of its best value, that line's settings, and what differs."""
-
-
-def _describe_printed_row(method: str) -> PrintedRow:
-    table, line, settings, *differs = PRINTED[method]
+def _describe_row(
+    table: str,
+    line: str,
+    *differs: str,
+    settings: tuple[str, ...] = (),
+    suite: str = "mteb-efficient8",
+) -> PrintedRow:
+    """A printed line, without the name of its recipe."""
     return PrintedRow(
         place=f"Efficient-Embeddings, table {table}",
-        recipe=f"efficient-{method}",
+        recipe="",
         model="EleutherAI/pythia-160m",
-        suite="mteb-v1" if method == "full" else "mteb-efficient8",
+        suite=suite,
         settings=("budget=2.4e16", *settings),
         line=line,
         differs=(
@@ -219,6 +202,30 @@ def _describe_printed_row(method: str) -> PrintedRow:
             "samples, passed over as often as the budget asks; --train-data reads a copy of the paper's",
         ),
     )
+
+
+LOSS = "The number is the loss at the end of the training: `harness models show` prints ours"
+
+PRINTED = {
+    "full": _describe_row(
+        "2, Pythia",
+        "mean pooling",
+        "The paper does not print the method of this table: we take all weights",
+        "The paper's average is over all of MTEB but MSMARCO, of a version that it does not print: we take "
+        "all 56 tasks of mteb-v1",
+        suite="mteb-v1",
+    ),
+    "freeze": _describe_row(
+        "1, Pythia (partial tuning)",
+        "temperature^-1 = 40",
+        "The paper does not print how many blocks were trained: we take half of them",
+    ),
+    "lora": _describe_row(
+        "3, Pythia LoRA", "rank 32, lr 1e-3", LOSS, settings=("rank=32", "learning_rate=1e-3")
+    ),
+    "bias": _describe_row("4, Pythia bias-only", "lr 1e-2", LOSS, settings=("learning_rate=1e-2",)),
+}
+"""The line with the best value of each method's table."""
 
 
 def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any) -> RecipeEntry:
@@ -251,5 +258,5 @@ def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any
         f"Embedding models of pairs within a budget: {trained}",
         variants,
         {**SOURCES, "": {**SOURCES[""], **SOURCES[settings.method]}},
-        printed=[_describe_printed_row(settings.method)],
+        printed=[replace(PRINTED[settings.method], recipe=f"efficient-{settings.method}")],
     )

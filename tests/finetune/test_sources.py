@@ -283,5 +283,5 @@ def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_recipe_without_any_source_says_so_in_one_sentence() -> None:
     rows = [SourcedSetting(name="rate", value=1), SourcedSetting(name="rows", value=2, inert=True)]
-    assert describe_ours(rows) == ("All values are our own choice, from no paper.",)
+    assert describe_ours(rows) == ("Our own choice, from no paper: all values.",)
     assert describe_ours([]) == ()
