@@ -100,13 +100,10 @@ VALUES: Mapping[str, Any] = {
     "scale": 40.0,
     "weight_decay": 0.1,
     "decay_all": True,
-    "betas": (0.9, 0.999),
-    "eps": 1e-8,
     "warmup": 0.1,
     "schedule": "cosine",
     "clip": 0.0,
     "precision": "float32",
-    "batches": "shuffled",
     "chunk": SuggestedRows(64),
     "pooling": "mean",
 }

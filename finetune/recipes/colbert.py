@@ -128,22 +128,10 @@ SCORED = TrainingData(
 """Queries of MS MARCO, each with 32 passages and the scores of a teacher."""
 
 SCRIPT = ColBERTSettings(
-    loss="distillation",
-    dimension=128,
-    query_length=32,
-    document_length=180,
-    expansion=True,
-    attends_to_expansion=False,
-    documents=32,
     learning_rate=8e-5,
     batch_size=16,
     epochs=1,
-    weight_decay=0.0,
-    betas=(0.9, 0.999),
-    eps=1e-8,
     warmup=0.05,
-    schedule="linear",
-    clip=1.0,
     precision="bfloat16",
     last_batch="kept",
 )

@@ -38,17 +38,10 @@ SETTINGS = EmbeddingSettings(
     epochs=3,
     max_length=32,
     scale=20.0,
-    weight_decay=0.0,
-    betas=(0.9, 0.999),
-    eps=1e-8,
-    warmup=0.0,
-    schedule="linear",
-    clip=1.0,
     precision="float16",
-    batches="shuffled",
     evaluate_every=125,
 )
-"""The values of SimCSE's script and its table for base models; large ones have a learning rate of 1e-5."""
+"""The values of SimCSE's script and its table for base models, the rest being the trainer's defaults."""
 
 SOURCES = read_sources(
     SIMCSE,

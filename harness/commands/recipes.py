@@ -23,11 +23,8 @@ from harness.driver.report.protocol import list_request_settings
 from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
-from harness.results.printed import Paper, read_papers
+from harness.results.printed import Paper, normalize_metric, read_papers
 from harness.search.bm25 import is_bm25
-
-TASKS = {"SST": "SST-2"}
-"""The names of tasks that a paper's table prints otherwise."""
 
 
 @click.group("recipes")
@@ -165,7 +162,7 @@ def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, 
                 task, _, setting = line.metric.rpartition(":")
                 # A task of GLUE has values of its own, and is run alone with them.
                 options = [f"--model {line.hub_id}"] if line.hub_id else []
-                options += [f"--tasks {TASKS.get(task, task)}"] if task else []
+                options += [f"--tasks {normalize_metric('GLUE dev', task)}"] if task else []
                 key = ", ".join(filter(None, (where, task)))
                 values.setdefault(key, options).append(f"--set {setting}={line.value}")
     return values
