@@ -485,7 +485,7 @@ def test_a_dry_run_without_a_hub_asks_it_once_and_names_no_cost(
     assert invoke(asked) == 1
     shown = capsys.readouterr().out
     assert len(calls) == 1
-    assert "CoLA: No connection to the hub for nyu-mll/glue: Couldn't reach the hub." in shown
+    assert "CoLA, RTE: No connection to the hub for nyu-mll/glue: Couldn't reach the hub." in shown
     assert "0 to do, 0 done, 2 cannot run." in shown
     assert "twenty steps" not in shown
     assert invoke([*asked, "--json"]) == 1
