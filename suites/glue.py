@@ -192,11 +192,11 @@ class GlueSource:
                 hint=f"It has: {', '.join(dataset)}. "
                 "Type `harness data pull --suite glue --data DIR` to fetch all.",
             )
-        notes = [f"the data has no {name}: it is not scored" for name in missing]
+        notes = [f"not scored on {name}, which the data does not have" for name in missing]
         dev = {name: split for name, split in splits.items() if name != TRAIN}
         sizes = {TRAIN: glue_task.train_rows, **dict(zip(glue_task.dev, glue_task.dev_rows, strict=True))}
         notes += [
-            f"{name} has {len(split):,} rows, and GLUE's {sizes[name]:,}"
+            f"{name} has {len(split):,} of GLUE's {sizes[name]:,} rows"
             for name, split in splits.items()
             if len(split) != sizes[name]
         ]

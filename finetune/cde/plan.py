@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from finetune.cde.prefixes import (
     PrefixTable,
@@ -204,10 +204,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
 class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
     """A recipe that trains a two-stage model on contextual batches, from a backbone or a two-stage model."""
 
-    @property
-    def trains_two_stages(self) -> bool:
-        """Whether a training may start from a two-stage model: it may."""
-        return True
+    trains_two_stages: ClassVar[bool] = True
 
     def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """Context documents count as texts."""

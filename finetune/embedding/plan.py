@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
 from harness.core.encoding import EvaluationSettings, LateInteraction
@@ -144,15 +144,13 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     evaluation_settings: EvaluationSettings | None = None
 
+    trains_two_stages: ClassVar[bool] = False
+    """Whether a training may start from a two-stage model."""
+
     @property
     @abstractmethod
     def output(self) -> Output:
         """The output of the model."""
-
-    @property
-    def trains_two_stages(self) -> bool:
-        """Whether a training may start from a two-stage model."""
-        return False
 
     @property
     def selection(self) -> tuple[TrainingData, ...]:

@@ -21,7 +21,7 @@ from finetune.glue.jobs import (
 from finetune.glue.protocol import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
 from finetune.glue.selection import Select, SelectStart
 from finetune.glue.storage import ClassifierPlace
-from harness.core.errors import DataError, UsageError, explain_unknown
+from harness.core.errors import DataError, UsageError, explain_unknown, group_names
 from harness.core.files import hash_file
 from harness.core.identity import build_data_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
@@ -521,9 +521,7 @@ def _collect_values(grid: Grid) -> dict[str, tuple[Any, ...]]:
 
 def _join_equal(values: Mapping[str, Any]) -> Any:
     """The value that all tasks have; else the values by their tasks, joined with commas."""
-    tasks: dict[Any, list[str]] = {}
-    for task, value in values.items():
-        tasks.setdefault(value, []).append(task)
+    tasks = group_names(values.items())
     if len(tasks) == 1:
         return next(iter(tasks))
     return {", ".join(names): value for value, names in tasks.items()}

@@ -24,9 +24,9 @@ PROTOCOL = ProtocolEntry(
             request={"recipe": (f"efficient-{method}",), "suites": ("mteb-efficient8",)},
             quick=QUICK,
             differs=(
-                "a budget of operations is no part of it: --budget gives one, and without it each method "
-                "has one pass over its pairs",
-                "the paper prints averages of this subset for Pythia, of no stated size, by temperature",
+                "the paper trains within a budget of operations: without --budget each method has one pass "
+                "over its pairs",
+                "the paper prints averages of these tasks by temperature, for a Pythia of unprinted size",
             ),
         )
         for method in METHODS

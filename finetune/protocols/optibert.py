@@ -24,7 +24,7 @@ PROTOCOL = ProtocolEntry(
                 "tasks": (*ONE_EACH, *NEWER),
                 "max_length": 128,
             },
-            differs=("copied rows print the mean over tasks: shown with that over types, recomputed",),
+            differs=("rows that the paper copied print the mean over tasks: here they have that over types",),
         ),
     ),
     tables=(

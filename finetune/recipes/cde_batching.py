@@ -35,16 +35,11 @@ PAPER = ContextualSettings(
     epochs=3,
     max_length=512,
     scale=50.0,
-    weight_decay=0.0,
-    betas=(0.9, 0.999),
-    eps=1e-8,
     warmup=1_000,
-    schedule="linear",
-    clip=1.0,
     precision="bfloat16",
     batches="contextual",
 )
-"""The values of NeoBERT's appendix G; scale, prefixes, and how clusters are made are those of the code."""
+"""The values of NeoBERT's appendix G; scale, prefixes and clusters are the code's, the rest the trainer's."""
 
 AUTHORS = replace(
     PAPER,

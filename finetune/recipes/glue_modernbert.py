@@ -101,7 +101,10 @@ PRINTED = PrintedRow(
     model="answerdotai/ModernBERT-base",
     suite="glue",
     settings=("fresh_seeds=0",),
-    differs=("which metric of MRPC and QQP is printed",),
+    differs=(
+        "The paper does not print the metrics of MRPC and QQP: we take accuracy",
+        "The paper prints the maximum of its grid: we take it too, with fresh_seeds=0",
+    ),
 )
 
 RECIPE = entry(

@@ -108,14 +108,17 @@ PRINTED = (
         recipe="glue-mosaicbert",
         model="mosaicml/mosaic-bert-base",
         suite="glue",
-        differs=("the row has, task by task, the best average along the pretraining",),
+        differs=(
+            "The paper prints, task by task, the best average along the pretraining, and not which "
+            "checkpoint is public: we take the public one",
+        ),
     ),
     PrintedRow(
         place="MosaicBERT, table S3, BERT-Large (ours) large",
         recipe="glue-mosaicbert:bert-large",
         model="MODEL",
         suite="glue",
-        differs=("the paper's BERT-Large is its own and not public: MODEL is a backbone of yours",),
+        differs=("The weights of this BERT-Large are not public: we take MODEL, a backbone of yours",),
     ),
 )
 

@@ -482,8 +482,10 @@ PRINTED = PrintedRow(
     model="answerdotai/ModernBERT-base",
     suite="mteb-v1",
     differs=(
-        "the paper has instructions in training, its code, which cannot run as released, none: :code",
-        "rate, batch and schedule are the code's: the paper has none",
+        "The paper trains with instructions, its code, which cannot run as released, without: we take the "
+        "paper's; unified-contrastive:code is the other",
+        "The paper does not print rate, batch and schedule: we take those of its code, for every backbone of "
+        "the table, base or large",
     ),
 )
 

@@ -135,14 +135,13 @@ def _list_backbone_rows() -> list[dict[str, Any]]:
 
 
 def _list_recipe_rows() -> list[dict[str, Any]]:
-    return [
-        row
-        for entry in catalog.load_recipe_entries().values()
-        for row in (
-            {"name": entry.name, "summary": entry.summary},
-            *({"name": f"{entry.name}:{name}", "summary": says} for name, says in entry.variants.items()),
-        )
-    ]
+    rows = []
+    for entry in catalog.load_recipe_entries().values():
+        variants = {f"{entry.name}:{name}": summary for name, summary in entry.variants.items()}
+        for name, summary in {entry.name: entry.summary, **variants}.items():
+            places = [row.place.rpartition(", ")[0] for row in entry.printed if name in row.recipe.split("+")]
+            rows.append({"name": name, "summary": summary, "printed": "; ".join(dict.fromkeys(places))})
+    return rows
 
 
 def _list_suite_rows() -> list[dict[str, Any]]:

@@ -20,14 +20,11 @@ from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
 from harness.driver.report.protocol import list_request_settings
-from harness.jobs.recipe import RecipeEntry, list_recipe_settings
+from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
-from harness.results.printed import read_papers
+from harness.results.printed import Paper, normalize_metric, read_papers
 from harness.search.bm25 import is_bm25
-
-TASKS = {"SST": "SST-2"}
-"""The names of tasks that a paper's table prints otherwise."""
 
 
 @click.group("recipes")
@@ -114,17 +111,45 @@ def _describe_printed_rows(entry: RecipeEntry, name: str, typed: str) -> dict[st
     for row in entry.printed[:1]:
         model, suite = row.model, row.suite
     return {
-        "printed": [{**asdict(row), "command": row.command} for row in rows],
+        "printed": [
+            {**asdict(row), "command": row.command, "numbers": _read_printed_numbers(row)} for row in rows
+        ],
         "nearer": {row.place: row.recipe for row in entry.printed if not rows},
         "command": f"harness run --model {model} --recipe {name} --suite {suite}",
     }
 
 
+def _read_printed_papers() -> dict[str, Paper]:
+    """The papers by name; none without a checkout."""
+    folder = paths.find_reported_folder()
+    return {} if folder is None else {paper.name: paper for paper in read_papers(folder).values()}
+
+
+def _read_printed_numbers(row: PrintedRow) -> list[str]:
+    """The numbers of a printed row, and the means that a protocol reads them as."""
+    name, place, model = row.place.split(", ")
+    paper, number = _read_printed_papers().get(name), place.removeprefix("table ")
+    if paper is None:
+        return []
+    means = {
+        column.name: f" ({column.rule})"
+        for protocol in catalog.PROTOCOLS.load_entries().values()
+        for table in protocol.tables
+        for column in table.columns
+        if (table.paper, table.table) == (paper.slug, number) and column.of in ("tasks", "types")
+    }
+    lines = (line for line in paper.tables[number].rows if line.name == model and line.number is not None)
+    return [
+        f"{line.metric} {line.value}{means.get(line.metric, '')}"
+        for line in lines
+        if row.line in f"{line.setting} {line.metric}"
+    ]
+
+
 def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, list[str]]:
     """What a paper chose for a backbone, as printed in the tables that the sources of a recipe name."""
-    folder, kind = paths.find_reported_folder(), name.partition("-")[0]
+    kind, papers = name.partition("-")[0], _read_printed_papers()
     chosen = f"best {kind} |{kind} selected "
-    papers = {} if folder is None else {paper.name: paper for paper in read_papers(folder).values()}
     values: dict[str, list[str]] = {}
     # A table is named by several settings, perhaps with other sections beside it.
     places = (row.source.place.split(", ") for row in rows if row.source)
@@ -136,7 +161,8 @@ def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, 
                 where = " ".join(filter(None, (f"{paper}, table {number}:", line.model, line.size_class)))
                 task, _, setting = line.metric.rpartition(":")
                 # A task of GLUE has values of its own, and is run alone with them.
-                options = [f"--tasks {TASKS.get(task, task)}"] if task else []
+                options = [f"--model {line.hub_id}"] if line.hub_id else []
+                options += [f"--tasks {normalize_metric('GLUE dev', task)}"] if task else []
                 key = ", ".join(filter(None, (where, task)))
                 values.setdefault(key, options).append(f"--set {setting}={line.value}")
     return values
@@ -223,11 +249,15 @@ def _format_printed_rows(recipe: Mapping[str, Any]) -> list[str]:
     lines = []
     for row in recipe["printed"]:
         lines += [f"Nearest to {row['place']}: {row['command']}"]
-        lines += [f"    open, or other there: {text}" for text in row["differs"]]
+        which = f"Printed ({row['line']})" if row["line"] else "Printed"
+        lines += [f"    {which}: {', '.join(row['numbers'])}"] if row["numbers"] else []
+        lines += [f"    {text}" for text in row["differs"]]
     if lines:
         return lines
-    nearer = [f"nearest to {place} is {name}" for place, name in recipe["nearer"].items()]
-    return [f"{'; '.join(['No printed table is of it', *nearer])}. To run it: {recipe['command']}"]
+    nearer = [f"that of {place} is {name}" for place, name in recipe["nearer"].items()]
+    return [
+        f"{', '.join(['No printed row is of it', *nearer])}. To run {recipe['name']}: {recipe['command']}"
+    ]
 
 
 def _explain_start(recipe: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
+from typing import TypeVar
+
+Named = TypeVar("Named")
 
 
 class HarnessError(Exception):
@@ -136,6 +139,18 @@ def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> Harnes
 
 NAMES_SHOWN = 6
 """The number of names that a line shows."""
+
+
+def group_names(pairs: Iterable[tuple[str, Named]]) -> dict[Named, list[str]]:
+    """The names of each thing that pairs of a name and a thing have, in order and each once.
+
+    >>> group_names([("RTE", "late"), ("MRPC", "late"), ("RTE", "late")])
+    {'late': ['RTE', 'MRPC']}
+    """
+    groups: dict[Named, dict[str, None]] = {}
+    for name, thing in pairs:
+        groups.setdefault(thing, {})[name] = None
+    return {thing: [*names] for thing, names in groups.items()}
 
 
 def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:

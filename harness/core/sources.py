@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from harness.core.errors import shorten_names
+from harness.core.errors import group_names, shorten_names
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,12 @@ def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str
 
     Args:
         rows: The settings.
-        recipe: The name of their recipe, for a second sentence on where its sources are.
+        recipe: The name of their recipe, named in it and in a second sentence on where its sources are.
     """
     names = [row.name for row in rows if row.ours]
     every = len(names) == sum(not row.inert for row in rows)
-    ours = "All values are our own choice, from no paper." if every else ""
-    ours = ours or f"Our own choice, from no paper: {', '.join(names)}."
+    ours = f"Our own choice{recipe and f' in {recipe}'}, from no paper: "
+    ours += "all values." if every else f"{', '.join(names)}."
     return (
         *([ours] if names else []),
         *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),
@@ -146,11 +146,12 @@ def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str
 
 def describe_notes(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
     """What other sources say of settings, those with one note together, and which settings are ours."""
-    names: dict[str, list[str]] = {}
-    for row in rows:
-        if row.source is not None and row.source.other and not row.inert:
-            names.setdefault(row.source.other, []).append(row.name)
-    return (*(f"{shorten_names(noted)}: {note}" for note, noted in names.items()), *describe_ours(rows))
+    noted = group_names(
+        (row.name, row.source.other)
+        for row in rows
+        if row.source is not None and row.source.other and not row.inert
+    )
+    return (*(f"{shorten_names(names)}: {note}" for note, names in noted.items()), *describe_ours(rows))
 
 
 _ATTRIBUTE = re.compile(r"^    (?:    )?(\w+(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)

@@ -20,6 +20,7 @@ from rich.progress import Task as Bar
 from rich.table import Column
 from rich.text import Text
 
+from harness.core.errors import group_names
 from harness.core.identity import build_encoding_identity
 from harness.core.terminal import create_console, print_lines
 from harness.core.types import OWN_UNITS
@@ -561,11 +562,9 @@ def _format_steps(trainings: Sequence[PlannedTraining]) -> str:
 
 def _list_plan_notes(prepared: PreparedRun) -> list[str]:
     """The recipes' notes on the open tasks, each once, and the number of training runs."""
-    tasks: dict[str, list[str]] = {}
-    for cell in prepared.plan.open:
-        for sentence in cell.recipe_plan.notes if cell.recipe_plan else ():
-            tasks.setdefault(sentence, []).append(cell.task.name)
-    lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
+    planned = [(cell.task.name, cell.recipe_plan) for cell in prepared.plan.open if cell.recipe_plan]
+    tasks = group_names((name, note) for name, plan in planned for note in plan.notes)
+    lines = [f"{', '.join(names)}: {note}" for note, names in tasks.items()]
     if prepared.recipe is not None and prepared.stages:
         recipe_names = "+".join(stage.name for stage in prepared.stages)
         lines.append(f"tasks with labels: {prepared.recipe.name}; all other tasks: {recipe_names}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -106,7 +107,7 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
     for name, request in requests.items():
         start = after[name]
         if start in gaps:
-            gaps[name] = gaps[start]
+            gaps[name] = DataError(f"it starts from the models of {start}.")
             continue
         starts = steps[start].subjects if start else ()
         if starts:
@@ -126,7 +127,11 @@ def prepare_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = Fa
         raise UsageError(f"The sweep of the step {undecided} decides how its model is evaluated.")
     if not steps:
         raise next(iter(gaps.values()))
-    reasons = {name: " ".join(filter(None, (error.message, error.hint))) for name, error in gaps.items()}
+    reasons = {
+        # One command pulls the data of all steps.
+        name: re.sub(r"pull --recipe \S+", f"pull --protocol {protocol.name}", str(error)).replace("\n", " ")
+        for name, error in gaps.items()
+    }
     slow = {step.name: step.slow for step in protocol.steps if quick and step.slow}
     skipped = {name: "left out by --tasks" for name in after if name not in requests}
     skipped |= {name: f"left out of a quick run: {reason}" for name, reason in slow.items()}

@@ -269,7 +269,8 @@ class PrintedRow:
         model: What is typed after --model; MODEL where the paper's is not public.
         suite: What is typed after --suite.
         settings: What is typed after each --set.
-        differs: What no source says of the row, or has otherwise.
+        line: Words of its setting or metric, as printed; needed where the model has several rows.
+        differs: Sentences: what the paper does not print, or prints otherwise, and what is taken here.
     """
 
     place: str
@@ -277,6 +278,7 @@ class PrintedRow:
     model: str
     suite: str
     settings: tuple[str, ...] = ()
+    line: str = ""
     differs: tuple[str, ...] = ()
 
     @property

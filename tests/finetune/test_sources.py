@@ -180,7 +180,8 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     text = capsys.readouterr().out
     assert "\nsweep.learning_rate = 1e-05,2e-05,3e-05,5e-05,8e-05,0.0001\n" in text
     assert "\nsweep.select = beir:NFCorpus,SciFact,TRECCOVID,FiQA2018\n" in text
-    assert "    ModernBERT, table 9: ModernBERT base --set learning_rate=1e-4\n" in text
+    chosen = "ModernBERT base --model answerdotai/ModernBERT-base --set learning_rate=1e-4"
+    assert f"    ModernBERT, table 9: {chosen}\n" in text
     assert "harness run --model MODEL --protocol modernbert --tasks colbert:\n" in text
     assert "    modernbert, table 8, Avg.: the mean over tasks of beir\n" in text
     assert invoke(["recipes", "show", "glue-optibert"]) == 0
@@ -193,13 +194,22 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert "\nAt these values without effect: head.library, " in text
     assert invoke(["recipes", "show", "dpr:authors"]) == 0
     text = capsys.readouterr().out
-    assert "ModernBERT base --set learning_rate=8e-5\n" in text
+    assert "ModernBERT-large --set learning_rate=1e-4\n" in text
     row, run = "ModernBERT, table 7, ModernBERT base", "harness run --model answerdotai/ModernBERT-base"
     nearest = f"{run} --recipe dpr:authors --set learning_rate=8e-5 --suite beir:dl19"
-    assert f"\nNearest to {row}: {nearest}\n" in text
+    assert f"\nNearest to {row}: {nearest}\n    Printed: NFCorpus 23.7, SciFact 57.0, " in text
+    assert ", Avg. 41.6 (the mean over tasks)\n    The paper prints batches of 16, " in text
     assert invoke(["recipes", "show", "dpr:ettin"]) == 0
-    own = f"To run it: {run} --recipe dpr:ettin --suite beir:dl19"
-    assert f"\nNo printed table is of it; nearest to {row} is dpr:authors. {own}\n" in capsys.readouterr().out
+    own = f"To run dpr:ettin: {run} --recipe dpr:ettin --suite beir:dl19"
+    assert f"\nNo printed row is of it, that of {row} is dpr:authors. {own}\n" in capsys.readouterr().out
+    assert invoke(["recipes", "show", "simcse"]) == 0
+    text = capsys.readouterr().out
+    assert "Printed (tokens 130B): Class. 67.5, Clust. 33.4, " in text
+    assert ", Avg. 51.9 (the mean over types)\n" in text
+    assert invoke(["recipes", "list", "--json"]) == 0
+    tables = {one["name"]: one["printed"] for one in json.loads(capsys.readouterr().out)["recipes"]}
+    assert (tables["dpr"], tables["dpr:authors"]) == ("", "ModernBERT, table 7")
+    assert tables["simcse"] == "OptiBERT, table 2; OptiBERT, table 5"
 
 
 def test_every_printed_row_is_reported_and_its_command_runs() -> None:
@@ -209,8 +219,13 @@ def test_every_printed_row_is_reported_and_its_command_runs() -> None:
     for row in rows:
         paper, table, model = row.place.split(", ")
         lines = papers[paper].tables[table.removeprefix("table ")].rows
-        printed = [line for line in lines if line.name == model and line.number is not None]
+        printed = [
+            line
+            for line in lines
+            if line.name == model and line.number is not None and row.line in f"{line.setting} {line.metric}"
+        ]
         assert printed, row.place
+        assert len({line.metric for line in printed}) == len(printed), row.place
         assert {line.hub_id for line in printed} <= {row.model, ""}, row.place
         request = RecipeRequest(
             names=(row.recipe,),
@@ -268,5 +283,5 @@ def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_recipe_without_any_source_says_so_in_one_sentence() -> None:
     rows = [SourcedSetting(name="rate", value=1), SourcedSetting(name="rows", value=2, inert=True)]
-    assert describe_ours(rows) == ("All values are our own choice, from no paper.",)
+    assert describe_ours(rows) == ("Our own choice, from no paper: all values.",)
     assert describe_ours([]) == ()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from harness.core.errors import group_names
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import Suite
 from harness.driver.estimate import PlanCost
@@ -42,8 +43,14 @@ def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
         print_lines([note], out, style="dim")
     notes = (note for suite in suites for note in (*suite.notes, *format_empty_columns(suite)))
     print_lines(dict.fromkeys(notes), out, style="dim")
-    print_lines(dict.fromkeys(note for line in cost.scores for note in line.notes), out, style="yellow")
+    tasks = group_names(_split_note(note) for line in cost.scores for note in line.notes)
+    print_lines((f"{', '.join(names)}: {note}" for note, names in tasks.items()), out, style="yellow")
     print_lines([_format_plan_total(cost)], out)
+
+
+def _split_note(note: str) -> tuple[str, str]:
+    task, _, text = note.partition(": ")
+    return task, text
 
 
 def _format_plan_total(cost: PlanCost) -> str:

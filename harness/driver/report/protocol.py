@@ -15,13 +15,13 @@ from rich.console import Console
 
 from harness.core import paths
 from harness.core.encoding import Settings
-from harness.core.errors import shorten_names
+from harness.core.errors import group_names, shorten_names
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.run import Report, print_failures
-from harness.jobs.protocol import ProtocolColumn, ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolStep, ProtocolTable
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
 from harness.results.printed import PaperValue, read_papers
@@ -82,13 +82,19 @@ class _RankedTable:
 
     @property
     def gaps(self) -> list[str]:
-        """What the numbers of measured rows lack, the columns with one reason together."""
-        columns: dict[tuple[str, str], list[str]] = {}
-        for row in self.rows:
-            for name, number in row.numbers.items():
-                if number.gap:
-                    columns.setdefault((f"{row.model} {row.setting}".strip(), number.gap), []).append(name)
-        return [f"gap in {', '.join(names)} of {model}: {gap}" for (model, gap), names in columns.items()]
+        """What the numbers of measured rows lack, the columns and rows with one reason together."""
+        columns = group_names(
+            (name, (f"{row.model} {row.setting}".strip(), number.gap))
+            for row in self.rows
+            for name, number in row.numbers.items()
+            if number.gap
+        )
+        every = [column.name for column in self.table.columns]
+        rows = group_names(
+            (model, ("all" if names == every else ", ".join(names), gap))
+            for (model, gap), names in columns.items()
+        )
+        return [f"gap in {where} of {', '.join(models)}: {gap}" for (where, gap), models in rows.items()]
 
     @staticmethod
     def rank_rows(table: ProtocolTable, measured: Sequence[_ProtocolRow]) -> _RankedTable:
@@ -224,6 +230,8 @@ class ProtocolReport:
 
     def _measure_number(self, column: ProtocolColumn, step: str, asked: ConfiguredModel) -> _RowNumber:
         """The number of a column, over the seeds of a training their mean."""
+        if step in self.prepared.open_gaps:
+            return _RowNumber(gap=f"the step {step} cannot run, see below")
         if step not in self.reports:
             return _RowNumber(gap=self.prepared.gaps[step])
         report = self.reports[step]
@@ -245,17 +253,21 @@ class ProtocolReport:
 
     def list_differences(self) -> list[str]:
         """What differs from the printed protocol, by step."""
-        lines: dict[str, list[str]] = {}
-        for step in self.prepared.protocol.steps:
-            if step.name not in self.reports:
-                continue
-            quick = [f"quick: {words}" for words in list_request_settings(step.quick) if self.prepared.quick]
-            report = self.reports[step.name]
-            typed = _list_typed_options(self.prepared.joined.request, report.prepared)
-            sentences = [*(quick or step.differs), *typed, *_list_assumed(report)]
-            for sentence in dict.fromkeys(sentences):
-                lines.setdefault(sentence, []).append(step.name)
-        return [f"{', '.join(steps)}: {sentence}" for sentence, steps in lines.items()]
+        steps = [step for step in self.prepared.protocol.steps if step.name in self.reports]
+        lines = group_names((step.name, text) for step in steps for text in self._iter_differences(step))
+        return [
+            f"{'all steps' if 1 < len(names) == len(steps) else ', '.join(names)}: {text}"
+            for text, names in lines.items()
+        ]
+
+    def _iter_differences(self, step: ProtocolStep) -> Iterator[str]:
+        report = self.reports[step.name]
+        if self.prepared.quick:
+            yield from (f"quick: {words}" for words in list_request_settings(step.quick))
+        else:
+            yield from step.differs
+        yield from _list_typed_options(self.prepared.joined.request, report.prepared)
+        yield from _list_assumed(report)
 
     def to_json(self) -> dict[str, Any]:
         """The report for machines (docs/json.md)."""
@@ -316,12 +328,12 @@ def _measure_mean(report: Report, model: ConfiguredModel, suite: Suite, of: str)
 def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite, of: str) -> str:
     """Which tasks of a column have no score, by the reason."""
     kind = of.removeprefix("type:")
-    reasons: dict[str, list[str]] = {}
+    reasons: list[tuple[str, str]] = []
     for column in suite.columns:
         if of not in ("tasks", "types", column.name) and column.type != kind:
             continue
         if not column.tasks:
-            reasons.setdefault("left out", []).append(column.name)
+            reasons.append((column.name, "left out"))
         # As the suite has them: two columns may show parts of one task.
         tasks = [
             (model, task) for model in models for task in report.select_column_tasks(suite, column, model)
@@ -329,10 +341,11 @@ def _explain_gap(report: Report, models: Sequence[ConfiguredModel], suite: Suite
         for result in (report.find_result(*pair) for pair in tasks):
             if result.record is None or result.record.status != "done":
                 failed = result.failure.message if result.failure else "failed"
-                reasons.setdefault(STATES.get(result.how, failed), []).append(column.name)
+                reasons.append((column.name, STATES.get(result.how, failed)))
+    names_by_reason = group_names(reasons)
     if any(of == column.name for column in suite.columns):
-        return "; ".join(reasons)
-    return "; ".join(f"{reason}: {shorten_names([*dict.fromkeys(n)])}" for reason, n in reasons.items())
+        return "; ".join(names_by_reason)
+    return "; ".join(f"{reason}: {shorten_names(names)}" for reason, names in names_by_reason.items())
 
 
 def list_request_settings(fields_: Mapping[str, Any]) -> Iterator[str]:
@@ -413,8 +426,8 @@ def print_protocol_plan(prepared: PreparedProtocol, console: Console) -> None:
 
 
 def _print_step_gaps(prepared: PreparedProtocol, console: Console) -> None:
-    gaps = prepared.gaps.items()
-    print_lines((f"gap: the step {name}: {reason}" for name, reason in gaps), console)
+    kinds = {name: "" if name in prepared.skipped else "gap: " for name in prepared.gaps}
+    print_lines((f"{kind}the step {name}: {prepared.gaps[name]}" for name, kind in kinds.items()), console)
 
 
 def _print_table(ranked: _RankedTable, title: str, console: Console) -> None:
@@ -430,7 +443,8 @@ def _print_table(ranked: _RankedTable, title: str, console: Console) -> None:
         numbers = (row.numbers[column.name].text if column.name in row.numbers else "" for row in ranked.rows)
         table.add_row(column.name, *numbers)
     print_table(table, console)
-    rules = [f"{c.name}: {c.rule}" for c in ranked.table.columns if c.of in ("tasks", "types")]
+    means = group_names((c.name, c.rule) for c in ranked.table.columns if c.of in ("tasks", "types"))
+    rules = [f"{', '.join(names)}: {rule}" for rule, names in means.items()]
     order = f"sorted by {ranked.by}" if ranked.by else "not sorted: no measured number is complete"
     printed = (f"({number}) {setting}" for number, setting in enumerate(settings, start=1))
     print_lines(("; ".join((order, *rules)), *printed, *ranked.gaps), console)

@@ -408,9 +408,9 @@ def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_pa
     record = finals(report)["MNLI"]
     assert list(record.scores) == ["validation_matched"]
     assert record.provenance["notes"][:3] == [
-        "the data has no validation_mismatched: it is not scored",
-        "train has 48 rows, and GLUE's 392,702",
-        "validation_matched has 24 rows, and GLUE's 9,815",
+        "not scored on validation_mismatched, which the data does not have",
+        "train has 48 of GLUE's 392,702 rows",
+        "validation_matched has 24 of GLUE's 9,815 rows",
     ]
     (one,), (suite,) = report.prepared.subjects, report.prepared.suites
     standing = report.compute_trained_result(one, suite)
@@ -485,7 +485,7 @@ def test_a_dry_run_without_a_hub_asks_it_once_and_names_no_cost(
     assert invoke(asked) == 1
     shown = capsys.readouterr().out
     assert len(calls) == 1
-    assert "CoLA: No connection to the hub for nyu-mll/glue: Couldn't reach the hub." in shown
+    assert "CoLA, RTE: No connection to the hub for nyu-mll/glue: Couldn't reach the hub." in shown
     assert "0 to do, 0 done, 2 cannot run." in shown
     assert "twenty steps" not in shown
     assert invoke([*asked, "--json"]) == 1
@@ -667,7 +667,7 @@ def test_a_dry_run_counts_runs_and_steps(
     grid = 10 * sum(10 * steps for steps in (12, 6, 3, 2))
     fresh = 5 * 10 * 12  # at most: the cell with the smallest batches
     assert plan["CoLA"]["steps"] == grid + fresh
-    assert "CoLA: train has 48 rows, and GLUE's 8,551" in plan["CoLA"]["notes"]
+    assert "CoLA: train has 48 of GLUE's 8,551 rows" in plan["CoLA"]["notes"]
     assert all(line["seconds"] > 0 and line["flops"] > 0 for line in plan.values())
     assert not (tmp_path / "results").exists()
 
@@ -706,8 +706,8 @@ def test_a_dry_run_says_what_is_trained_first(
     lines = capsys.readouterr().out.splitlines()
     (start,) = [line for line in lines if "starts from the selected MNLI model" in line]
     assert start.startswith("RTE: starts from the selected MNLI model, whose run comes first")
-    assert "MNLI: train has 48 rows, and GLUE's 392,702" in lines
-    assert "RTE: train has 48 rows, and GLUE's 2,490" in lines
+    assert "MNLI: train has 48 of GLUE's 392,702 rows" in lines
+    assert "RTE: train has 48 of GLUE's 2,490 rows" in lines
 
 
 DENSES = {

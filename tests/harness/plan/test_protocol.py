@@ -15,6 +15,7 @@ from finetune.recipes.dpr import MSMARCO
 from harness.commands import show
 from harness.commands.run import command
 from harness.core.errors import UsageError
+from harness.core.terminal import create_console
 from harness.data.training import sets
 from harness.driver import evaluation
 from harness.driver.protocol import PreparedProtocol, prepare_protocol
@@ -258,6 +259,15 @@ def test_a_step_without_data_is_a_gap_and_a_wrong_option_is_none(bare: Path, tmp
     prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, **places), quick=True)
 
     assert prepared.open_gaps.keys() == {"dpr", "mldr"}
+    assert "harness data pull --protocol modernbert --data DIR; then name" in prepared.open_gaps["dpr"]
+    assert prepared.open_gaps["mldr"] == "it starts from the models of dpr."
+    shown = create_console()
+    with shown.capture() as printed:
+        ProtocolReport.build_report(prepared, prepared.read_results()).print(shown)
+    lines = printed.get().splitlines()
+    # The reason stands once, below the tables whose gaps name the step.
+    assert sum("is not in" in line for line in lines) == 1
+    assert "gap in all of tiny QUICK: the step dpr cannot run, see below" in lines
     # So is one whose sweep has no data to choose by.
     (root / "absent").rename(root / MSMARCO.path)
     (root / "mteb/nfcorpus").rename(root / "absent")
