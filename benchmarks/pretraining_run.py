@@ -1,12 +1,13 @@
 """Pretrain a tiny masked language model on the interpreter's own sources, for `harness watch`.
 
-    python benchmarks/pretraining_run.py FOLDER [--steps 768] [--seed 42]
+    python benchmarks/pretraining_run.py FOLDER [--steps 128] [--seed 42]
 
-A BERT of 4 layers of 128, with MiniLM's WordPiece, through transformers' Trainer: eight checkpoints in FOLDER, each
-at twice the step of the one before. On one core it takes minutes. Then, with a name and a seed for each of three:
+A BERT of 4 layers of 128 with MiniLM's WordPiece, by transformers' Trainer: eight checkpoints in FOLDER, each
+at twice the step of the one before. Then, for each of three seeds, and for all:
 
-    harness watch FOLDER --name a-1 --seed 1 --suite stdlib --recipe simcse:mean --set max_steps=100 --once
-    harness watch --run a=a-1 --run a=a-2 --run a=a-3 --against tokens --out pretraining
+    harness watch FOLDER --name mine-1 --seed 1 --suite stdlib --recipe simcse:mean --set precision=float32 \\
+        --set max_steps=20 --set batch_size=32 --set learning_rate=5e-4 --offline --once
+    harness watch --run mine=mine-1 --run mine=mine-2 --run mine=mine-3 --against tokens --out mine
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     DataCollatorForLanguageModeling,
+    PrinterCallback,
     Trainer,
     TrainerCallback,
     TrainerControl,
@@ -33,7 +35,7 @@ from transformers import (
 )
 
 CHECKPOINTS = 8
-BATCH, LENGTH = 64, 128
+BATCH, LENGTH = 16, 128
 """Blocks of a step, and tokens of a block."""
 
 
@@ -72,7 +74,7 @@ def read_blocks(tokenizer: Any) -> list[dict[str, list[int]]]:
 
 
 def main() -> None:
-    given = read_options(__doc__, {"folder": {"type": Path}}, steps=768, seed=42)
+    given = read_options(__doc__, {"folder": {"type": Path}}, steps=128, seed=42)
     began, used = time.perf_counter(), time.process_time()
     tokenizer = AutoTokenizer.from_pretrained(locate_minilm(), model_max_length=LENGTH)
     blocks = read_blocks(tokenizer)
@@ -110,6 +112,7 @@ def main() -> None:
         processing_class=tokenizer,
         callbacks=[SaveDoublings()],
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     losses = {line["step"]: line["loss"] for line in trainer.state.log_history if "loss" in line}
     saved = [given.steps >> n for n in reversed(range(CHECKPOINTS))]

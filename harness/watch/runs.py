@@ -96,10 +96,12 @@ def read_watch_rows(watches: Sequence[tuple[str, str]], results: Path) -> list[R
 def _require_alike(first: Watch, watch: Watch) -> None:
     """Refuse two watches whose scores are of different suites, settings or data."""
     before, after = ({"suite": one.suite, **flatten(one.request)} for one in (first, watch))
+    # The seed of a recipe is that of its trainings, whose scores all have one seed.
+    allowed = {"settings.seed"} if watch.request.get("recipe") else set()
     differs = [
         f"{name} is {before.get(name)!r} and {after.get(name)!r}"
         for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
+        if before.get(name) != after.get(name) and name not in allowed
     ]
     if first.curve[-1].treatment != watch.curve[-1].treatment:
         differs = differs or ["their data, scoring code or encoding are not the same"]

@@ -118,6 +118,19 @@ def test_watches_that_cannot_be_compared_are_refused(
     assert (code, message in err) == (2, True), err
 
 
+@pytest.mark.parametrize(("recipe", "code"), [(["simcse"], 0), ([], 2)])
+def test_seeds_of_a_recipe_are_seeds_of_a_run_and_those_of_probes_are_another_condition(
+    say: Say, results: Path, recipe: Sequence[str], code: int
+) -> None:
+    for seed in range(2):
+        watch = put_run(results, f"c{seed}", [0.1, 0.2, 0.3 + seed / 100])
+        request = {"recipe": recipe, "settings": {"seed": seed}}
+        put_watch(results, watch.model_copy(update={"request": request}))
+    given, out, err = say("watch", "--run", "c=c0", "--run", "c=c1")
+    assert given == code
+    assert "c reaches" in out if recipe else "settings.seed is 0 and 1" in err
+
+
 def test_a_suite_under_two_conditions_has_two_columns(say: Say, results: Path) -> None:
     put_run(results, "apart", [0.1, 0.2, 0.3], treatment="v" * 64)
     rows = json.loads(say("list", "runs", "--json")[1])["runs"]
