@@ -328,6 +328,16 @@ def test_columns_have_other_names_and_another_format(tmp_path: Path) -> None:
         read_runs(tmp_path / "runs.parquet")
 
 
+def test_operations_of_a_list_of_runs_are_those_of_a_fit(tmp_path: Path) -> None:
+    rows = [[size, tokens, 5 * flops, loss] for size, tokens, flops, loss in grid()]
+    file = write(tmp_path / "runs.csv", rows, "size,tokens,operations,loss")
+    assert np.allclose(read_runs(file).flops, [row[2] for row in rows])
+    empty = write(
+        tmp_path / "empty.csv", [[*row[:2], "", row[3]] for row in rows], "size,tokens,operations,loss"
+    )
+    assert np.allclose(read_runs(empty).flops, [row[2] / 5 for row in rows])
+
+
 def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path) -> None:
     path = table(draw_methods(np.random.default_rng(0)), tmp_path / "runs.csv")
     text = path.read_text().splitlines()
