@@ -209,6 +209,7 @@ class _TextListener:
         self._err, self._out = create_console(stderr=True), create_console()
         self._skipped: frozenset[str] = frozenset()
         self._drawn: Watch | None = None
+        self._said: set[str] = set()
 
     def scan(self, result: Scan) -> None:
         """Print the waiting and lost checkpoints of a scan, and skipped entries when they change."""
@@ -229,7 +230,7 @@ class _TextListener:
 
     def carry_out(self, prepared: PreparedRun) -> Report:
         """Run an evaluation with a progress bar."""
-        return progress.follow_run(prepared, self._err)
+        return progress.follow_run(prepared, self._err, self._said)
 
     def print_watch(self, watch: Watch) -> None:
         """Print the curve and the table, unless they were just printed."""

@@ -459,12 +459,16 @@ def find_most_common(texts: Sequence[str]) -> str:
 _Outcome = TypeVar("_Outcome")
 
 
-def follow_run(prepared: PreparedRun, out: Console) -> Report:
-    """Announce a run, execute it with its progress on `out`, and return its report."""
+def follow_run(prepared: PreparedRun, out: Console, said: set[str] | None = None) -> Report:
+    """Announce a run, execute it with its progress on `out`, and return its report.
+
+    `said` has the notes on trainings that were printed before, and gets those of this run.
+    """
+    said = set() if said is None else said
     prepared = evaluation.make_choices(
-        prepared, lambda choices: _follow(evaluation.run_trainings, choices, out)
+        prepared, lambda choices: _follow(evaluation.run_trainings, choices, out, said)
     )
-    return _follow(evaluation.execute, prepared, out)
+    return _follow(evaluation.execute, prepared, out, said)
 
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
@@ -474,14 +478,14 @@ def run_with_progress(request: Request) -> Mapping[str, str]:
 
 def follow_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
     """Announce a training, execute it with its progress on `out`, and return its models."""
-    return _follow(evaluation.execute_training, prepared, out)
+    return _follow(evaluation.execute_training, prepared, out, set())
 
 
 def _follow(
-    work: Callable[[PreparedRun, Listeners], _Outcome], prepared: PreparedRun, out: Console
+    work: Callable[[PreparedRun, Listeners], _Outcome], prepared: PreparedRun, out: Console, said: set[str]
 ) -> _Outcome:
     """Announce a part of a run and work on it with its progress on `out`."""
-    _print_announcement(prepared, out)
+    _print_announcement(prepared, out, said)
     with Follower(prepared.plan, console=out) as follower:
         return work(prepared, follower.listeners)
 
@@ -495,7 +499,7 @@ def list_repeated_models(prepared: PreparedRun) -> list[str]:
     ]
 
 
-def _print_announcement(prepared: PreparedRun, out: Console) -> None:
+def _print_announcement(prepared: PreparedRun, out: Console, said: set[str]) -> None:
     """Print the tasks that cannot run with their reasons, and the models with their encodings."""
     lost = list_impossible_results(prepared)
     if lost:
@@ -507,7 +511,8 @@ def _print_announcement(prepared: PreparedRun, out: Console) -> None:
         if prepared.recipe is not None and model.training is None and not _is_encoded(model, prepared):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         label = f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}"
-        print_lines((label, *_format_training_lines(model)), out, style="dim")
+        stages = (line for stage in model.stages for line in _format_stage_lines(stage, said))
+        print_lines((label, *stages), out, style="dim")
 
 
 def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:
@@ -515,21 +520,16 @@ def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:
     return any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
 
 
-def _format_training_lines(model: ConfiguredModel) -> list[str]:
-    """How a model is made, one training after the other, and the notes on that."""
-    return [line for stage in model.stages for line in _format_stage_lines(stage)]
-
-
-def _format_stage_lines(stage: ConfiguredModel) -> list[str]:
+def _format_stage_lines(stage: ConfiguredModel, said: set[str]) -> list[str]:
+    """How a training makes a model, and the notes on that which were not said before."""
     assert stage.training is not None
     assert stage.lineage is not None
     lineage, planned = stage.lineage, stage.training.model
     notes = [*planned.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
-    return [
-        f"{about}; {_format_training_state(stage.training, stage.artifact.folder)}",
-        *(f"  {note}" for note in notes),
-    ]
+    fresh = [f"  {note}" for note in notes if note not in said]
+    said.update(notes)
+    return [f"{about}; {_format_training_state(stage.training, stage.artifact.folder)}", *fresh]
 
 
 def _format_training_state(training: PlannedTraining, folder: Path) -> str:

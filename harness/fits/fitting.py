@@ -268,6 +268,11 @@ def _add_held_out_line(fit: Fit, method: str, of: str, x: Floats, y: Floats) -> 
             f"{_address(method)}{of} of the largest budget, left out, is {error:+.2%} from its prediction "
             f"(95 %: {low:+.2%} to {high:+.2%})."
         )
+    else:
+        fit.notes.append(
+            f"{_address(method)}{of} of the largest budget is not predicted: the others are too few for an "
+            "interval."
+        )
 
 
 def _address(method: str) -> str:

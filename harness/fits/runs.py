@@ -155,6 +155,9 @@ def read_runs(
 def _find_columns(row: FileRow, columns: dict[str, str], needed: set[str]) -> dict[str, str]:
     """By name of a column here its name in the file, of those that the file has."""
     names = (*NEEDED, *OPTIONAL, "method")
+    # `harness list runs` calls them operations.
+    if "flops" not in {*row.fields, *columns} and row.fields.get("operations") not in (None, ""):
+        columns = {**columns, "flops": "operations"}
     for name, column in columns.items():
         if name not in names:
             raise UsageError(

@@ -33,6 +33,9 @@ from harness.watch.state import WATCHES, Watch, WatchEntry, read_watch
 Score: TypeAlias = tuple[str, str, str, float]
 """The name of a column, the condition in words, its digest, and the score."""
 
+LENGTHS = ("budget", "epochs", "max_steps")
+"""Settings that say how long a training is, which has columns of its own: they are of no method."""
+
 LOGGED = 10
 """The last logged losses whose mean is the loss of a model."""
 
@@ -96,10 +99,12 @@ def read_watch_rows(watches: Sequence[tuple[str, str]], results: Path) -> list[R
 def _require_alike(first: Watch, watch: Watch) -> None:
     """Refuse two watches whose scores are of different suites, settings or data."""
     before, after = ({"suite": one.suite, **flatten(one.request)} for one in (first, watch))
+    # The seed of a recipe is that of its trainings, whose scores all have one seed.
+    allowed = {"settings.seed"} if watch.request.get("recipe") else set()
     differs = [
         f"{name} is {before.get(name)!r} and {after.get(name)!r}"
         for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
+        if before.get(name) != after.get(name) and name not in allowed
     ]
     if first.curve[-1].treatment != watch.curve[-1].treatment:
         differs = differs or ["their data, scoring code or encoding are not the same"]
@@ -168,12 +173,13 @@ def _list_model_facts(model: StoredModel, prices: Sequence[DevicePrice]) -> Row:
     """What model.json and the log of a training say."""
     document = model.document
     assert document is not None
+    changed = {name: value for name, value in document.lineage.changed.items() if name not in LENGTHS}
     facts: Row = {
         "model": document.name,
         "run": document.lineage.group[:12],
         "seed": document.lineage.seed,
         "step": document.training.get("steps"),
-        "method": document.lineage.text,
+        "method": document.lineage.model_copy(update={"changed": changed}).text,
     }
     with contextlib.suppress(HarnessError, OSError):
         compute = read_backbone_compute(model.folder)

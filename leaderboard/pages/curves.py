@@ -117,13 +117,14 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
         crumbs=[("Curves of runs", PATH)],
         charts=[_plot_runs(comparison, table.column, label, state.scale)],
         tables=[
-            _build_pairs_table(comparison),
+            *([_build_pairs_table(comparison)] if comparison.pairs else []),
             _build_reach_table(comparison, label),
             _build_scores_table(comparison, label),
         ],
         notes=[f"{curve.name} diverged: {curve.diverged}." for curve in diverged],
         data={"column": table.column, "against": axis, "score": comparison.score, "when": table.when},
         context={
+            "several": bool(comparison.pairs),
             "form": build_form(state, path, controls),
             "facts": [
                 ("Score", table.column, ""),

@@ -330,6 +330,21 @@ def test_columns_have_other_names_and_another_format(tmp_path: Path) -> None:
         read_runs(tmp_path / "runs.parquet")
 
 
+def test_three_budgets_are_too_few_to_predict_the_largest(tmp_path: Path) -> None:
+    fit = fit_law("frontier", read_runs(write(tmp_path / "runs.csv", grid())), FitSettings(resamples=0))
+    assert "lowest loss of the largest budget is not predicted" in " ".join(fit.notes)
+
+
+def test_operations_of_a_list_of_runs_are_those_of_a_fit(tmp_path: Path) -> None:
+    rows = (np.array(grid(), float) * [1, 1, 5, 1]).tolist()
+    file = write(tmp_path / "runs.csv", rows, "size,tokens,operations,loss")
+    assert np.allclose(read_runs(file).flops, [row[2] for row in rows])
+    empty = write(
+        tmp_path / "empty.csv", [[*row[:2], "", row[3]] for row in rows], "size,tokens,operations,loss"
+    )
+    assert np.allclose(read_runs(empty).flops, [row[2] / 5 for row in rows])
+
+
 def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path) -> None:
     path = table(draw_methods(np.random.default_rng(0)), tmp_path / "runs.csv")
     text = path.read_text().splitlines()

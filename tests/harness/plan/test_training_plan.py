@@ -383,6 +383,27 @@ def swept(asked: dict[str, Any], **more: Any) -> Report:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_watch_says_what_a_recipe_notes_once_and_its_seeds_are_seeds_of_a_run(
+    asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (1, 2):
+        tiny.folder(tiny.families()["bert"], tmp_path / "mine" / f"step-{step}", seed=step)
+    places = ["--results", str(asked["results"]), "--cache", str(asked["cache"])]
+    for seed in ("1", "2"):
+        how = ["--suite", asked["suite"], "--recipe", "simcse:mean", "--train-data", str(asked["train_data"])]
+        for setting in ("batch_size=2", "epochs=1", "learning_rate=0.01", "precision=float32"):
+            how += ["--set", setting]
+        how += ["--seed", seed, "--name", f"mine-{seed}", "--once", "--settle", "0", "--offline"]
+        assert invoke(["watch", str(tmp_path / "mine"), *how, *places]) == 0
+        err = capsys.readouterr().err
+        assert err.count("is trained first") == 2
+        assert err.count("assumed: pooling: ") == 1
+    code = invoke(["watch", "--run", "mine=mine-1", "--run", "mine=mine-2", *places])
+    said = capsys.readouterr()
+    assert (code, "mine reaches " in said.out) == (0, True), said
+
+
+@pytest.mark.usefixtures("here")
 def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], capsys: Any) -> None:
     """Held against the members trained and scored one by one in another folder."""
     alone = {}

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import fakes
+import tiny
 from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.results.notes import NOTES, ComputeNote, CountedPart
@@ -118,6 +120,19 @@ def test_watches_that_cannot_be_compared_are_refused(
     assert (code, message in err) == (2, True), err
 
 
+@pytest.mark.parametrize(("recipe", "code"), [(["simcse"], 0), ([], 2)])
+def test_seeds_of_a_recipe_are_seeds_of_a_run_and_those_of_probes_are_another_condition(
+    say: Say, results: Path, recipe: Sequence[str], code: int
+) -> None:
+    for seed in range(2):
+        watch = put_run(results, f"c{seed}", [0.1, 0.2, 0.3 + seed / 100])
+        request = {"recipe": recipe, "settings": {"seed": seed}}
+        put_watch(results, watch.model_copy(update={"request": request}))
+    given, out, err = say("watch", "--run", "c=c0", "--run", "c=c1")
+    assert given == code
+    assert "c reaches" in out if recipe else "settings.seed is 0 and 1" in err
+
+
 def test_a_suite_under_two_conditions_has_two_columns(say: Say, results: Path) -> None:
     put_run(results, "apart", [0.1, 0.2, 0.3], treatment="v" * 64)
     rows = json.loads(say("list", "runs", "--json")[1])["runs"]
@@ -219,6 +234,20 @@ def test_facts_of_a_file_are_joined_by_what_it_names() -> None:
         add_facts(rows, [{"hours": 1}])
     with pytest.raises(UsageError, match="No line of the file of facts is of a row: run differs"):
         add_facts(rows, [{"run": "c", "hours": 1}])
+
+
+def test_trainings_of_other_lengths_are_of_one_method(say: Say, tmp_path: Path) -> None:
+    for budget in (1e9, 4e9):
+        made = fakes.lineage(settings={"budget": budget}, changed={"rank": 8, "budget": budget})
+        folder = tiny.folder(
+            tiny.families()["bert"], tmp_path / "results" / "models" / f"tiny-{made.key[:12]}"
+        )
+        fakes.train(folder, made, training={"steps": int(budget / 1e9)})
+    rows = json.loads(say("list", "runs", "--json")[1])["runs"]
+    assert sorted((row["step"], row["method"]) for row in rows) == [
+        (1, "contrast, rank=8"),
+        (4, "contrast, rank=8"),
+    ]
 
 
 def test_an_export_of_wandb_and_trainer_state_are_read(say: Say, results: Path, tmp_path: Path) -> None:

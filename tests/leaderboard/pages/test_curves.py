@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from harness.fits.runs import LAWS
 from harness.fits.stored import FITS
-from harness.watch.curves import CURVES, compare_runs
+from harness.watch.curves import CURVES, RunTable, build_curves, compare_runs
 from judged_data import build_fits, compare_two_runs, put_compared_runs
 from leaderboard.pages.curves import _build_axes
 from leaderboard.pages.fits import BESIDE
@@ -48,6 +48,26 @@ def test_the_page_of_compared_runs_has_what_the_comparison_gives(client: TestCli
     assert [row["budget"] for row in scores] == [1000 * budget for budget in whole.budgets]
     assert client.get("/curves/two-runs?against=hours").status_code == 404
     assert [row["name"] for row in read_rows(client, "/curves.json", "curves")] == ["two-runs"]
+
+
+def test_the_page_of_a_single_run_has_its_curve_and_compares_nothing(tmp_path: Path) -> None:
+    rows = [
+        {"run": "mine", "seed": seed, "step": step, "score": 0.1 * step + 0.01 * seed}
+        for seed in (1, 2, 3)
+        for step in (1, 2, 4)
+    ]
+    column, curves = build_curves(rows, "step")
+    table = RunTable.from_rows(rows, column, curves, name="mine", axis="step")
+
+    def put(folder: Path) -> None:
+        CURVES.write_document(folder / "results", "mine", table)
+
+    client = TestClient(small_app(tmp_path, put))
+    tables = client.get("/curves/mine.json").json()["tables"]
+    assert [one["name"] for one in tables if one["name"] != "runs"] == ["reaches", "scores"]
+    scores = {row["budget"]: row["score-0"] for row in read_rows(client, "/curves/mine.json", "scores")}
+    assert scores == pytest.approx({1: 12, 2: 22, 4: 42})
+    assert "All pairs of runs" not in client.get("/curves/mine").text
 
 
 @pytest.mark.parametrize("law", LAWS)
