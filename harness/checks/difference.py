@@ -70,7 +70,7 @@ class Part:
             count = 1 / skewness**2
             quantile = float(gammaincinv(count + 1, share if skewness > 0 else 1 - share))
             lopsided = math.copysign(1.0, skewness) * (quantile / math.sqrt(count) - math.sqrt(count))
-            farther = max if share > 0.5 else min
+            farther = max if share >= 0.5 else min
             errors = farther(student, lopsided + student - float(ndtri(share)))
         return math.sqrt(self.variance) * errors
 
