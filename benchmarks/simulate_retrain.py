@@ -44,7 +44,8 @@ class Line:
     Attributes:
         tasks: The number of tasks of the suite.
         deviation: The standard deviation of a task's accuracy over seeds, in points.
-        replicates: The number of trainings of each side.
+        replicates: The number of trainings of the candidate.
+        baseline: Those of the baseline.
         margins: The true loss.
         form: `models` has a model for each training, `trained` a record with all trainings of a task, `known`
             a model whose deviation is in the table.
@@ -53,6 +54,7 @@ class Line:
     tasks: int
     deviation: float
     replicates: int
+    baseline: int
     margins: int
     form: Literal["models", "trained", "known"]
 
@@ -64,25 +66,26 @@ class Line:
     @property
     def name(self) -> str:
         """The line in words."""
+        against = f" against {self.baseline}" if self.baseline != self.replicates else ""
         return (
             f"{self.tasks} {'task' if self.tasks == 1 else 'tasks'}, seeds {self.deviation:g}, "
-            f"{self.replicates} {self.form}, a loss of {self.margins} margins"
+            f"{self.replicates} {self.form}{against}, a loss of {self.margins} margins"
         )
 
 
 def draw_answers(rng: Rng, line: Line) -> dict[str, Drawn]:
     """The answers of both recipes' trainings to the same texts, by task."""
-    count, drawn = line.replicates, {}
-    common = rng.normal(size=2 * count)
+    count, both, drawn = line.replicates, line.replicates + line.baseline, {}
+    common = rng.normal(size=both)
     for task in range(line.tasks):
-        own = rng.normal(size=2 * count)
+        own = rng.normal(size=both)
         effects = line.deviation / 100 * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
-        accuracy = ACCURACY - line.loss * (np.arange(2 * count) < count) + effects
+        accuracy = ACCURACY - line.loss * (np.arange(both) < count) + effects
         ease = rng.normal(size=TEXTS[line.tasks])
-        noise = rng.normal(size=(2 * count, len(ease)))
+        noise = rng.normal(size=(both, len(ease)))
         right = np.sqrt(ALIKE) * ease + np.sqrt(1 - ALIKE) * noise < ndtri(accuracy)[:, None]
         if line.form == "trained":
-            sides = right.reshape(2, count, 1, -1) * 1.0
+            sides = np.split(right[:, None] * 1.0, [count])
             drawn[f"T{task}"] = Drawn(units=tuple(units_of("mean", one, unit=TRAINED) for one in sides))
         else:
             models = tuple(units_of("mean", one[None, None] * 1.0, unit="texts") for one in right)
@@ -93,8 +96,8 @@ def draw_answers(rng: Rng, line: Line) -> dict[str, Drawn]:
 def judge(rng: Rng, line: Line) -> str:
     """The verdict of a check of two recipes."""
     drawn, suites = draw_answers(rng, line), [made_up([f"T{at}" for at in range(line.tasks)])]
-    count = 1 if line.form == "trained" else line.replicates
-    places = range(count), range(count, 2 * count)
+    count, others = (1, 1) if line.form == "trained" else (line.replicates, line.baseline)
+    places = range(count), range(count, count + others)
     sides = Comparison(
         candidate=side(drawn, places[0], "x"), baseline=side(drawn, places[1], "a"), failures={}
     )
@@ -136,17 +139,18 @@ def iter_lines(part: str = "") -> Iterator[Line]:
     """All lines with a part in their names."""
     for tasks in TEXTS:
         for deviation in (0.5, 1.0, 2.0):
-            for replicates in (1, 3, 5):
+            for replicates, baseline in ((1, 1), (3, 3), (5, 5), (3, 9)):
                 for margins in (0, 1, 3):
                     for form in ("models", "trained", "known"):
                         line = Line(
                             tasks=tasks,
                             deviation=deviation,
                             replicates=replicates,
+                            baseline=baseline,
                             margins=margins,
                             form=form,
                         )
-                        if part in line.name and (form != "known" or replicates == 1):
+                        if part in line.name and (form != "known" or baseline == 1):
                             yield line
 
 

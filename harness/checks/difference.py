@@ -11,23 +11,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev, variance
+from statistics import fmean, stdev
 from typing import Literal
 
 import numpy as np
 
 from harness.core.types import Suite
 from harness.results.metrics import Floats
-from harness.results.units import FLAT, TRAINED, Influences, Stratum, Units, sum_influences
+from harness.results.units import FLAT, LEVEL, TRAINED, Influences, Stratum, Units, sum_influences
 
 LARGE = 1e7
 """Degrees of freedom at which Student's t and the normal distribution are the same in practice."""
 
 SYMMETRIC = 1e-3
 """A skewness below this counts as 0."""
-
-FEW = 4.0
-"""The number of differing units at which half of the skewness of ties counts."""
 
 FARTHEST, EXACT = 8.0, 1e-7
 """The farthest bound of the search and its precision, in standard errors of a normal distribution."""
@@ -55,8 +52,9 @@ class Part:
 
         To second order such a bound of a mean is z + skewness (2 z² + 1) / 6 standard errors away (Hall,
         1992, The Bootstrap and Edgeworth Expansion, section 3.10). Its gamma form is used, which for rare
-        losses of one size is Jeffreys' bound of their number; what Student's t is wider is added. Skewness
-        makes a bound never nearer: by skewness as observed, twice as many truths lie beyond one at 0.002.
+        losses of one size is the exact bound of their number (Garwood, 1936); what Student's t is wider is
+        added. Skewness makes a bound never nearer: by skewness as observed, twice as many truths lie beyond
+        one at 0.002.
         """
         from scipy.special import gammaincinv, ndtri, stdtrit
 
@@ -66,12 +64,13 @@ class Part:
         errors = student = float(stdtrit(min(self.freedom, LARGE), share))
         if abs(skewness) >= SYMMETRIC:
             # A Poisson count of n has the skewness 1 / √n, so that this is the number of losses of one size
-            # with the skewness of the sum, and a gamma of shape n + 1/2 is Jeffreys' posterior of their rate.
-            # Losses are mirrored: their long tail is below.
+            # with the skewness of the sum, and quantiles of a gamma of shape n + 1 bound their rate. Losses
+            # are mirrored: their long tail is below. Where few units differ by unlike sizes, n + 1/2, which
+            # is Jeffreys' bound, is passed by 8 % of truths in place of 5.
             count = 1 / skewness**2
-            quantile = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
+            quantile = float(gammaincinv(count + 1, share if skewness > 0 else 1 - share))
             lopsided = math.copysign(1.0, skewness) * (quantile / math.sqrt(count) - math.sqrt(count))
-            farther = max if share > 0.5 else min
+            farther = max if share >= 0.5 else min
             errors = farther(student, lopsided + student - float(ndtri(share)))
         return math.sqrt(self.variance) * errors
 
@@ -100,33 +99,36 @@ class Part:
     ) -> Part | None:
         """What runs add to the difference of their means; None with a single run of each side.
 
-        Two unpaired groups each have a spread of their own (Welch); a single run is as uncertain as those of
-        the other side. The spread holds what single runs do on single units: without that noise, a spread of
-        few runs would often be 0 by chance.
+        Groups of one size, and a single run, share a spread (Student's test, which stands unequal spreads
+        where the groups are equal in size). Of unequal sizes the smaller often has far too little spread by
+        chance, so that it is the wider one of Student's and of Welch's with his degrees of freedom of 1938,
+        as Satterthwaite's are too few for few runs. The spread holds what single runs do on single units:
+        without that noise, a spread of few runs would often be 0 by chance.
 
         Args:
             mine: The scores of one side's runs.
-            theirs: Those of the other side's.
+            theirs: Those of the other side's; empty for the mean of one side.
             paired: Whether the runs pair up, as evaluations with the same seed do.
 
         >>> round(Part.estimate_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
         0.03
         """
         if paired and len(mine) == len(theirs) > 1:
-            deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
-            return Part(variance=variance(deltas) / len(deltas), freedom=len(deltas) - 1)
-        groups = [group for group in (mine, theirs) if len(group) > 1]
-        if paired or not groups:
+            mine, theirs, paired = np.subtract(mine, theirs).tolist(), [], False
+        groups = [np.array(group) for group in (mine, theirs) if len(group)]
+        counts = np.array([len(group) for group in groups])
+        freedoms, squares = counts - 1, np.array([group.var() for group in groups]) * counts
+        if paired or not freedoms.any():
             return None
-        if len(groups) == 1:
-            spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
-            return Part(variance=spread, freedom=len(groups[0]) - 1)
-        total = Part.sum(
-            [Part(variance=variance(group) / len(group), freedom=len(group) - 1) for group in groups]
-        )
-        # Student's test stands unequal spreads where the groups are equal in size.
-        alike = len(mine) == len(theirs)
-        return replace(total, freedom=len(mine) + len(theirs) - 2) if alike else total
+        shared = float(squares.sum() / freedoms.sum() * (1 / counts).sum())
+        student = Part(variance=shared, freedom=int(freedoms.sum()))
+        if len({*counts.tolist()}) == 1 or not freedoms.all() or shared <= FLAT:
+            return student
+        parts = squares / freedoms / counts
+        freedom = 1 / float(((parts / parts.sum()) ** 2 / (freedoms + 2)).sum()) - 2
+        freedom = min(max(freedom, int(freedoms.min())), student.freedom)
+        welch = Part(variance=float(parts.sum()), freedom=freedom)
+        return max(student, welch, key=lambda part: part.compute_bound_offset((1 + LEVEL) / 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,7 +403,7 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
     """The uncertainty of ties: as if half a unit more were better, and half a unit worse.
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
-    its size is that of the units that differ.
+    its size is that of the largest that differs (Fay and Feuer, 1997, Statistics in Medicine 16).
 
     Args:
         stratum: The candidate's units.
@@ -420,12 +422,10 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
     gains, losses = values[values > 0], -values[values < 0]
     up, down = (_estimate_unit_size(*own) / count for own in ((gains, losses), (losses, gains)))
     share = float(tied.mean())
-    # FLAT keeps the quotient at 0 where no unit differs.
-    effective_count = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
     return Part(
         variance=stratum.share**2 * share * (up**2 + down**2) / 2,
         freedom=max(count - 1, 1),
-        third=stratum.share**3 * share * (up**3 - down**3) * effective_count / (effective_count + FEW),
+        third=stratum.share**3 * share * (up**3 - down**3),
     )
 
 
@@ -447,14 +447,13 @@ def _estimate_flat_part(stratum: Stratum, *, at_end: bool = True) -> Part:
 
 
 def _estimate_unit_size(differences: Floats, other: Floats) -> float:
-    """The typical size of a differing unit, weighted by size; of the other sign if none differs so.
+    """The size of the unit that differs most; of the other sign if none differs so.
 
     Few units that differ by little do not tell how far another would: a unit of size 1 is counted with them.
     """
     sizes = differences if len(differences) else other
-    squares = float((sizes**2).sum())
-    typical = squares / float(sizes.sum()) if len(sizes) else 0.0
-    return max(typical, math.sqrt((squares + 1) / (len(sizes) + 1)))
+    typical = math.sqrt((float((sizes**2).sum()) + 1) / (len(sizes) + 1))
+    return max(float(sizes.max(initial=0.0)), typical)
 
 
 def _compute_unit_scores(stratum: Stratum) -> Floats:

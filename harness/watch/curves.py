@@ -1,11 +1,10 @@
 """Curves of several runs: scores at budgets, budgets to a score, and which run is better.
 
-A run has a curve for each of its seeds, and every interval is over seeds: Student's t for one run, Welch's
-for two. Budgets are compared by the logarithm of their ratio, so that points before any training (at step 0)
-are left out. Of one seed nothing is said, and a seed that diverged before its second score reaches no score.
-A point of a curve has a budget (a step, or an amount of tokens, hours, operations or dollars) and a score;
-arrays are (points,). A row is a model with the run, the seed and the step that it is of, its facts, and its
-scores.
+A run has a curve for each of its seeds, and every interval is over seeds, by Student's t or Welch's. Budgets
+are compared by the logarithm of their ratio, so that points before any training (at step 0) are left out. Of
+one seed nothing is said, and a seed that diverged before its second score reaches no score. A point of a
+curve has a budget (a step, or an amount of tokens, hours, operations or dollars) and a score; arrays are
+(points,). A row is a model with the run, the seed and the step that it is of, its facts, and its scores.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.checks.difference import Part
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.results.notes import parse_amount
@@ -325,34 +325,18 @@ def _estimate_mean(values: Floats, level: float = LEVEL) -> SeedInterval:
 
 
 def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) -> SeedInterval:
-    """The difference of two means of seeds, with Welch's interval (1938), or Student's if it is wider.
+    """The difference of two means of seeds, with the interval of a check (`Part.estimate_run_part`).
 
     Args:
         values: Of one run, (seeds,).
         others: Of the other, (seeds,); empty for the mean of the first alone.
         level: The chance that the interval lies beside the truth.
     """
-    from scipy.special import stdtrit
-
-    sides = [side for side in (values, others) if len(side)]
     mean = float(values.mean() - (others.mean() if len(others) else 0))
-    if min(map(len, sides)) < 2:
+    spread = Part.estimate_run_part(values.tolist(), others.tolist(), paired=False)
+    if spread is None or min(len(side) for side in (values, others) if len(side)) < 2:
         return SeedInterval(value=mean)
-    counts = np.array([len(side) for side in sides])
-    parts, freedoms = np.array([side.var(ddof=1) for side in sides]) / counts, counts - 1
-    variance = float(parts.sum())
-    # Without any noise every share will do, as the interval is a point.
-    shares = parts / variance if variance else np.full(len(parts), 1 / len(parts))
-    # Satterthwaite's degrees of freedom are too few for few seeds; Welch's of 1938, with 2, nearly unbiased.
-    freedom = 1 / float((shares**2 / (freedoms + 2)).sum()) - 2
-    freedom = min(max(freedom, freedoms.min()), freedoms.sum())
-    # Of unequal numbers, the side with fewer seeds often has far too little noise by chance: no interval is
-    # narrower than Student's, of a noise that both share.
-    shared = float((freedoms * counts * parts).sum() / freedoms.sum() * (1 / counts).sum())
-    half = max(
-        float(stdtrit(degrees, 1 - level / 2)) * math.sqrt(spread)
-        for degrees, spread in ((freedom, variance), (freedoms.sum(), shared))
-    )
+    half = spread.compute_bound_offset(1 - level / 2)
     return SeedInterval(value=mean, low=mean - half, high=mean + half)
 
 
