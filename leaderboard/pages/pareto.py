@@ -69,7 +69,10 @@ STATED = (
 )
 NOTHING = "No model that passes these filters has both values."
 WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
-SHARED = "No model of this name has all tasks: all are compared over the tasks that these have."
+SHARED = (
+    "No model of this name has all tasks: all are compared over the tasks that these have, and without the "
+    "means that papers print."
+)
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 NAMED = 3
 """Points that a reader named whose place is told, at most."""
@@ -442,7 +445,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     points = _build_pareto_points(scores, rows, state, score, across)
     where = build_paging(len(points.dots), state, PATH)
     empty = "" if points.dots else across.why or _explain_empty_plot(points, state)
-    heading = f"{_format_heading(score.label)}, {title}, against {MEASURES[state.x].name}"
+    heading = f"{_format_heading(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
     return Page(
         title="Trade-offs",
         template="pareto.html",

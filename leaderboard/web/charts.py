@@ -321,8 +321,8 @@ def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
         least, most = min(values, default=1), max(values, default=1)
         # Over less than two and a half decades ticks at powers of ten would be one or two.
         if least < most <= 2 * least:
-            places, texts = zip(*list_linear_ticks(least, most), strict=True)
-            ticks = {"tickvals": list(places), "ticktext": list(texts)}
+            pairs = [*list_linear_ticks(least, most)]
+            ticks = {"tickvals": [place for place, _ in pairs], "ticktext": [text for _, text in pairs]}
         elif most <= 300 * least:
             digits = (1, 1.5, 2, 3, 5, 7) if most <= 10 * least else (1, 2, 5)
             places = [
