@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
@@ -11,11 +10,10 @@ from urllib.parse import parse_qs
 from pydantic import Field
 
 from leaderboard.views.cells import SOURCES, describe_score
-from leaderboard.web.formats import escape_tex
 from leaderboard.web.marks import KINDS, explain_marks
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import PageAddress, State, build_address
-from leaderboard.web.site import TITLE, Site
+from leaderboard.web.site import Site
 
 CITED = ("rank", "tasks", "types", "mean", "untouched", "score", "count")
 """The columns whose numbers a sentence names."""
@@ -42,25 +40,17 @@ class _CiteState(State):
 )
 def _show_citation(site: Site, state: _CiteState) -> Page:
     site, of = site.resolve_address(state.of)
-    snapshot, (path, _, query) = site.queries.snapshot, of.partition("?")
-    assert snapshot
+    path, _, query = of.partition("?")
     parameters = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, parameters, "json"))
-    address = f"{site.settings.url or 'SITE'}/s/{snapshot.id}{build_address(path, parameters)}"
+    page_path = build_address(path, parameters)
+    address = site.build_citable_address(page_path)
     (filter_text,) = parameters.get("q", [""])[-1:]
     every = _iter_sentences(page, filter_text if path.startswith("/models/") else "")
     pairs = [(explain_marks(text), more) for text, more in every]
     sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in pairs]
-    note = f"As of {snapshot.made[:10]}"
-    if len(pairs) == 1 or (pairs and path.startswith("/models/")):
-        note = f"{note}: {pairs[0][0]}"
-    fields = {
-        "title": escape_tex(page["title"]), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
-        "year": snapshot.made[:4], "url": address, "note": escape_tex(note),
-    }  # fmt: skip
-    key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{of}").strip("-")
-    lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
-    bibtex = ",\n".join(lines) + "\n}"
+    quotes_one = len(pairs) == 1 or (pairs and path.startswith("/models/"))
+    bibtex = site.format_bibtex(page["title"], page_path, pairs[0][0] if quotes_one else "")
     return Page(
         title=f"Cite: {page['title']}",
         context={"address": address, "bibtex": bibtex, "of": of, "sentences": sentences[:MOST]},

@@ -51,8 +51,9 @@ from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, val
 SIDE_BY_SIDE, SHOWN = 6, 25
 """Entries whose results stand side by side, and comparisons of numbers of several sources."""
 
-AGAINST = {"parameters": "size", "operations": "forward compute", "flops": "training compute"}
-"""What the page of trade-offs sets a score against, by its parameter."""
+AGAINST = {"parameters": ("parameters", "size"), "operations": ("operations", "forward compute"),
+           "flops": ("pretraining", "training compute")}  # fmt: skip
+"""What the page of trade-offs sets a score against, by its parameter: the fact that tells it, and a label."""
 
 FACTS = (
     "parameters", "n_embedding_parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb",
@@ -316,7 +317,7 @@ def _show_model(site: Site, state: _ModelState, model: str) -> Page:
         | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
         "badges": _list_badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
-        "trade_offs": _list_trade_offs(standings),
+        "trade_offs": _list_trade_offs(standings, facts),
         "training": [c for one in records.values() if one.get("training") for c in iter_training_charts(one)],
     }  # fmt: skip
     tables = [
@@ -392,14 +393,18 @@ def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     return " · ".join([*parts, *(f"made from {name}" for name in parents[:1])])
 
 
-def _list_trade_offs(standings: Sequence[Standing]) -> list[tuple[str, str]]:
-    """Where the model stands by size and by compute, on the board that has most of it: label and URL."""
+def _list_trade_offs(standings: Sequence[Standing], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where the model stands by what is known of its size and compute, on the board that has most of it."""
     boards = [one for one in standings if one.suite.main and one.entry.origin != "reported"]
     if not boards:
         return []
     best = max(boards, key=lambda one: (one.complete, one.scores.over_tasks.count[one.row]))
-    query = {"suite": best.suite.slug, "q": best.entry.model, **({} if best.complete else {"part": 1})}
-    return [(label, build_address("/pareto", {**query, "x": x})) for x, label in AGAINST.items()]
+    query = {"suite": best.suite.slug, "q": best.entry.model}
+    return [
+        (label, build_address("/pareto", {**query, "x": x}))
+        for x, (fact, label) in AGAINST.items()
+        if facts[fact]
+    ]
 
 
 def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:

@@ -28,11 +28,11 @@ from leaderboard.data.compute import (
 from leaderboard.data.groups import group_by
 from leaderboard.data.papers import OVER_TASKS, OVER_TYPES, SUITES, Line, format_anchor, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.ranking import Floats, Means
+from leaderboard.data.ranking import Floats, Means, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.cells import format_count
+from leaderboard.views.cells import format_count, format_task_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
@@ -69,6 +69,10 @@ STATED = (
 )
 NOTHING = "No model that passes these filters has both values."
 WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
+SHARED = (
+    "No model of this name has all tasks: all are compared over the tasks that these have, and without the "
+    "means that papers print."
+)
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 NAMED = 3
 """Points that a reader named whose place is told, at most."""
@@ -421,6 +425,11 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     scores = queries.load_suite_scores(
         suite, state.view or conventions[0], revisions=state.each == "revision"
     )
+    papers, title = list(site.papers.values()), suite.suite.title
+    if shared := _find_shared_columns(scores, state):
+        scores = scores.narrow(range(len(scores.entries)), shared, suite.select_columns(shared))
+        # Printed means are over all tasks.
+        papers, title = [], f"{title}, {len(shared)} of {format_task_count(len(suite.suite.columns))}"
     # A name chooses what is shown, not what it is compared with: it changes no frontier.
     all_names = state.apply_changes(q="")
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and all_names.should_keep(e)]
@@ -432,18 +441,22 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     hint = "The form above the plot offers all scores."
     check_name("score", state.y, labels, then=hint, is_needed=True)
     score = _select_score(scores, state.y, labels[state.y], untouched)
-    across = _load_x_values(queries, scores, state, site.papers.values())
+    across = _load_x_values(queries, scores, state, papers)
     points = _build_pareto_points(scores, rows, state, score, across)
     where = build_paging(len(points.dots), state, PATH)
     empty = "" if points.dots else across.why or _explain_empty_plot(points, state)
-    title = f"{_format_heading(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
+    heading = f"{_format_heading(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
     return Page(
         title="Trade-offs",
         template="pareto.html",
-        lead=_describe_points(points, suite.suite.title, across, state),
+        lead=_describe_points(points, title, across, state),
         tables=_build_pareto_tables(points, where, state, score, across.axis.label) if points.dots else [],
-        charts=[build_chart("points", title, points.plot)] if points.dots else [],
-        notes=[*_list_pareto_notes(points, state, across), *_list_selection_notes(points, state, untouched)],
+        charts=[build_chart("points", heading, points.plot)] if points.dots else [],
+        notes=[
+            *([SHARED] if shared else []),
+            *_list_pareto_notes(points, state, across),
+            *_list_selection_notes(points, state, untouched),
+        ],
         data={
             "x": {"key": state.x, "label": across.axis.label, "scale": across.axis.kind},
             "y": {"key": state.y, "label": score.label},
@@ -458,6 +471,15 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     )
 
 
+def _find_shared_columns(scores: SuiteScores, state: _ParetoState) -> list[int]:
+    """The columns that models of a name have, where a mean is asked for and none has all; else none."""
+    rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.should_keep(e)]
+    if not state.q or state.y not in ("tasks", "types") or scores.over_tasks.complete[rows].any():
+        return []
+    means = select_mean_columns(scores.site_suite.suite)
+    return [at for at in means if scores.counted[rows, at].any()]
+
+
 def _format_heading(text: str) -> str:
     return text[0].upper() + text[1:]
 
@@ -465,7 +487,7 @@ def _format_heading(text: str) -> str:
 def _list_score_labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, str]:
     """The scores that can be asked for: key and name."""
     columns, several = scores.site_suite.suite.columns, len(scores.by_type) > 1
-    labels = {"tasks": f"mean over {len(columns)} tasks"}
+    labels = {"tasks": f"mean over {format_task_count(len(columns))}"}
     labels |= {"types": "mean over task types"} if several else {}
     labels |= {"untouched": f"mean over the {untouched.part.count} untouched tasks"} if untouched else {}
     labels |= {f"type:{kind}": f"mean of {kind}" for kind in scores.by_type} if several else {}

@@ -68,6 +68,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     fields = [model, replace(task, key="task", card="Task", sticky=False), *others]
     rows = sorting.sort_rows([one for one in every if state.should_show(one)], fields, state.sort)
     shown, beside = Counter(one.verdict for one in rows), sum(one.base is not None for one in rows)
+    others_count = beside - shown["same"] - shown["differs"]
     where, counts = build_paging(len(rows), state, PATH), Counter(one.verdict for one in every)
     labels: dict[str, str] = {key: label.format("…") for key, (label, _) in VERDICTS.items()}
     verdicts = [(labels[key], counts[key], about) for key, (_, about) in VERDICTS.items()]
@@ -76,7 +77,8 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
     lead = (
         f"{beside:,} number{'s stand' if beside != 1 else ' stands'} beside another of the same model "
-        f"and task: {shown['same']:,} the same, {shown['differs']:,} different."
+        f"and task: {shown['same']:,} the same, {shown['differs']:,} different"
+        f"{f', {others_count:,} not comparable or undecided' if others_count else ''}."
     )
     if state.verdict:
         lead = f"{format_count(len(rows), 'number')} with the verdict “{labels[state.verdict]}”."

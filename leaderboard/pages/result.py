@@ -227,6 +227,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         raise NotFound(f"No result is called {id!r}.", hint="The page of a model lists its results.")
     row, path = rows[0], f"/results/{rows[0].id}"
     entry, document = site.queries.entries[row.entry], site.queries.load_result_document(row.id)
+    title = f"{entry.model} on {row.task}"
     record: Document = document if entry.origin == "measured" else {}
     metrics, other = _collect_metrics(document, record, row.metric or "main score")
     shown = [one for one in metrics if state.q.casefold() in " ".join(one[:3]).casefold()]
@@ -247,6 +248,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "score": score,
         "asked": asked_score, "scope": scope,
         "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
+        "bibtex": site.format_bibtex(title, path, quote),
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
@@ -260,7 +262,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(
-        title=f"{entry.model} on {row.task}", template="result.html",
+        title=title, template="result.html",
         lead=f"{row.metric or 'Main score'} × 100: {texts['score']}, {entry.origin}",
         crumbs=[("Models", "/search"),
                 (entry.model, f"/models/{entry.model_slug}")],

@@ -11,7 +11,7 @@ from leaderboard.web.formats import format_parameters
 from leaderboard.web.tables import Cell
 
 SOURCES = {
-    "measured": "measured by this harness",
+    "measured": "measured by encoder-harness",
     "imported": "imported from the results of mteb",
     "reported": "printed in a paper",
 }

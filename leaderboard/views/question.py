@@ -472,7 +472,7 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     """
     titles = [(slug, queries.suites[slug].suite.title) for slug in queries.entries_of_suites]
     views = list_conventions(queries.suites[state.suite[0]].suite) if len(state.suite) == 1 else ()
-    counts = _count_names(queries).items()
+    counts = _count_names(queries, state.suite).items()
     options: Options = {
         "suite": ("Tasks of", _add_current([("", "any suite"), *titles], state.suite)),
         **{name: (name.capitalize(), _list_names(of, getattr(state, name))) for name, of in counts},
@@ -501,9 +501,10 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
 
 
-def _count_names(queries: Queries) -> dict[str, Counter[str]]:
-    """How many tasks of all suites have each type, language and domain."""
-    columns = {c.name: c for listed in queries.suites.values() for c in listed.suite.columns if c.tasks}
+def _count_names(queries: Queries, names: Collection[str] = ()) -> dict[str, Counter[str]]:
+    """How many tasks of some suites have each type, language and domain; without names of all."""
+    suites = [listed for slug, listed in queries.suites.items() if slug in (names or queries.suites)]
+    columns = {c.name: c for listed in suites for c in listed.suite.columns if c.tasks}
     abouts = [describe_task(column.tasks[0].name) for column in columns.values()]
     return {
         "type": Counter(column.type for column in columns.values()),

@@ -471,9 +471,9 @@ def _build_source_cell(value: Value | None) -> Cell:
 COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
     Field("name", "Task", lambda one: link(f"{one.task} {one.part}".rstrip(), format_task_path(one.task)),
           lambda one: one.task.casefold(), sticky=True),
-    Field("base", "Best known", lambda one: _build_value_cell(one.base),
-          lambda one: one.base.score if one.base else None, numeric=True, card="Best known",
-          note="The number of a better known source: this harness, mteb's results, its makers, a paper."),
+    Field("base", "Reference", lambda one: _build_value_cell(one.base),
+          lambda one: one.base.score if one.base else None, numeric=True, card="Reference",
+          note="The first there is of: this harness, mteb's results, its makers, a paper."),
     Field("by", "by", lambda one: _build_source_cell(one.base), card="by"),
     Field("value", "Other", lambda one: _build_value_cell(one.value), lambda one: one.value.score,
           numeric=True, note="The number of another source.", card="Other"),
@@ -483,7 +483,7 @@ COMPARISON_FIELDS: Sequence[Field[NumberPair]] = [
           lambda one: None if one.delta is None else abs(one.delta), numeric=True, card="Difference"),
     Field("verdict", "Verdict", NumberPair.build_cell, lambda one: one.verdict, card="Verdict"),
     Field("why", "Why", sort=lambda one: one.reason, card="Why",
-          note="What both state differently: the better known number first."),
+          note="What both state differently: the reference first."),
     Field("mteb", "mteb", sort=lambda one: one.versions, note="The versions of mteb that scored."),
 ]  # fmt: skip
 """The columns of comparisons."""

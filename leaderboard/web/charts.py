@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import escape
 
 from harness.core.terminal import clean_text
-from leaderboard.web.drawing import format_tick
+from leaderboard.web.drawing import format_tick, list_linear_ticks
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
@@ -320,7 +320,10 @@ def _build_axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
     if axis.kind == "log":
         least, most = min(values, default=1), max(values, default=1)
         # Over less than two and a half decades ticks at powers of ten would be one or two.
-        if most <= 300 * least:
+        if least < most <= 2 * least:
+            pairs = [*list_linear_ticks(least, most)]
+            ticks = {"tickvals": [place for place, _ in pairs], "ticktext": [text for _, text in pairs]}
+        elif most <= 300 * least:
             digits = (1, 1.5, 2, 3, 5, 7) if most <= 10 * least else (1, 2, 5)
             places = [
                 one * 10.0**power

@@ -150,7 +150,8 @@ def _choose_step(span: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power * 5 >= span)
 
 
-def _list_linear_ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
+def list_linear_ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
+    """About five round numbers of a range, with their texts."""
     step = _choose_step(high - low)
     for number in range(math.ceil(low / step), math.floor(high / step) + 1):
         yield number * step, format_tick(round(number * step, 12))
@@ -179,7 +180,7 @@ def _list_date_ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
 
 
 _TICKS: dict[str, Callable[[float, float], Iterator[tuple[float, str]]]] = {
-    "linear": _list_linear_ticks, "log": _list_log_ticks, "date": _list_date_ticks,
+    "linear": list_linear_ticks, "log": _list_log_ticks, "date": _list_date_ticks,
 }  # fmt: skip
 
 

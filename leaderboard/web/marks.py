@@ -43,8 +43,8 @@ KINDS: Mapping[str, CellKind] = {
     "measured": CellKind(meaning="measured by this harness", sample="measured"),
     "imported": CellKind(meaning="from a public results repository", sample="imported"),
     "reported": CellKind(meaning="printed in a paper", mark="¶", csv="reported"),
-    "leak": CellKind(meaning="the model was trained on this task's data (of a share: on that of the other "
-            "tasks), as its makers state", mark="†", csv="trained on"),
+    "leak": CellKind(meaning="the model was trained on this task's data, as its makers state (at a zero-shot "
+            "share: on the rest of the tasks)", mark="†", csv="trained on"),
     "chosen": CellKind(meaning="settings were chosen on this data: the score errs upward", mark="§",
             csv="chosen"),
     "contradicted": CellKind(meaning="the source's own number of the whole and the mean of its parts differ "

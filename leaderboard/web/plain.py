@@ -17,6 +17,7 @@ from harness.core.terminal import clean_text
 from leaderboard.data.queries import Card, Queries
 from leaderboard.web.filters import FACTS, FilterForm
 from leaderboard.web.page import PRINTED, PageRoute
+from leaderboard.web.parameters import State
 from leaderboard.web.tables import Cell, Table, TableRow, mark_row_heads
 
 LINK = re.compile(rb'(href|src|action)="(/[^"]*)"')
@@ -39,11 +40,13 @@ class PlainFiles:
         }
         self._numbers = {entry.slug: number for number, entry in enumerate(queries.entries.values())}
 
-    def keep_controls(self, form: FilterForm, table: Table) -> FilterForm:
+    def keep_controls(self, form: FilterForm, table: Table, state: State) -> FilterForm:
         """A form with the controls that a browser answers by the rows of a table, and by their entries."""
         keys = {column.key for column in table.columns}
         names = {"q", *keys, *(["zero"] if "unseen" in keys else ())}
         names |= FACTS.keys() if any(row.key in self._numbers for row in table.rows) else set()
+        # What a list asks for are tasks, and a ranking over others needs a server.
+        names -= {name for name, value in state if isinstance(value, list)}
         controls = [control for control in form.controls if table.rows and control.name in names]
         return replace(form, controls=controls, hidden=(), reset=form.path)
 

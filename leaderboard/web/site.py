@@ -102,6 +102,24 @@ class Site:
         snapshot = self.queries.snapshot
         return f"as of {snapshot.made[:10]}, snapshot {snapshot.id}" if snapshot else ""
 
+    def build_citable_address(self, path: str) -> str:
+        """The address of a page in a citation: that of a kept snapshot lasts."""
+        return f"{self.settings.url or 'SITE'}{self.prefix}{path}"
+
+    def format_bibtex(self, title: str, path: str, quote: str = "") -> str:
+        """The BibTeX entry of a page, with a sentence that it says."""
+        snapshot = self.queries.snapshot
+        assert snapshot
+        note = f"As of {snapshot.made[:10]}{f': {quote}' if quote else ''}"
+        fields = {
+            "title": formats.escape_tex(title), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
+            "year": snapshot.made[:4], "url": self.build_citable_address(path),
+            "note": formats.escape_tex(note),
+        }  # fmt: skip
+        key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{path}").strip("-")
+        lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
+        return ",\n".join(lines) + "\n}"
+
     def list_kept(self) -> list[Snapshot]:
         """The newest kept snapshots beside the one that is shown; none of a kept one, whose pages stay."""
         snapshot = self.queries.snapshot
@@ -559,7 +577,7 @@ def _write_page(site: Site, plain: PlainFiles, route: PageRoute, path: str) -> I
     notes = [*site.warnings, *page.notes, *filter(None, [NEEDS_SERVER.get(route.path)])]
     context = page.context
     if isinstance(context, dict) and context.get("form") and page.tables:
-        context = {**context, "form": plain.keep_controls(context["form"], page.tables[0])}
+        context = {**context, "form": plain.keep_controls(context["form"], page.tables[0], state)}
     links = _list_format_links(route, state, arguments)
     html = site.render_html(replace(page, notes=notes, context=context), state, links, path).body
     yield plain.files[path], plain.rewrite_links(html, plain.files[path])

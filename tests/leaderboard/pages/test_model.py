@@ -445,7 +445,7 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     shown = page(client, f"/results/{imported['id']}")
     assert imported["source"] in shown.hrefs
     mark = (
-        "†: the model was trained on this task's data (of a share: on that of the other tasks), as its makers"
+        "†: the model was trained on this task's data, as its makers state (at a zero-shot share: on the rest"
     )
     assert f"To quote: {imported['quote']} (as of " in shown.text
     assert mark in imported["quote"]

@@ -238,3 +238,15 @@ def test_frontier_is_what_no_other_point_beats(points: list[tuple[float, float]]
     assert set(found) == {i for i, p in enumerate(points) if not beaten(p, points, better)}
     assert found == sorted(found, key=lambda i: (points[i][0], i))
     assert compute_frontier([(math.nan, 9), (1, math.nan), (2, 3)], "lower") == [2]
+
+
+def test_a_narrow_logarithmic_axis_has_ticks_within_it() -> None:
+    plot = Scatter(
+        x=Axis(label="Parameters", kind="log"),
+        y=Axis(label="score"),
+        points=[Point(label=str(x), x=x, y=1.0) for x in (222e6, 237e6, 294e6)],
+    )
+    axis = build_chart("narrow", "narrow", plot).figure["layout"]["xaxis"]
+    assert list(zip(axis["tickvals"], axis["ticktext"], strict=True)) == [
+        (240e6, "240M"), (260e6, "260M"), (280e6, "280M"),
+    ]  # fmt: skip

@@ -406,6 +406,11 @@ def test_what_needs_the_server_is_hidden(site: Path) -> None:
         assert "data-static" in found.all("html")[0], page
         forms = [form for form in found.all("form") if "data-live" not in form and form["class"] != "find"]
         assert all("needs-server" in form["class"] for form in forms), page
+    rank = parse(site / "rank" / "index.html")
+    asked = {control.get("name") for control in (*rank.all("input"), *rank.all("select"))}
+    # What filters models stays; what asks for other tasks would need a ranking over these.
+    assert "most" in asked
+    assert not asked & {"language", "type", "domain", "task"}
 
 
 @pytest.mark.slow
