@@ -118,15 +118,15 @@ def build_grid(rows: Sequence[Row], axes: Sequence[str], column: str = "", name:
             hint="Type e.g. --grid masking --grid tokens/size=6; the first is across.",
         )
     _require_different(rows)
-    asked = [text.rpartition("=")[::2] if "=" in text else (text, "") for text in axes]
-    x, y = (_read_fact(rows, fact) for fact, _ in asked)
-    used = {part for fact, _ in asked for part in (fact, *fact.split("/"))}
+    texts = [text.rpartition("=")[::2] if "=" in text else (text, "") for text in axes]
+    x, y = (_read_fact(rows, fact) for fact, _ in texts)
+    used = {part for fact, _ in texts for part in (fact, *fact.split("/"))}
     column = choose_column([{n: v for n, v in row.items() if n not in used} for row in rows], column)
     scores = _read_column(rows, column)
-    kept = np.flatnonzero(np.isfinite([x, y, scores]).all(axis=0))
+    kept = np.flatnonzero(np.isfinite([x, y, scores]).all(axis=0)).tolist()
     scores *= _choose_scale([rows[n] for n in kept], scores[kept])
     across, up = (
-        _build_axis(fact, bins, values[kept]) for (fact, bins), values in zip(asked, (x, y), strict=True)
+        _build_axis(fact, bins, values[kept]) for (fact, bins), values in zip(texts, (x, y), strict=True)
     )
     runs = [_GridRun(name=_name_row(rows[n]), x=x[n], y=y[n], score=scores[n]) for n in kept]
     when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -204,7 +204,7 @@ def _build_axis(fact: str, bins: str, values: Floats) -> GridAxis:
     return GridAxis(name=fact, edges=tuple(edges))
 
 
-def _describe_rows(rows: Sequence[Row], kept: NDArray[np.int64], column: str) -> list[str]:
+def _describe_rows(rows: Sequence[Row], kept: Sequence[int], column: str) -> list[str]:
     """Which rows are left out, and which have diverged."""
     notes = []
     if left := [_name_row(row) or "unnamed" for n, row in enumerate(rows) if n not in kept]:
