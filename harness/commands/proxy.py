@@ -139,7 +139,7 @@ def _build_types_table(title: str, rankings: Sequence[TypeRanking]) -> Table:
     table = create_table(*heads, numbers=("models",), notes=("interval holds the first's ρ",), title=title)
     for ranking in rankings:
         first, other = next(iter(ranking.tasks), None), ranking.best_by_others
-        cells = [first.task, _format_correlation(first.whole)] if first else ["–", "–"]
+        cells = [first.task, _format_correlation(first.mean)] if first else ["–", "–"]
         cells += [other.task, _format_correlation(other.others)] if other else ["–", "–"]
         table.add_row(
             ranking.type, *cells, str(ranking.models), ranking.reason or shorten_names(ranking.level)

@@ -46,14 +46,14 @@ class RankCorrelation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TypeTask:
-    """A task of a type: `whole` is with the mean of all its tasks, `others` with that of the other tasks.
+class _TypeTask:
+    """A task of a type: `mean` is with the mean of all its tasks, `others` with that of the other tasks.
 
     The paper's average has the task itself in it, so that of few tasks each follows it; `others` does not.
     """
 
     task: str
-    whole: RankCorrelation | None
+    mean: RankCorrelation | None
     others: RankCorrelation | None
 
 
@@ -66,11 +66,11 @@ class TypeRanking:
 
     type: str
     models: int = 0
-    tasks: tuple[TypeTask, ...] = ()
+    tasks: tuple[_TypeTask, ...] = ()
     reason: str = ""
 
     @property
-    def best_by_others(self) -> TypeTask | None:
+    def best_by_others(self) -> _TypeTask | None:
         """The task that follows the mean of the others best; it need not be the first."""
         correlated = [task for task in self.tasks if task.others]
         return max(correlated, key=lambda task: task.others.value if task.others else 0, default=None)
@@ -78,8 +78,8 @@ class TypeRanking:
     @property
     def level(self) -> list[str]:
         """The other tasks in whose intervals the correlation of the first lies."""
-        first, *others = self.tasks or (TypeTask(task="", whole=None, others=None),)
-        return [o.task for o in others if first.whole and o.whole and o.whole.high >= first.whole.value]
+        first, *others = self.tasks or (_TypeTask(task="", mean=None, others=None),)
+        return [o.task for o in others if first.mean and o.mean and o.mean.high >= first.mean.value]
 
 
 def rank_type_tasks(suite: Suite, read: Callable[[Suite], Floats]) -> list[TypeRanking]:
@@ -108,14 +108,14 @@ def _rank_tasks(kind: str, names: Sequence[str], scores: Floats) -> TypeRanking:
     if len(scores) < FEWEST:
         reason = f"{len(scores)} different models have all its tasks, and {FEWEST} are needed"
         return TypeRanking(type=kind, models=len(scores), reason=reason)
-    whole = scores.mean(axis=1)
+    means = scores.mean(axis=1)
     tasks = [
-        TypeTask(
+        _TypeTask(
             task=name,
-            whole=RankCorrelation.estimate(scores[:, n], whole),
+            mean=RankCorrelation.estimate(scores[:, n], means),
             others=RankCorrelation.estimate(scores[:, n], np.delete(scores, n, axis=1).mean(axis=1)),
         )
         for n, name in enumerate(names)
     ]
-    tasks.sort(key=lambda task: -2.0 if task.whole is None else task.whole.value, reverse=True)
+    tasks.sort(key=lambda task: -2.0 if task.mean is None else task.mean.value, reverse=True)
     return TypeRanking(type=kind, models=len(scores), tasks=tuple(tasks))

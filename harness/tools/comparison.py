@@ -137,23 +137,14 @@ def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]
         UsageError: A model is there twice, or all have no score in common, or several of a task.
     """
     numbers = range(1, len(models))
-    compared = {
-        (n, other): compare_models(models[other], models[n], **options)
-        for n in numbers
-        for other in {n - 1, 0}
-    }
-    keys = {comparison.sides[1].records[0].model.artifact for comparison in compared.values()}
-    if len(keys | {compared[1, 0].sides[0].records[0].model.artifact}) < len(models):
-        raise UsageError(
-            "A model is in the chain twice.", hint="Name each once, in the order of the changes."
-        )
+    pairs = [(n, other) for n in numbers for other in {n - 1, 0}]
+    compared = {(n, other): compare_models(models[other], models[n], **options) for n, other in pairs}
+    keys = {side.records[0].model.artifact for pair in compared.values() for side in pair.sides}
+    if len(keys) < len(models):
+        raise UsageError("A model is in the chain twice.", hint="Name each once, in their order.")
     rows = [
-        [
-            _get_row_name(row)
-            for row in comparison.deltas
-            if row["subset"] is None and row["delta"] is not None
-        ]
-        for comparison in compared.values()
+        [_get_row_name(row) for row in pair.deltas if row["subset"] is None and row["delta"] is not None]
+        for pair in compared.values()
     ]
     common = set.intersection(*map(set, rows))
     if not common or any(len({*names}) < len(names) for names in rows):

@@ -134,8 +134,8 @@ def test_the_task_that_follows_its_types_mean_is_that_of_the_scores(tmp_path: Pa
         scores = read_column_scores(source, of)[:, kept]
         for task in ranking.tasks:
             at = [of.columns[place].name for place in kept].index(task.task)
-            assert task.whole is not None
-            assert task.whole.value == pytest.approx(spearmanr(scores[:, at], scores.mean(axis=1)).statistic)
+            assert task.mean is not None
+            assert task.mean.value == pytest.approx(spearmanr(scores[:, at], scores.mean(axis=1)).statistic)
 
 
 def test_measured_models_are_read_once_each(tmp_path: Path) -> None:

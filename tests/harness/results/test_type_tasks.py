@@ -40,7 +40,7 @@ def test_tasks_are_ordered_by_scipys_correlation() -> None:
     for one in ranking.tasks:
         others = [values for name, values in scores.items() if name != one.task]
         for found, mean in (
-            (one.whole, np.mean([*scores.values()], axis=0)),
+            (one.mean, np.mean([*scores.values()], axis=0)),
             (one.others, np.mean(others, axis=0)),
         ):
             assert found is not None
@@ -77,7 +77,7 @@ def test_what_has_no_order_says_why() -> None:
 
     rankings = rank_type_tasks(build_suite(STS="AX", One="B", Few="CD", None_="F"), read)
     constant, single, few, refused = rankings
-    assert [(one.task, one.whole is None) for one in constant.tasks] == [("A", False), ("X", True)]
+    assert [(one.task, one.mean is None) for one in constant.tasks] == [("A", False), ("X", True)]
     assert constant.best_by_others is None
     assert single.reason == "B is its only task"
     assert few.reason == "8 different models have all its tasks, and 10 are needed"
