@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.checks.difference import Compared, Difference
+from harness.checks.difference import Compared
 from harness.results.units import FLAT
 
 
@@ -32,7 +32,7 @@ def compute_gain_p(one: Compared) -> float:
     return compute_bound_p(one, 0.0)
 
 
-def compute_paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
+def compute_paired_test(one: Compared, alpha: float = 0.05) -> tuple[float, float, float]:
     """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
     p = 1.0 if one.same else min(1.0, 2 * min(compute_gain_p(one), compute_loss_p(one)))
     return (p, *compute_confidence_interval(one, alpha / 2))

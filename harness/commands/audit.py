@@ -31,6 +31,7 @@ from harness.results.audit import (
 )
 from harness.results.notes import NOTES
 from harness.watch.curves import CURVES
+from harness.watch.grids import GRIDS
 from harness.watch.state import WATCHES
 
 STATE = "best.json"
@@ -89,7 +90,7 @@ def _read_events(path: Path) -> None:
         raise ValueError("a line of it has changed")
 
 
-FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, CURVES, FITS, NOTES, PROXIES, WATCHES)
+FOLDERS: tuple[DocumentFolder[Any], ...] = (BASELINES, CHECKS, CURVES, FITS, GRIDS, NOTES, PROXIES, WATCHES)
 
 KINDS = (
     *(

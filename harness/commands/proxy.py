@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,11 +14,13 @@ from rich.table import Table
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import split_names
-from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown
+from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown, shorten_names
 from harness.core.terminal import create_console, create_table, print_lines, print_table, show_progress
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
+from harness.proxy.table import read_column_scores, read_measured_scores
+from harness.results.type_tasks import RankCorrelation, TypeRanking, rank_type_tasks
 from harness.storage.imported import Imported
 
 
@@ -96,6 +100,55 @@ def _fit(
         _print_proxy(proxy)
         click.echo(f"Next: harness run --model MODEL --suite proxy:{proxy.name}")
     return 0
+
+
+@command.command("types")
+@click.option(
+    "--from", "source", default="", help="The import to compute from (default: the only one), or: measured."
+)
+@click.option(
+    "--target",
+    required=True,
+    help="The benchmark: a name of `harness list benchmarks`, or what --suite takes.",
+)
+@options.results
+@options.cache
+@options.as_json
+def _show_types(source: str, target: str, results: Path | None, cache: Path | None, as_json: bool) -> int:
+    """Show for each type of a benchmark's tasks the one that follows the type's mean best over models.
+
+    As in the Efficient-Embeddings paper, the mean has the task itself in it; the task that follows the mean
+    of the others best stands beside it.
+    """
+    folder, kept = paths.resolve_results_folder(results), paths.resolve_cache_folder(cache)
+    _, suite = _open_target(target, SuiteOptions(cache=kept, results=folder))
+    if source == "measured":
+        rankings = rank_type_tasks(suite, partial(read_measured_scores, folder, kept))
+    else:
+        rankings = rank_type_tasks(suite, partial(read_column_scores, _open_import(source, folder)))
+    if as_json:
+        types = [asdict(ranking) | {"level": ranking.level} for ranking in rankings]
+        click.echo(json.dumps({"schema": 1, "target": suite.title, "types": types}, indent=1))
+    else:
+        print_table(_build_types_table(suite.title, rankings), create_console())
+    return 0
+
+
+def _build_types_table(title: str, rankings: Sequence[TypeRanking]) -> Table:
+    heads = ("type", "follows its mean best", "ρ", "follows the others best", "ρ ")
+    table = create_table(*heads, numbers=("models",), notes=("interval holds the first's ρ",), title=title)
+    for ranking in rankings:
+        first, other = next(iter(ranking.tasks), None), ranking.best_by_others
+        cells = [first.task, _format_correlation(first.mean)] if first else ["–", "–"]
+        cells += [other.task, _format_correlation(other.others)] if other else ["–", "–"]
+        table.add_row(
+            ranking.type, *cells, str(ranking.models), ranking.reason or shorten_names(ranking.level)
+        )
+    return table
+
+
+def _format_correlation(one: RankCorrelation | None) -> str:
+    return "–" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 
 @command.command("list")

@@ -16,7 +16,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import HarnessError, UsageError, explain_unknown
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.driver import progress
 from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
@@ -26,11 +26,13 @@ from harness.watch.curves import (
     AXES,
     CURVES,
     CurveComparison,
+    Row,
     RunTable,
     SeedCurve,
     build_curves,
     compare_runs,
 )
+from harness.watch.grids import BINS, GRIDS, RunGrid, build_grid
 from harness.watch.runs import read_table, read_watch_rows
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import (
@@ -121,6 +123,14 @@ harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
 )
 @options.option(
     "Output",
+    "--grid",
+    multiple=True,
+    metavar="FACT[=BINS]",
+    help="Instead show the mean score in each cell of two facts, across and up: masking, tokens/size=4 (bins "
+    f"of as many runs, {BINS} unless stated) or masking=0.1:0.3:0.5 (edges). Type it twice.",
+)
+@options.option(
+    "Output",
     "--out",
     metavar="NAME",
     help="Also keep the compared runs under this name in the results folder, for the site.",
@@ -141,6 +151,7 @@ def command(
     runs: tuple[str, ...],
     table: Path | None,
     axis: str,
+    grid: tuple[str, ...],
     out: str | None,
     reach: float | None,
     as_json: bool,
@@ -154,6 +165,8 @@ def command(
     if runs or table:
         results = paths.resolve_results_folder(given["results"])
         rows = _read_rows(runs, table, results)
+        if grid:
+            return _show_grid(rows, grid, given["task"], out, results, as_json)
         column, curves = build_curves(rows, axis, given["task"])
         if out:
             CURVES.check_name(out)
@@ -163,8 +176,8 @@ def command(
             path = CURVES.write_document(results, out, stored)
             click.echo(f"{path}: {len(rows)} points. `harness serve` shows them at /curves/{out}.", err=True)
         return code
-    if out:
-        raise UsageError("--out keeps compared runs.", hint="Name them with --run or --runs.")
+    if out or grid:
+        raise UsageError("--grid and --out are of compared runs.", hint="Name them with --run or --runs.")
     if listing or show:
         return _show_watches(source, listing, as_json, given)
     if not source or not given["suite"]:
@@ -350,6 +363,40 @@ def _compare_runs(
     if without:
         _print_comparison("Without what diverged", without, axis, console)
     return 0
+
+
+def _show_grid(
+    rows: Sequence[Row], axes: Sequence[str], task: str, out: str | None, results: Path, as_json: bool
+) -> int:
+    """Show runs on two facts, the highest bin on top, and keep them for the site."""
+    if out:
+        GRIDS.check_name(out)
+    grid = build_grid(rows, axes, task, out or "")
+    if as_json:
+        means, counts = grid.compute_cells()
+        cells = [[None if mean != mean else mean for mean in line] for line in means.tolist()]
+        document = grid.model_dump(mode="json", exclude={"name", "when"})
+        click.echo(
+            json.dumps({"schema": SCHEMA, **document, "means": cells, "counts": counts.tolist()}, indent=1)
+        )
+    else:
+        _print_grid(grid)
+    if out:
+        path = GRIDS.write_document(results, out, grid)
+        click.echo(f"{path}: {len(grid.runs)} runs. `harness serve` shows them at /grids/{out}.", err=True)
+    return 0
+
+
+def _print_grid(grid: RunGrid) -> None:
+    across, up = grid.axes
+    title = f"{grid.column}: mean × 100 (runs) by {across.name} across and {up.name} up"
+    table = create_table(up.name, numbers=across.format_bins(), title=title)
+    lines = [*zip(up.format_bins(), *grid.compute_cells(), strict=True)]
+    for name, means, counts in reversed(lines):
+        cells = [f"{m:.2f} ({n:.0f})" if n else "none" for m, n in zip(means, counts, strict=True)]
+        table.add_row(name, *cells)
+    print_table(table, create_console())
+    print_lines(grid.notes)
 
 
 def _print_comparison(title: str, comparison: CurveComparison, axis: str, console: Console) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
 from harness.core.types import Suite, Task
+from harness.results.index import RecordIndex
+from harness.results.results import MeasuredSuite, build_suite_views
+from harness.results.scores import Aggregates
 from harness.storage.imported import Imported
 
 Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
@@ -174,6 +178,31 @@ class ScoreTable:
                 any(revisions[row, name] != pinned[name] for name in pinned) for row in model_rows.values()
             ),
         )
+
+
+def read_column_scores(source: Imported, suite: Suite) -> Floats:
+    """The scores of an import's complete models, (models, columns); a column of several tasks is their mean.
+
+    Raises:
+        UsageError: As of ScoreTable.
+    """
+    table = ScoreTable.read_score_table(source, suite)
+    places = {task.name: place for place, task in enumerate(table.tasks)}
+    columns = [[places[task.name] for task in column.tasks] for column in suite.columns]
+    return np.stack([table.scores[:, some].mean(axis=1) for some in columns], axis=1)
+
+
+def read_measured_scores(results: Path, cache: Path, suite: Suite) -> Floats:
+    """The scores of the measured models under one of their settings each, (models, columns); NaN for none."""
+    rows = [np.full((0, len(suite.columns)), np.nan)]
+    for model in RecordIndex(results, cache).list_models():
+        records = MeasuredSuite.load_records(model.artifact, results, cache).records
+        views = build_suite_views(records, suite)
+        scores = [Aggregates.aggregate_scores(suite, dict(view.scores)).columns for view in views]
+        values = np.array([[*each.values()] for each in scores], float)
+        # The settings under which most tasks were measured.
+        rows += [values[np.isfinite(values).sum(axis=1).argmax()][None]] if len(values) else []
+    return np.concatenate(rows)
 
 
 def _require_enough_models(suite: Suite, models: Mapping[str, int], names: set[str]) -> None:

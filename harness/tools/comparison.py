@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from harness.checks.difference import Difference
+from harness.checks.difference import Difference, MeanDifference
 from harness.checks.significance import compute_paired_test
 from harness.core import paths
-from harness.core.errors import explain_unknown
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.types import Column, Data, Suite, Task
 from harness.driver.report.suite import is_selection_score, serialize_selection
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
 from harness.results.results import MeasuredSuite, choose_settings, describe_record, open_stores
-from harness.results.scores import MAIN_SCORE
+from harness.results.scores import MAIN_SCORE, collect_raw_metrics
 from harness.storage.record import Record
 from harness.tools.measured import ResultTable
+
+_Row: TypeAlias = "tuple[str, str | None, str | None]"
+"""A task, split and subset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,7 @@ class _ModelComparison:
         deltas: A row for each task, split or subset, with both scores, their difference and its test.
         differences: What else differs between the records of a pair.
         not_compared: The records without a counterpart, with the reason.
+        tests: The second minus the first over their examples, by task, split and subset.
     """
 
     sides: tuple[MeasuredSuite, MeasuredSuite]
@@ -39,6 +44,7 @@ class _ModelComparison:
     deltas: ResultTable
     differences: ResultTable
     not_compared: ResultTable
+    tests: Mapping[_Row, Difference]
 
     @property
     def names(self) -> tuple[str, str]:
@@ -104,13 +110,81 @@ def compare_models(
         for x, y in pairs
     ]
     deltas = [row for x, y in pairs for row in _iter_delta_rows(x, y, sides, results, cache)]
+    tests = {_get_row_name(row): row.pop("difference", None) for row in deltas}
     return _ModelComparison(
         sides=sides,
         pairs=len(pairs),
         deltas=ResultTable(deltas, shown=("task", "split", "subset", "metric", "first", "second", "delta")),
         differences=ResultTable(_count_differences(flat)),
         not_compared=ResultTable(alone),
+        tests={name: test for name, test in tests.items() if test},
     )
+
+
+def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]:
+    """Each model of an ablation chain against the one before it, and against the first.
+
+    Args:
+        models: Three or more, in the order of their changes.
+        options: Those of compare_models.
+
+    Returns:
+        For each model but the first its `model`, its `mean` over the `tasks` that all have, `before` and
+        `first` (`delta`, and its `test` over the examples of all tasks, None where one has no test), and
+        which settings differ (`differs`) from those of the one before.
+
+    Raises:
+        UsageError: A model is there twice, or all have no score in common, or several of a task.
+    """
+    numbers = range(1, len(models))
+    pairs = [(n, other) for n in numbers for other in {n - 1, 0}]
+    compared = {(n, other): compare_models(models[other], models[n], **options) for n, other in pairs}
+    keys = {side.records[0].model.artifact for pair in compared.values() for side in pair.sides}
+    if len(keys) < len(models):
+        raise UsageError("A model is in the chain twice.", hint="Name each once, in their order.")
+    rows = [
+        [_get_row_name(row) for row in pair.deltas if row["subset"] is None and row["delta"] is not None]
+        for pair in compared.values()
+    ]
+    common = set.intersection(*map(set, rows))
+    if not common or any(len({*names}) < len(names) for names in rows):
+        raise UsageError(
+            "The models have several scores of a task." if common else "The models have no score in common.",
+            hint="--settings chooses one; `harness compare A B` says what two of them share.",
+        )
+    steps = []
+    for n in numbers:
+        before = compared[n, n - 1]
+        fields = [row["field"] for row in before.differences if row["field"].startswith("identity.")]
+        steps.append(
+            {
+                "model": before.names[1],
+                "tasks": len(common),
+                "mean": fmean(row["second"] for row in before.deltas if _get_row_name(row) in common),
+                "before": _compare_means(before, common),
+                "first": _compare_means(compared[n, 0], common),
+                "differs": [field.removeprefix("identity.") for field in fields],
+            }
+        )
+    return steps
+
+
+def _compare_means(comparison: _ModelComparison, names: Set[_Row]) -> dict[str, Any]:
+    """The difference of the means over some rows, and its test where each of them has one."""
+    deltas = [row["delta"] for row in comparison.deltas if _get_row_name(row) in names]
+    tests = {str(name): test for name, test in comparison.tests.items() if name in names}
+    shape: dict[str, Any] = {"splits": (), "data": Data(), "source": None}
+    tasks = [Task(name=name, type="", metric="", **shape) for name in tests]
+    columns = tuple(Column(name=task.name, type="", tasks=(task,)) for task in tasks)
+    mean = MeanDifference.aggregate_suite(Suite(name="", title="", columns=columns), tests)
+    if mean is None or len(tests) < len(names):
+        return {"delta": fmean(deltas), "test": None}
+    p, low, high = compute_paired_test(mean)
+    return {"delta": fmean(deltas), "test": {"p": p, "low": low, "high": high}}
+
+
+def _get_row_name(row: Mapping[str, Any]) -> _Row:
+    return row["task"], row["split"], row["subset"]
 
 
 def _select_task_records(records: Sequence[Any], tasks: Sequence[str]) -> list[Any]:
@@ -141,6 +215,9 @@ _Cells = Sequence[tuple[str, str]]
 """Some (split, subset) of a task."""
 
 
+NEAR = 1e-4
+"""How far the difference over examples may be from that of the two scores."""
+
 MANY = 20
 """The most splits and subsets of a retrieval task that are a row each."""
 
@@ -169,9 +246,10 @@ def _iter_delta_rows(
     x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None, cache: Path | None
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair: each with its scores, their difference, its test, and marks of the sides."""
-    units = [_find_query_scores(record, results, cache) for record in (x, y) if x.retrieves]
+    scored = [_find_scored_record(record, results, cache) for record in (x, y)]
     for cells in _list_record_parts(x):
         first, second = (_compute_part_score(one, cells) for one in (x, y))
+        delta = second - first if first is not None and second is not None else None
         splits, subsets = (
             (list(dict.fromkeys(names)) for names in zip(*cells, strict=True)) if cells else ([], [])
         )
@@ -182,7 +260,7 @@ def _iter_delta_rows(
             "metric": x.task.metric,
             "first": first,
             "second": second,
-            "delta": second - first if first is not None and second is not None else None,
+            "delta": delta,
             "first_settings": describe_record(x),
             "second_settings": describe_record(y),
             "selected": [
@@ -195,7 +273,7 @@ def _iter_delta_rows(
                 for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
                 if record.key in one.reference
             ],
-            **(_test(units[0], units[1], cells) if units else {"test": None, "untested": ""}),
+            **_test(scored[0], scored[1], cells, delta),
         }
 
 
@@ -208,9 +286,9 @@ def _compute_part_score(record: Record, cells: _Cells) -> float | None:
 
 
 def _test(
-    first_record: ScoredRecord | None, second_record: ScoredRecord | None, cells: _Cells
+    first_record: ScoredRecord | None, second_record: ScoredRecord | None, cells: _Cells, delta: float | None
 ) -> dict[str, Any]:
-    """A paired test of two scores over their queries, or the reason why there is none."""
+    """A paired test of two scores over their examples, or the reason why there is none."""
     if first_record is None or second_record is None:
         return {"test": None, "untested": "a record was removed meanwhile"}
     if first_record.units is None or second_record.units is None:
@@ -220,21 +298,25 @@ def _test(
         units.select_subsets(cells) if cells else units for units in (first_record.units, second_record.units)
     )
     if first is None or second is None or not first.has_same_examples(second):
-        return {"test": None, "untested": "the two were measured on different queries"}
+        return {"test": None, "untested": "the two were measured on different examples"}
     # In this order: the interval is that of second − first, as the delta is.
-    difference = Difference.compare_units(second, first, paired=True)
+    difference = Difference.compare_units(second, first, paired="recipe" not in second_record.identity)
+    if delta is None or abs(difference.delta - delta) > NEAR:
+        return {"test": None, "untested": "the kept examples do not give the score"}
     p, low, high = compute_paired_test(difference)
-    return {"test": {"queries": difference.units, "p": p, "low": low, "high": high}, "untested": ""}
+    test = {"queries": difference.units, "p": p, "low": low, "high": high}
+    return {"test": test, "untested": "", "difference": difference}
 
 
-def _find_query_scores(record: Record, results: Path | None, cache: Path | None) -> ScoredRecord | None:
-    """A record with the scores of its queries."""
+def _find_scored_record(record: Record, results: Path | None, cache: Path | None) -> ScoredRecord | None:
+    """A record with the scores of its examples."""
     return ScoredRecord.find(
         open_stores(results),
         f"model-{record.model.artifact[:12]}",
         record.task.name,
         record.key,
-        parts=(),
+        # The main score of a trained task is the mean of all its metrics.
+        parts=tuple(collect_raw_metrics(record)) if record.training else (),
         cache=paths.resolve_cache_folder(cache),
     )
 

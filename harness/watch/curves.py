@@ -148,7 +148,7 @@ def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str,
     Raises:
         UsageError: Something in the rows does not fit together; the message says what.
     """
-    column = _choose_column(rows, column)
+    column = choose_column(rows, column)
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.get("run") in (None, ""):
@@ -173,7 +173,12 @@ def _name_seed(row: Row) -> str:
     return "1" if row.get("seed") in (None, "") else str(row["seed"])
 
 
-def _choose_column(rows: Sequence[Row], wanted: str) -> str:
+def choose_column(rows: Sequence[Row], wanted: str) -> str:
+    """The column of scores that is meant: the wanted one or its task's, else the only mean or column.
+
+    Raises:
+        UsageError: There is none, or there are several.
+    """
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in FACTS]
     means = [name for name in names if name.startswith(MEAN)] or names
     if wanted:
@@ -206,7 +211,7 @@ def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: st
     every = [read_number(row.get(column), f"{column} of {run}/{seed}") for row in rows]
     points = [(row, value) for row, value in zip(rows, every, strict=True) if value is not None]
     scored = [row for row, value in points if math.isfinite(value)]
-    diverged = _explain_divergence(rows, len(scored) == len(points))
+    diverged = explain_divergence(rows, len(scored) == len(points))
     if len(scored) < 2 and not diverged:
         others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
         raise UsageError(
@@ -241,7 +246,7 @@ def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: st
     )
 
 
-def _explain_divergence(rows: Sequence[Row], finite: bool) -> str:
+def explain_divergence(rows: Sequence[Row], finite: bool) -> str:
     """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
     stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
     losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]

@@ -21,13 +21,14 @@ from harness.core.errors import HarnessError
 from harness.fits.stored import FITS
 from harness.results.notes import NOTES
 from harness.watch.curves import CURVES, build_curves, compare_runs
+from harness.watch.grids import GRIDS
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["check", "watch", "note", "curves", "fit"]
+Kind = Literal["check", "watch", "note", "curves", "grid", "fit"]
 
 
 def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
@@ -37,6 +38,7 @@ def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
         "watch": WATCHES.folder,
         "note": NOTES.folder,
         "curves": CURVES.folder,
+        "grid": GRIDS.folder,
         "fit": FITS.folder,
     }
     for kind, folder in folders.items():
@@ -65,6 +67,8 @@ def _read_document(kind: Kind, name: str, path: Path) -> list[StoredDocument]:
                 return [_read_note(name, path)]
             case "curves":
                 return [_read_curves(name, path)]
+            case "grid":
+                return [_read_grid(name, path)]
             case "fit":
                 return [_read_fit(name, path)]
     except HarnessError as error:
@@ -242,6 +246,13 @@ def _read_curves(name: str, path: Path) -> StoredDocument:
     facts = {"column": table.column, "runs": len(runs), "seeds": len(table.list_seeds())}
     document = table.model_dump_json()
     return StoredDocument(kind="curves", name=name, written=table.when, facts=facts, document=document)
+
+
+def _read_grid(name: str, path: Path) -> StoredDocument:
+    grid = GRIDS.read_document_file(path)
+    facts = {"column": grid.column, "axes": [axis.name for axis in grid.axes], "runs": len(grid.runs)}
+    document = grid.model_dump_json()
+    return StoredDocument(kind="grid", name=name, written=grid.when, facts=facts, document=document)
 
 
 def _read_fit(name: str, path: Path) -> StoredDocument:

@@ -252,7 +252,7 @@ class NewEntry(_EntryFacts):
 class StoredDocument:
     """A document of a results folder: its name in URLs, what lists show of it, and the whole as JSON."""
 
-    kind: Literal["check", "watch", "note", "curves", "fit"]
+    kind: Literal["check", "watch", "note", "curves", "grid", "fit"]
     name: str
     written: str
     facts: Mapping[str, Any]

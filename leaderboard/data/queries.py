@@ -342,7 +342,7 @@ class Queries:
         return str(self._fetch_rows(sql, kind, name)[0][0])
 
     def list_document_kinds(self) -> frozenset[str]:
-        """The kinds of documents in the index: "check", "watch", "note", "curves", "fit"."""
+        """The kinds of documents in the index: "check", "watch", "note", "curves", "grid", "fit"."""
         return frozenset(kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents"))
 
     def load_suite_scores(

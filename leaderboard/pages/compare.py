@@ -101,6 +101,7 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
     means = [_build_means_table(shared, labels)] if shared.types else []
     tables = [
         _build_facts_table(queries, entries, shared, state), *means, _build_pairs_table(shared, labels),
+        *([_build_chain_table(shared, labels)] if len(labels) > 2 else []),
         _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels),
         differences,
     ]  # fmt: skip
@@ -378,6 +379,23 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
         "pairs", "Two at a time: the one against the other", heads | counts, rows, numbers,
         notes=[INTERVAL.format(ways)] if ways else [], groups=groups,
     )  # fmt: skip
+
+
+def _build_chain_table(shared: Common, labels: Sequence[str]) -> Table:
+    """Each entry against the one before it and against the first, over tasks, as in a table of ablations."""
+    gaps = {(pair.second, pair.first): pair.tasks for pair in shared.list_pairs()}
+    heads, groups, rows = {"entry": "Entry"}, dict[str, str](), list[list[Any]]()
+    for key, label in (("before", "Against the one before it"), ("first", f"Against {labels[0]}")):
+        columns = {f"{key}_verdict": "Verdict", key: "Difference", f"{key}_half": "±"}
+        heads, groups = heads | columns, groups | dict.fromkeys(columns, label)
+    for row in range(1, len(labels)) if gaps else ():
+        cells = []
+        for other in (row - 1, 0):
+            gap = gaps[row, other]
+            cells += _build_gap_cells(gap._replace(value=-gap.value), labels[row], labels[other])
+        rows.append([labels[row], *cells])
+    numbers = "before before_half first first_half"
+    return values_table("chain", "One after the other, over tasks", heads, rows, numbers, groups=groups)
 
 
 def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any]:

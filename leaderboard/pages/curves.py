@@ -21,8 +21,9 @@ from harness.watch.curves import (
     build_curves,
     compare_runs,
 )
+from harness.watch.grids import RunGrid
 from leaderboard.views.cells import build_time_cell, format_count, format_time
-from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, build_chart
+from leaderboard.web.charts import Axis, Chart, Curve, Heat, Lines, Point, build_chart
 from leaderboard.web.filters import EMPTY_IS_NONE, Control, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, build_address
@@ -30,6 +31,7 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
 
 PATH = "/curves"
+GRIDS = "/grids"
 LABELS = {"hours": "hours", "cost": "cost in dollars"}
 
 
@@ -59,10 +61,58 @@ def _list_view(site: Site, state: State) -> Page:
         )
         for one in site.queries.list_document_facts("curves")
     ]
+    grids = [
+        (
+            link(one["name"], build_address(f"{GRIDS}/{one['name']}")),
+            one["column"],
+            " × ".join(one["axes"]),
+            one["runs"],
+            build_time_cell(one["when"]),
+        )
+        for one in site.queries.list_document_facts("grid")
+    ]
+    tables = [values_table("curves", format_count(len(rows), "comparison"), heads, rows)]
+    if grids:
+        heads = {"name": "Grid", "column": "Score", "axes": "Facts", "runs": "Runs", "when": "When"}
+        tables.append(values_table("grids", format_count(len(grids), "grid"), heads, grids))
     return Page(
         title="Curves of runs",
         lead="Training runs beside one another: their scores, and what they took to get there.",
-        tables=[values_table("curves", format_count(len(rows), "comparison"), heads, rows)],
+        tables=tables,
+    )
+
+
+@serve_page(
+    f"{GRIDS}/{{name}}",
+    "Runs by two stated facts: the mean score and the number of runs in each cell.",
+    paths=lambda site: [
+        build_address(f"{GRIDS}/{one['name']}") for one in site.queries.list_document_facts("grid")
+    ],
+)
+def _show_grid(site: Site, state: State, name: str) -> Page:
+    names = [one["name"] for one in site.queries.list_document_facts("grid")]
+    check_name("grid of runs", name, names, then=f"The page {PATH} lists all.")
+    grid = RunGrid.model_validate_json(site.queries.fetch_document("grid", name))
+    (across, up), (means, counts) = grid.axes, grid.compute_cells()
+    heat = Heat(
+        x=Axis(label=across.name),
+        y=Axis(label=up.name),
+        across=across.edges[:-1] if across.is_by_value else across.edges,
+        up=up.edges[:-1] if up.is_by_value else up.edges,
+        values=[[None if mean != mean else mean for mean in line] for line in means.tolist()],
+        counts=counts.tolist(),
+    )
+    title = f"{grid.column} × 100: the mean of each cell, and below it the number of runs"
+    chart = build_chart("grid", title, heat)
+    return Page(
+        title=name,
+        lead=f"{format_count(len(grid.runs), 'run')} by {across.name} and {up.name}.",
+        template="grid.html",
+        crumbs=[("Curves of runs", PATH)],
+        charts=[chart],
+        tables=[chart.table],
+        notes=grid.notes,
+        data={"column": grid.column, "when": grid.when},
     )
 
 

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
+from harness.results.type_tasks import rank_type_tasks
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import sorting
@@ -31,7 +33,7 @@ from leaderboard.web.filters import (
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, link
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/tasks"
 HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
@@ -40,6 +42,12 @@ CHIPS = {"q": "name has “{}”", "type": "{}", "suite": "{}", "held": "{}", "s
 NOTE = (
     "The best score is that of the first suite’s question; of a task in no suite, that among the entries "
     "with the splits, subsets and data that most have."
+)
+TYPES = (
+    "ρ is Spearman’s correlation with its 95 % interval, over imported and measured models with all tasks "
+    "of its type, as if independent. The mean has the task itself in it, as in Efficient-Embeddings; "
+    "“the others” are without it. Level: its interval holds the first’s ρ. Revisions of a model count "
+    "together here; `harness proxy types` takes one of each."
 )
 
 
@@ -129,12 +137,37 @@ def _show_tasks(site: Site, state: _TasksState) -> Page:
         "tasks", "Tasks; scores × 100", _build_tasks_fields(queries, shown), shown, state=state,
         key=lambda one: one.name, notes=[NOTE], cards=True,
     )  # fmt: skip
+    types_tables = [_build_types_table(queries, queries.suites[state.suite])] if state.suite else []
     return Page(
         title="Tasks",
         lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} in a suite of this site.",
-        tables=[table],
+        tables=[table, *types_tables],
         context={"form": _build_tasks_form(queries, state, types), "paging": where},
     )
+
+
+def _build_types_table(queries: Queries, site_suite: SiteSuite) -> Table:
+    """For each type of a suite's tasks the one that follows the type's mean best."""
+    scores, names = queries.load_suite_scores(site_suite), [one.name for one in site_suite.suite.columns]
+    kept = [e.origin in ("imported", "measured") and "baseline" not in e.model for e in scores.entries]
+    values = np.where(scores.counted, scores.values, np.nan)[kept]
+    rankings = rank_type_tasks(
+        site_suite.suite, lambda part: values[:, [names.index(one.name) for one in part.columns]]
+    )
+    heads = {"type": "Type", "first": "Follows its mean best", "whole": "ρ", "other": "Follows others best",
+             "others": "ρ ", "models": "Models", "level": "Level with the first"}  # fmt: skip
+    rows = []
+    for ranking in rankings:
+        first, other = next(iter(ranking.tasks), None), ranking.best_by_others
+        cells = []
+        for task, correlation in ((first, first and first.mean), (other, other and other.others)):
+            cells += [link(task.task, format_task_path(task.task)) if task else EMPTY, EMPTY]
+            if correlation:
+                text = f"{correlation.value:.3f} [{correlation.low:.3f}, {correlation.high:.3f}]"
+                cells[-1] = Cell(text=text, value=correlation.value)
+        rows.append([ranking.type, *cells, ranking.models, ranking.reason or ", ".join(ranking.level)])
+    caption = "The task of each type that follows its mean best"
+    return values_table("types", caption, heads, rows, "whole others models", notes=[TYPES])
 
 
 def _should_show_task(state: _TasksState, one: _Task) -> bool:

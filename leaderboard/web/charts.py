@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from textwrap import wrap
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -160,6 +160,21 @@ class Distribution:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Heat:
+    """Cells over bins of two axes: `values`, None in an empty cell, and `counts` are (bins up, bins across).
+
+    `across` and `up` are the edges of the bins, or a value for each bin.
+    """
+
+    x: Axis
+    y: Axis
+    across: Sequence[float]
+    up: Sequence[float]
+    values: Sequence[Sequence[Number]]
+    counts: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
     """A chart of a page: Plotly's data and layout, the same values as a table, and sentences below.
 
@@ -173,7 +188,7 @@ class Chart:
     notes: Sequence[str] = ()
 
 
-def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution) -> Chart:
+def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution | Heat) -> Chart:
     """A plot as a chart; its name is unique on its page."""
     figure, heads, rows = _DRAW[type(plot)](plot)
     cells = [
@@ -574,7 +589,38 @@ def _draw_distribution(plot: Distribution) -> tuple[Any, ...]:
     return _build_plane_figure(plane, data, marks, 300, **more)[0], ("From", "To", "Models"), rows
 
 
+def _draw_heat(plot: Heat) -> tuple[Any, ...]:
+    axes, names = [], []
+    for label, marks, bins in (
+        (plot.x.label, plot.across, len(plot.values[0])), (plot.y.label, plot.up, len(plot.values)),
+    ):  # fmt: skip
+        # A bin is one wide: its edges are whole numbers, and its own value stands in its middle.
+        shift = 0.0 if len(marks) > bins else 0.5
+        texts = [format_tick(float(f"{mark:.3g}")) for mark in marks]
+        places = [number + shift for number in range(len(marks))]
+        title = {"text": _escape_label(label)}
+        axes.append({"title": title, "type": "linear", "tickvals": places, "ticktext": texts})
+        names.append(texts if shift else [f"{low} – {high}" for low, high in pairwise(texts)])
+    cells = [
+        (x, y, convert_axis_value(value), count)
+        for y, (values, counts) in enumerate(zip(plot.values, plot.counts, strict=True))
+        for x, (value, count) in enumerate(zip(values, counts, strict=True))
+    ]
+    rows = [[names[0][x], names[1][y], value, count] for x, y, value, count in cells]
+    trace = {
+        "type": "heatmap", "x": [cell[0] + 0.5 for cell in cells], "y": [cell[1] + 0.5 for cell in cells],
+        "z": [cell[2] for cell in cells], "text": [cell[3] for cell in cells], "meta": {"colour": "series-1"},
+        "hovertext": [
+            _format_hover(format_chart_value(value) or "empty", f"{count} runs", f"{plot.x.label} {across}",
+                          f"{plot.y.label} {up}")
+            for across, up, value, count in rows
+        ],
+    }  # fmt: skip
+    layout = {"height": 64 + 46 * len(names[1]), "xaxis": axes[0], "yaxis": axes[1], "showlegend": False}
+    return {"data": [trace], "layout": layout}, [plot.x.label, plot.y.label, "Mean", "Runs"], rows
+
+
 _DRAW: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {
     Scatter: _draw_scatter, Lines: _draw_lines, Track: _draw_track, Bars: _draw_bars,
-    Distribution: _draw_distribution,
+    Distribution: _draw_distribution, Heat: _draw_heat,
 }  # fmt: skip

@@ -110,6 +110,9 @@ def _convert_number(value: Any, kind: str) -> float:
 
 def _fit_axis(data: Sequence[Json], layout: Json, name: str) -> _Scale:
     axis = layout[f"{name}axis"]
+    if data and data[0]["type"] == "heatmap":
+        marks = [*zip(axis["tickvals"], axis["ticktext"], strict=True)]
+        return _Scale(kind="linear", low=0.0, high=float(len({*data[0][name]})), ticks=marks)
     values = [
         _convert_number(value, axis["type"])
         for trace in data
@@ -229,7 +232,7 @@ def _draw_shapes(plane: _Plane, layout: Json) -> Iterator[str]:
 
 
 def _draw_trace(plane: _Plane, trace: Json) -> Iterator[str]:
-    inside = (_draw_columns if trace["type"] == "bar" else _draw_points)(plane, trace)
+    inside = {"bar": _draw_columns, "heatmap": _draw_cells}.get(trace["type"], _draw_points)(plane, trace)
     yield f'<g class="c-{trace["meta"]["colour"]}">{"".join(inside)}</g>'
 
 
@@ -290,6 +293,29 @@ def _draw_path(plane: _Plane, trace: Json) -> str:
     name = "area" if trace.get("fill") else "line dotted" if shape else "line"
     box = f'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="{plane.height}"'
     return f'<svg {box}><path class="{name}" d="{"".join(parts)}"/></svg>'
+
+
+def _draw_cells(plane: _Plane, trace: Json) -> Iterator[str]:
+    """The cells of a heat map, fuller the higher, each with its number and below it the count."""
+    means = [value for value in trace["z"] if value is not None] or [0.0]
+    low, span = min(means), max(means) - min(means) or 1.0
+    # The numbers of more cells beside one another have no room on a phone.
+    name = "mid name wide" if plane.x.high > 8 else "mid name"
+    width, height = _format_share(1 / plane.x.high), f"{plane.height / plane.y.high:.1f}"
+    for index, (x, y, value, count) in enumerate(
+        zip(trace["x"], trace["y"], trace["z"], trace["text"], strict=True)
+    ):
+        top, middle = plane.place_up(y + 0.5), plane.place_across(x)
+        box = f'x="{plane.place_across(x - 0.5)}" y="{top}" width="{width}" height="{height}"'
+        if value is None:
+            mark = f'<rect class="cell empty" {box}/>'
+            mark += f'<text class="{name}" x="{middle}" y="{top + 27}">none</text>'
+        else:
+            # Never so full that its number could not be read in either colour scheme.
+            mark = f'<rect class="cell" {box} fill-opacity="{0.05 + 0.45 * (value - low) / span:.2f}"/>'
+            mark += f'<text class="{name}" x="{middle}" y="{top + 20}">{value:.2f}</text>'
+            mark += f'<text class="{name}" x="{middle}" y="{top + 36}">{count}</text>'
+        yield _link(trace, index, mark)
 
 
 def _draw_columns(plane: _Plane, trace: Json) -> Iterator[str]:

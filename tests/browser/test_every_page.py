@@ -54,6 +54,7 @@ KINDS: dict[str, str] = {
     "watch-task": "/watch/base-run?task=SciFact&scale=log",
     "curves": "/curves",
     "curves-of-runs": "/curves/two-runs?sound=1&against=tokens",
+    "grid": "/grids/six-runs",
     "fits": "/fits",
     **{f"fit-{law}": f"/fits/{law}" for law in LAWS},
     "recipes": "/recipes",

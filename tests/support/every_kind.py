@@ -41,8 +41,9 @@ from harness.storage.imported import Imported
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 from harness.watch.curves import CURVES
+from harness.watch.grids import GRIDS
 from harness.watch.state import WATCHES
-from judged_data import build_fits, compare_two_runs, small_watch
+from judged_data import build_fits, build_small_grid, compare_two_runs, small_watch
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from proxies import put as put_import
@@ -99,6 +100,7 @@ def _put_documents(results: Path) -> None:
         WATCHES.write_document(results, name, small_watch(name))
         NOTES.write_document(results, name, build_note(name, tokens=1e9 + at))
         CURVES.write_document(results, name, compare_two_runs().model_copy(update={"name": name}))
+        GRIDS.write_document(results, name, build_small_grid().model_copy(update={"name": name}))
         FITS.write_document(results, name, build_fits()[at].model_copy(update={"name": name}))
 
 
@@ -252,6 +254,7 @@ READERS: Mapping[str, Callable[[Path, Path], dict[str, Any]]] = {
     "proxies": lambda results, _: _read_files(results, "proxies/*.json", PROXIES.read_document_file),
     "watches": lambda results, _: _read_files(results, "watches/*.json", WATCHES.read_document_file),
     "curves": lambda results, _: _read_files(results, "curves/*.json", CURVES.read_document_file),
+    "run-grids": lambda results, _: _read_files(results, "grids/*.json", GRIDS.read_document_file),
     "fits": lambda results, _: _read_files(results, "fits/*.json", FITS.read_document_file),
     "notes": lambda results, _: _read_files(results, "notes/*.json", NOTES.read_document_file),
     "imports": lambda results, _: _read_files(results, "imported/*/import.json", _read_import),

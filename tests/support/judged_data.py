@@ -25,6 +25,7 @@ from harness.fits.stored import FITS, StoredFit
 from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.watch.curves import CURVES, Row, RunTable, build_curves
+from harness.watch.grids import GRIDS, RunGrid, build_grid
 from harness.watch.state import WATCHES, ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 
@@ -179,8 +180,20 @@ def compare_two_runs() -> RunTable:
     return RunTable.from_rows(rows, column, curves, name="two-runs", axis="step")
 
 
+def build_small_grid() -> RunGrid:
+    """Six runs of two facts, in four cells of which one is empty."""
+    rows: list[Row] = [
+        {"run": n, "masking": masking, "tokens": 1e9 * tokens, "score": 0.5 + n / 100}
+        for n, (masking, tokens) in enumerate(
+            ((0.15, 1), (0.15, 2), (0.15, 3), (0.4, 1), (0.4, 1.5), (0.4, 1))
+        )
+    ]
+    return build_grid(rows, ["masking", "tokens=1e9:2e9:3e9"], name="six-runs")
+
+
 def put_compared_runs(results: Path) -> None:
-    """Write the comparison and the fits."""
+    """Write the comparison, the grid and the fits."""
     CURVES.write_document(results, "two-runs", compare_two_runs())
+    GRIDS.write_document(results, "six-runs", build_small_grid())
     for fit in build_fits():
         FITS.write_document(results, fit.name, fit)

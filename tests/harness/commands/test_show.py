@@ -83,11 +83,6 @@ def test_a_model_with_only_trials_is_said_to_have_them(tmp_path: Path, capsys: A
     assert "harness run --model other --suite SUITE" in capsys.readouterr().err
 
 
-def test_compare_names_the_command_that_tests_what_it_does_not(results: Path, capsys: Any) -> None:
-    shown = said(capsys, "compare", "model-a", "model-b", "--results", results)
-    assert "`harness check --candidate model-b --baseline model-a` tests every type" in shown
-
-
 # `harness show` and `harness compare`
 
 

@@ -25,7 +25,9 @@ from harness.results.notes import NOTES
 from harness.storage.imported import STAMPS
 from harness.storage.record import ExamplesPart
 from harness.watch.curves import CURVES
+from harness.watch.grids import GRIDS
 from harness.watch.state import WATCHES, Watch
+from judged_data import build_small_grid
 
 Kind = DocumentFolder[Any]
 
@@ -34,6 +36,7 @@ DOCUMENTS: tuple[tuple[Kind, Mapping[str, Any]], ...] = (
     (CHECKS, small_check().to_json()),
     (CURVES, {"name": "n", "when": "", "column": "s", "axis": "step", "points": []}),
     (FITS, {"name": "n", "when": "", "law": "power", "size_is": "total", "method": [], "quantities": []}),
+    (GRIDS, build_small_grid().model_dump(mode="json")),
     (NOTES, build_note("n").model_dump(mode="json")),
     (PROXIES, {"name": "n", "tasks": []}),
     (WATCHES, Watch(name="n", source="/run", suite="s", request={}).model_dump(mode="json", by_alias=True)),

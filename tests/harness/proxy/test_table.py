@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import spearmanr
 
+import fakes
 from harness.core.errors import UsageError
-from harness.proxy.table import ScoreTable, _assign_families
+from harness.core.types import Column, Suite
+from harness.proxy.table import (
+    ScoreTable,
+    _assign_families,
+    read_column_scores,
+    read_measured_scores,
+)
+from harness.results.type_tasks import rank_type_tasks
 from harness.storage import imported
+from harness.storage.store import Store
 from proxies import put, suite
 
 # Imports as tables
@@ -105,3 +116,37 @@ def test_two_models_with_a_root_that_was_never_scored_are_one_family() -> None:
 def test_a_circle_ends() -> None:
     parents = {"a/one": "b/two", "b/two": "a/one", "c/three": "b/two", "d/self": "d/self"}
     assert _assign_families(["a/one", "b/two", "c/three", "d/self"], parents) == ["a", "a", "a", "d"]
+
+
+def test_the_task_that_follows_its_types_mean_is_that_of_the_scores(tmp_path: Path) -> None:
+    of = suite(2, inside=3)
+    shared, noise = DRAW.random((25, 1)), DRAW.random((25, 5))
+    source = put(tmp_path, of, shared + np.array([0.1, 0.5, 1, 1, 1]) * noise)
+    table = ScoreTable.read_score_table(source, of)
+    names = [task.name for task in of.tasks]
+    means = [
+        table.scores[:, [names.index(task.name) for task in column.tasks]].mean(axis=1)
+        for column in of.columns
+    ]
+    assert read_column_scores(source, of) == pytest.approx(np.stack(means, axis=1))
+    for ranking in rank_type_tasks(of, partial(read_column_scores, source)):
+        kept = [at for at, column in enumerate(of.columns) if column.type == ranking.type]
+        scores = read_column_scores(source, of)[:, kept]
+        for task in ranking.tasks:
+            at = [of.columns[place].name for place in kept].index(task.task)
+            assert task.mean is not None
+            assert task.mean.value == pytest.approx(spearmanr(scores[:, at], scores.mean(axis=1)).statistic)
+
+
+def test_measured_models_are_read_once_each(tmp_path: Path) -> None:
+    tasks = [fakes.task(name) for name in "AB"]
+    of = Suite(
+        name="s", title="S", columns=tuple(Column(name=t.name, type=t.type, tasks=(t,)) for t in tasks)
+    )
+    for number in range(3):
+        model = fakes.artifact(tmp_path, key=f"{number}" * 64, name=f"m{number}")
+        for at, task in enumerate(tasks[: 2 - number // 2]):
+            Store(tmp_path).put(model.slug, fakes.record(task, (number + at) / 10, model=model))
+    scores = read_measured_scores(tmp_path, tmp_path / "cache", of)
+    assert np.array_equal(sorted(scores.tolist()), [[0.0, 0.1], [0.1, 0.2], [0.2, np.nan]], equal_nan=True)
+    assert read_measured_scores(tmp_path / "none", tmp_path / "cache", of).shape == (0, 2)

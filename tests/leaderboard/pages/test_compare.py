@@ -412,7 +412,15 @@ def test_too_few_and_too_many_are_said_with_the_chooser(client: TestClient, tmp_
     assert "7 entries are chosen" in document.text
     assert document.text.count("remove ") == 7
     assert asked(crowd, m=chosen)["tables"] == []
-    assert len(find_values(asked(crowd, m=chosen[:6]), "pairs")) == 15
+    six = asked(crowd, m=chosen[:6])
+    assert len(find_values(six, "pairs")) == 15
+    gaps = {(row["one"], row["other"]): row["tasks"] for row in find_values(six, "pairs")}
+    chain, first = find_values(six, "chain"), next(iter(gaps))[0]
+    names = [first, *(row["entry"] for row in chain)]
+    for at, row in enumerate(chain, 1):
+        assert row["before"] == pytest.approx(-gaps[names[at - 1], names[at]])
+        assert row["first"] == pytest.approx(-gaps[first, names[at]])
+    assert "chain" not in {table["name"] for table in asked(crowd, m=chosen[:2])["tables"]}
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1]}).text
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1] * 2}).text
 

@@ -70,6 +70,24 @@ def test_the_page_of_a_single_run_has_its_curve_and_compares_nothing(tmp_path: P
     assert "All pairs of runs" not in client.get("/curves/mine").text
 
 
+def test_the_page_of_a_grid_has_its_cells_and_says_which_are_empty(client: TestClient) -> None:
+    cells = [
+        [row.get(f"c{at}") for at in range(4)]
+        for row in read_rows(client, "/grids/six-runs.json", "grid-values")
+    ]
+    assert cells == [
+        ["0.15", "1B – 2B", 50.0, 1],
+        ["0.4", "1B – 2B", pytest.approx(54.0), 3],
+        ["0.15", "2B – 3B", pytest.approx(51.5), 2],
+        ["0.4", "2B – 3B", None, 0],
+    ]
+    text = client.get("/grids/six-runs").text
+    assert "1 of 4 cells are empty." in text
+    assert text.count(">none</text>") == 1
+    assert client.get("/grids/other").status_code == 404
+    assert [row["axes"] for row in read_rows(client, "/curves.json", "grids")] == ["masking × tokens"]
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_the_page_of_a_fit_has_its_quantities_and_draws_it(client: TestClient, law: str) -> None:
     (fit,) = (one for one in build_fits() if one.law == law)

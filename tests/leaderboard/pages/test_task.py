@@ -10,7 +10,9 @@ from typing import Any
 from unittest import mock
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from starlette.testclient import TestClient
 
 import site_data
@@ -360,3 +362,20 @@ def test_a_site_without_results_lists_the_tasks_of_its_suites(tmp_path: Path) ->
     assert len(table(client, "/tasks.json?suite=nanobeir", "tasks")) == 13
     assert "No entry has a result" in page(client, f"/tasks/{FIRST}").text
     assert client.get(f"/tasks/{FIRST}.csv").status_code == 200
+
+
+def test_the_task_of_each_type_that_follows_its_mean_is_scipys(tmp_path: Path) -> None:
+    names, rng = site_data.names("nanobeir"), np.random.default_rng(4)
+    values = rng.random((14, 1)) + 0.3 * rng.random((14, len(names)))
+    entries = [
+        Import(model=f"org/m{n}", scores=dict(zip(names, row.tolist(), strict=True)))
+        for n, row in enumerate(values / 2)
+    ]
+    client = TestClient(
+        site_data.small_app(tmp_path, lambda folder: site_data.put_imports(folder / "results", entries))
+    )
+    (row,) = find_values(ask(client, "/tasks?suite=nanobeir"), "types")
+    found = {name: spearmanr(values[:, at], values.mean(axis=1)).statistic for at, name in enumerate(names)}
+    assert (row["first"], row["models"]) == (max(found, key=lambda name: found[name]), 14)
+    assert row["whole"] == pytest.approx(max(found.values()))
+    assert [one["name"] for one in ask(client, "/tasks")["tables"]] == ["tasks"]

@@ -22,6 +22,7 @@ from leaderboard.web.charts import (
     Chart,
     Curve,
     Distribution,
+    Heat,
     Lines,
     Point,
     Scatter,
@@ -64,6 +65,14 @@ def every_chart(label: str, values: list[Any]) -> list[Chart]:
         Distribution(axis=axis, values=values, marks=points[:6]),
         Lines(x=axis, y=axis, lines=[line, line], marks=[(3, label)]),
         track,
+        Heat(
+            x=axis,
+            y=axis,
+            across=[*range(1 + len(values))],
+            up=[1],
+            values=[[1, *values]],
+            counts=[[1] * (1 + len(values))],
+        ),
     ]
     return [build_chart("c", label, plot) for plot in plots]  # type: ignore[arg-type]
 

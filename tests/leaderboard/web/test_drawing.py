@@ -16,6 +16,7 @@ from leaderboard.web.charts import (
     BarSeries,
     Curve,
     Distribution,
+    Heat,
     Lines,
     Point,
     Scatter,
@@ -115,6 +116,24 @@ def test_bars_are_as_long_as_their_values() -> None:
     half, full = (float(width.rstrip("%")) for width in widths if "%" in width)
     assert full == pytest.approx(2 * half, abs=0.02)
     assert {"x", "y", "z", "50", "100"} <= {text.text for text in root.iter("text")}
+
+
+def test_cells_fill_the_plane_and_are_fuller_the_higher() -> None:
+    heat = Heat(
+        x=Y, y=Y, across=(10, 20, 30), up=(5, 6), values=[[1.0, None], [2.0, 3.0]], counts=[[1, 0], [4, 2]]
+    )
+    root = drawn(heat)
+    cells = [rect.attrib for rect in root.iter("rect")]
+    places = [(cell["x"], cell["width"], float(cell["y"])) for cell in cells]
+    assert places == [(x, "50.00%", y) for y in (46.0, 0.0) for x in ("0.00%", "50.00%")]
+    fills = [float(cell.get("fill-opacity", "nan")) for cell in cells]
+    assert fills == pytest.approx([0.05, float("nan"), 0.275, 0.5], abs=0.006, nan_ok=True)
+    texts = [text.text for text in root.iter("text")]
+    assert texts.count("none") == 1
+    # Edges stand between the cells, and a value of a bin in its middle.
+    words = {text.text: text.attrib for text in root.iter("text")}
+    assert (words["10"]["x"], words["30"]["x"]) == ("0.00%", "100.00%")
+    assert float(words["5"]["y"]) - 4 == 46 * 1.5
 
 
 def test_columns_stand_side_by_side() -> None:
