@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from harness.core import paths
 from harness.core.encoding import Encoding
-from harness.core.errors import UsageError, explain_unknown, group_names
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
@@ -585,11 +585,13 @@ def _build_condition_view(
 def collect_notes(records: Iterable[Record]) -> tuple[str, ...]:
     """The notes of records, such as on data that was left out; each once, with its tasks."""
     task_notes = [(record.task.name, record.provenance.get("notes", ())) for record in records]
-    every = {task for task, _ in task_notes}
-    return tuple(
-        note if len(task_notes) > 1 and len(tasks) == len(every) else f"{', '.join(tasks)}: {note}"
-        for note, tasks in group_names((task, note) for task, notes in task_notes for note in notes).items()
-    )
+    tasks: dict[str, list[str]] = {}
+    for task, notes in task_notes:
+        for note in dict.fromkeys(notes):
+            tasks.setdefault(note, []).append(task)
+    everywhere = [note for note, names in tasks.items() if 1 < len(task_notes) == len(names)]
+    rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
+    return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
 
 
 def describe_record(record: Record) -> str:
