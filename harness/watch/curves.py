@@ -47,7 +47,8 @@ BUDGETS = 8
 """The most budgets at which runs are compared: each takes its share of the level."""
 
 NEAR_END = 0.9
-"""Where the usual score to reach lies, between the highest first and the lowest last score of all curves."""
+"""Where the usual score to reach lies, between the highest first and the lowest last score of all curves,
+each made monotone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +296,9 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
     if not drawn:
         raise UsageError("Every seed has diverged at once.", hint="There is no curve to compare.")
     budgets = _choose_budgets(drawn)
-    first, last = max(c.scores[0] for c in drawn), min(c.scores.max() for c in drawn)
+    # Of the curves that reach it, so that it is not above what a lucky checkpoint alone had.
+    smooth = [_make_monotone(curve) for curve in drawn]
+    first, last = max(y[0] for y in smooth), min(y[-1] for y in smooth)
     score = float(first + NEAR_END * (last - first)) if score is None else score
     tables = {
         run: np.array([_interpolate(one, budgets) for one in drawn if one.run == run])
@@ -354,11 +357,9 @@ def compute_log_budget(curve: SeedCurve, score: float) -> float:
     Returns:
         Infinity if it never gets there, minus infinity if it is there at its first point.
     """
-    from scipy.optimize import isotonic_regression
-
     if not len(curve.budgets):
         return np.inf
-    x, y = np.log(curve.budgets), isotonic_regression(curve.scores).x
+    x, y = np.log(curve.budgets), _make_monotone(curve)
     place = int(np.searchsorted(y, score))
     if place == 0:
         return -np.inf
@@ -366,6 +367,13 @@ def compute_log_budget(curve: SeedCurve, score: float) -> float:
         return np.inf
     share = (score - y[place - 1]) / (y[place] - y[place - 1])
     return float(x[place - 1] + share * (x[place] - x[place - 1]))
+
+
+def _make_monotone(curve: SeedCurve) -> Floats:
+    from scipy.optimize import isotonic_regression
+
+    monotone: Floats = isotonic_regression(curve.scores).x
+    return monotone
 
 
 def _choose_budgets(curves: Sequence[SeedCurve]) -> Floats:

@@ -263,8 +263,8 @@ def _build_reach_table(comparison: CurveComparison, label: str) -> Table:
     ]
     notes = [
         "A budget is known if all seeds reach the score between two of their points.",
-        f"Without a score to reach it is {NEAR_END:g} of the way from the highest first to the lowest best "
-        "score of all seeds.",
+        f"Without a score to reach it is {NEAR_END:g} of the way from the highest first to the lowest last "
+        "score of all seeds, each curve made monotone.",
     ]
     groups = dict.fromkeys(("seeds", "reached", "early"), "Seeds") | dict.fromkeys(budget, "Takes, 95 %")
     caption = f"What each run takes to reach {comparison.score:.2f}"

@@ -57,6 +57,20 @@ def test_a_score_is_reached_on_the_monotone_curve_between_points() -> None:
     assert compute_log_budget(draw("a", "1", [0.2, 0.3, 0.4], [2, 4, 8]), 0.15) == -np.inf
 
 
+def test_the_usual_score_to_reach_is_that_of_the_monotone_curves() -> None:
+    # Falling curves are flat when they are made monotone, at their means: 20.5 and 20.2.
+    falling = [draw("a", "1", [20.83, 20.6, 20.4, 20.17]), draw("a", "2", [20.5, 20.3, 20.1, 19.9])]
+    compared = compare_runs(falling)
+    assert compared.score == pytest.approx(20.5 - 0.9 * 0.3)
+    (reach,) = compared.reaches
+    assert (reach.reached, reach.early, reach.seeds) == (1, 1, 2)
+    # A lucky second point: 10, 25, 25, 25, of which nine tenths are at 23.5.
+    lucky = [draw("a", str(n), [10 + n, 35 + n, 20 + n, 20 + n]) for n in range(2)]
+    compared = compare_runs(lucky)
+    assert compared.score == pytest.approx(11 + 0.9 * (25 - 11))
+    assert compared.reaches[0].reached == 2
+
+
 def test_a_point_before_any_training_is_left_out() -> None:
     started = [draw(c.run, c.seed, [0.05, *c.scores], [0, *c.budgets]) for c in [*pair(0.1, "a"), *pair()]]
     assert compare_runs(started) == compare_runs([*pair(0.1, "a"), *pair()])
