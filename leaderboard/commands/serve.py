@@ -95,7 +95,9 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> None:
         site = open_site(settings, at_once=True)
         url_host = f"[{host}]" if ":" in host else host
         entries, address = len(site.queries.entries), f"http://{url_host}:{listening.getsockname()[1]}"
-        click.echo(f"{entries:,} entries. Open {address}  (Ctrl-C ends)", err=True)
+        # A change since the earlier start is not there yet.
+        earlier = " of the last start, until the folders are looked at" if site.is_stale else ""
+        click.echo(f"{entries:,} entries{earlier}. Open {address}  (Ctrl-C ends)", err=True)
         if workers == 1:
             uvicorn.Server(uvicorn.Config(app.create_app(settings, site), **options)).run(sockets=[listening])
             return
