@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +13,7 @@ from harness.checks.difference import Difference, MeanDifference
 from harness.checks.significance import compute_paired_test
 from harness.core import paths
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.types import Column, Data, Suite, Task
+from harness.core.types import OWN_UNITS, Column, Data, Suite, Task
 from harness.driver.report.suite import is_selection_score, serialize_selection
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
@@ -142,16 +142,19 @@ def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]
     keys = {side.records[0].model.artifact for pair in compared.values() for side in pair.sides}
     if len(keys) < len(models):
         raise UsageError("A model is in the chain twice.", hint="Name each once, in their order.")
-    rows = [
-        [_get_row_name(row) for row in pair.deltas if row["subset"] is None and row["delta"] is not None]
-        for pair in compared.values()
-    ]
-    common = set.intersection(*map(set, rows))
-    if not common or any(len({*names}) < len(names) for names in rows):
-        raise UsageError(
-            "The models have several scores of a task." if common else "The models have no score in common.",
-            hint="--settings chooses one; `harness compare A B` says what two of them share.",
-        )
+    tables = {pair: _collect_chain_rows(comparison) for pair, comparison in compared.items()}
+    common = set.intersection(*({*rows} for rows in tables.values()))
+    # Each score of a model must be one and the same in all of its pairs.
+    scores: dict[tuple[int, _Row], set[float]] = {}
+    for (n, other), rows in tables.items():
+        for name, row in rows.items():
+            scores.setdefault((n, name), set()).add(row["second"])
+            scores.setdefault((other, name), set()).add(row["first"])
+    if not common or any(len(scores[n, name]) > 1 for n in range(len(models)) for name in common):
+        raise _build_chain_error("several scores of a task" if common else "no score in common")
+    tasks: dict[str, list[_Row]] = {}
+    for name in sorted(common, key=str):
+        tasks.setdefault(name[0], []).append(name)
     steps = []
     for n in numbers:
         before = compared[n, n - 1]
@@ -159,28 +162,59 @@ def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]
         steps.append(
             {
                 "model": before.names[1],
-                "tasks": len(common),
-                "mean": fmean(row["second"] for row in before.deltas if _get_row_name(row) in common),
-                "before": _compare_means(before, common),
-                "first": _compare_means(compared[n, 0], common),
-                "differs": [field.removeprefix("identity.") for field in fields],
+                "tasks": len(tasks),
+                "mean": _average_tasks(tasks, {name: row["second"] for name, row in tables[n, 0].items()}),
+                "before": _compare_means(tables[n, n - 1], before.tests, tasks),
+                "first": _compare_means(tables[n, 0], compared[n, 0].tests, tasks),
+                "differs": [field.removeprefix("identity.") for field in dict.fromkeys(fields)],
             }
         )
     return steps
 
 
-def _compare_means(comparison: _ModelComparison, names: Set[_Row]) -> dict[str, Any]:
-    """The difference of the means over some rows, and its test where each of them has one."""
-    deltas = [row["delta"] for row in comparison.deltas if _get_row_name(row) in names]
-    tests = {str(name): test for name, test in comparison.tests.items() if name in names}
-    shape: dict[str, Any] = {"splits": (), "data": Data(), "source": None}
-    tasks = [Task(name=name, type="", metric="", **shape) for name in tests]
-    columns = tuple(Column(name=task.name, type="", tasks=(task,)) for task in tasks)
+def _build_chain_error(what: str) -> UsageError:
+    hint = "--settings chooses one; `harness compare A B` says what two of them share."
+    return UsageError(f"The models have {what}.", hint=hint)
+
+
+def _collect_chain_rows(comparison: _ModelComparison) -> dict[_Row, Mapping[str, Any]]:
+    """The rows of shares of 1: that of a whole task, or those of its splits.
+
+    Raises:
+        UsageError: A row is there twice.
+    """
+    rows = [row for row in comparison.deltas if row["delta"] is not None and row["metric"] not in OWN_UNITS]
+    whole = {row["task"] for row in rows if row["split"] is None and row["subset"] is None}
+    rows = [row for row in rows if row["task"] not in whole or row["split"] is None]
+    named = {_get_row_name(row): row for row in rows}
+    if len(named) < len(rows):
+        raise _build_chain_error("several scores of a task")
+    return named
+
+
+def _average_tasks(tasks: Mapping[str, Sequence[_Row]], values: Mapping[_Row, float]) -> float:
+    """The mean over tasks of the means of their rows."""
+    return fmean(fmean(values[name] for name in names) for names in tasks.values())
+
+
+def _compare_means(
+    rows: Mapping[_Row, Mapping[str, Any]],
+    differences: Mapping[_Row, Difference],
+    tasks: Mapping[str, Sequence[_Row]],
+) -> dict[str, Any]:
+    """The difference of the means over tasks, and its test where each row has one."""
+    delta = _average_tasks(tasks, {name: row["delta"] for name, row in rows.items()})
+    shape: dict[str, Any] = {"type": "", "metric": "", "splits": (), "data": Data(), "source": None}
+    columns = tuple(
+        Column(name=task, type="", tasks=tuple(Task(name=str(name), **shape) for name in names))
+        for task, names in tasks.items()
+    )
+    tests = {str(name): test for name, test in differences.items()}
     mean = MeanDifference.aggregate_suite(Suite(name="", title="", columns=columns), tests)
-    if mean is None or len(tests) < len(names):
-        return {"delta": fmean(deltas), "test": None}
+    if mean is None or len(mean.columns) < len(columns):
+        return {"delta": delta, "test": None}
     p, low, high = compute_paired_test(mean)
-    return {"delta": fmean(deltas), "test": {"p": p, "low": low, "high": high}}
+    return {"delta": delta, "test": {"p": p, "low": low, "high": high}}
 
 
 def _get_row_name(row: Mapping[str, Any]) -> _Row:

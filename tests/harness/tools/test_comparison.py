@@ -27,7 +27,8 @@ def put_scores(results: Path, name: str, task_name: str, values: np.ndarray) -> 
     examples = {
         "split": ["test"] * len(values),
         "subset": ["default"] * len(values),
-        "example_id": [f"q{n}" for n in range(len(values))],
+        # Queries of one name would be the same texts in both tasks.
+        "example_id": [f"{task_name}-{n}" for n in range(len(values))],
         "replicate": [0] * len(values),
         "prediction": [f'[["d{n}", 0.{n + 1}], ["e", 0.01]]' for n in range(len(values))],
         "gold": [f"d{n}" for n in range(len(values))],
@@ -66,7 +67,7 @@ def test_each_step_has_the_paired_interval_of_the_mean_of_tasks(
             half = 1.96 * np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)) / len(TASKS)
             assert step[key]["delta"] == pytest.approx(delta)
             ends = step[key]["test"]["low"], step[key]["test"]["high"]
-            assert ends == pytest.approx((delta - half, delta + half), abs=0.1 * half)
+            assert ends == pytest.approx((delta - half, delta + half), abs=0.02 * half)
     assert [step["before"]["test"]["p"] < 0.05 for step in steps] == [True, False, True]
     assert all(step["first"]["test"]["p"] < 0.05 for step in steps)
     # The sum of the steps is the difference to the first.
@@ -96,6 +97,36 @@ def test_only_what_all_have_counts_and_what_lacks_examples_has_no_interval(
     assert [step["before"]["test"] for step in steps] == [None] * 3
     tested = compare_chain(NAMES, tasks=TASKS, results=tmp_path, cache=tmp_path / "cache")
     assert all(step["before"]["test"] for step in tested)
+
+
+@pytest.mark.usefixtures("scores")
+def test_a_task_of_two_splits_counts_once_and_a_speed_not_at_all(tmp_path: Path) -> None:
+    for number, name in enumerate(NAMES):
+        model = artifact(Path(name), key=f"{number + 1}" * 64, name=name)
+        of = replace(task("Two"), splits=("dev", "test"))
+        parts = {"dev": 0.1 * number, "test": 0.9}
+        cells = {split: {"default": {"main_score": score}} for split, score in parts.items()}
+        both = record(of, 0.45 + 0.05 * number, model=model).model_copy(update={"scores": cells})
+        speed = record(replace(task("Speed"), metric="tokens_per_second"), 4000.0, model=model)
+        for one in both, speed:
+            Store(tmp_path).put(model.slug, one)
+    options = {"results": tmp_path, "cache": tmp_path / "cache"}
+    steps = compare_chain(NAMES, **options)
+    known = compare_chain(NAMES, tasks=TASKS, **options)
+    for number, (step, other) in enumerate(zip(steps, known, strict=True), 1):
+        assert step["tasks"] == 3
+        assert step["mean"] == pytest.approx((2 * other["mean"] + (0.1 * number + 0.9) / 2) / 3)
+        assert step["first"]["delta"] == pytest.approx((2 * other["first"]["delta"] + 0.05 * number) / 3)
+
+
+def test_a_model_whose_pairs_are_under_other_settings_is_no_chain(tmp_path: Path) -> None:
+    """Under other seeds: A and B share one, B and C another, A and C are what is left over."""
+    for name, seeds in (("base", (1,)), ("wide", (1, 2)), ("deep", (2,))):
+        model = artifact(Path(name), key=f"{NAMES.index(name) + 1}" * 64, name=name)
+        for seed in seeds:
+            Store(tmp_path).put(model.slug, record(task("One"), seed / 10, model=model, seed=seed))
+    with pytest.raises(UsageError, match="The models have several scores of a task"):
+        compare_chain(NAMES[:3], results=tmp_path, cache=tmp_path / "cache")
 
 
 @pytest.mark.usefixtures("scores")
