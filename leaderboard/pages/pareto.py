@@ -70,8 +70,8 @@ STATED = (
 NOTHING = "No model that passes these filters has both values."
 WHOLE = "The frontier is that of all names: models of other names are shown where they are on it."
 SHARED = (
-    "No model of this name has all tasks: all are compared over the tasks that these have, and without the "
-    "means that papers print."
+    "No model of this name has all tasks: all are compared over the tasks that each of these has, and "
+    "without the means that papers print."
 )
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 NAMED = 3
@@ -472,12 +472,13 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
 
 
 def _find_shared_columns(scores: SuiteScores, state: _ParetoState) -> list[int]:
-    """The columns that models of a name have, where a mean is asked for and none has all; else none."""
+    """The columns that all models of a name have, where a mean is asked for and none has all; else none."""
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.should_keep(e)]
-    if not state.q or state.y not in ("tasks", "types") or scores.over_tasks.complete[rows].any():
+    is_mean = state.q and state.y in ("tasks", "types")
+    if not rows or not is_mean or scores.over_tasks.complete[rows].any():
         return []
     means = select_mean_columns(scores.site_suite.suite)
-    return [at for at in means if scores.counted[rows, at].any()]
+    return [at for at in means if scores.counted[rows, at].all()]
 
 
 def _format_heading(text: str) -> str:

@@ -192,7 +192,23 @@ def test_a_model_with_some_tasks_is_compared_over_these(client: TestClient) -> N
     )
     assert ("acme/m9" in best) == (not beaten)
     assert "NanoBEIR, 1 of 13 tasks: 1 model" in document["lead"]
-    assert any("compared over the tasks that these have" in note for note in document["notes"])
+    assert any("compared over the tasks that each of these has" in note for note in document["notes"])
+
+
+def test_models_with_unlike_tasks_are_compared_over_those_that_both_have(tmp_path: Path) -> None:
+    first, second, third = site_data.names("nanobeir")[:3]
+    parts = {"acme/part-a": {first: 0.4, second: 0.9}, "acme/part-b": {first: 0.6, third: 0.1}}
+
+    def fill_parts(folder: Path) -> None:
+        some = [replace(many()[0], model=model, scores=scores) for model, scores in parts.items()]
+        site_data.put_imports(folder / "results", [*some, many()[1]])
+
+    client = TestClient(site_data.small_app(tmp_path, fill_parts))
+    document = read(client, "q=part-")
+    assert {p["model"]: p["score"] for p in find_values(document, "points")} == {
+        "acme/part-a": 40, "acme/part-b": 60
+    }  # fmt: skip
+    assert document["data"]["y"]["label"] == "mean over its one task"
 
 
 @pytest.mark.parametrize("x", ["parameters", "tokens"])
