@@ -7,6 +7,7 @@ A fact is a column of numbers of the rows (harness.watch.curves), or the ratio o
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -141,8 +142,8 @@ def _name_row(row: Row) -> str:
 
 def _require_different(rows: Sequence[Row]) -> None:
     """Refuse two rows of one checkpoint, or of no name and the same content."""
-    keys = [_name_row(row) or str(sorted(row.items())) for row in rows]
-    if twice := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+    counts = Counter(_name_row(row) or str(sorted(row.items())) for row in rows)
+    if twice := [key for key, count in counts.items() if count > 1]:
         raise UsageError(
             f"Rows are there twice: {shorten_names(twice)}.",
             hint="Take one out, or tell them apart by a column model, run, seed or step.",
@@ -207,7 +208,7 @@ def _build_axis(fact: str, bins: str, values: Floats) -> GridAxis:
 def _describe_rows(rows: Sequence[Row], kept: Sequence[int], column: str) -> list[str]:
     """Which rows are left out, and which have diverged."""
     notes = []
-    if left := [_name_row(row) or "unnamed" for n, row in enumerate(rows) if n not in kept]:
+    if left := [_name_row(rows[n]) or "unnamed" for n in sorted({*range(len(rows))} - {*kept})]:
         lack = "lack a fact or a score, and are left out"
         notes.append(f"{len(left)} of {len(rows)} rows {lack}: {shorten_names(left)}.")
     for row, score in zip(rows, _read_column(rows, column), strict=True):
