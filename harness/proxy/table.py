@@ -17,6 +17,7 @@ from harness.core.types import Suite, Task
 from harness.results.index import RecordIndex
 from harness.results.results import MeasuredSuite, build_suite_views
 from harness.results.scores import Aggregates
+from harness.results.type_tasks import is_baseline
 from harness.storage.imported import Imported
 
 Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
@@ -222,7 +223,7 @@ def _select_complete_models(
     for row, entry in enumerate(entries):
         if (
             entry["experiment"]
-            or _is_baseline(entry["model"])
+            or is_baseline(entry["model"])
             or any(_compute_task_mean(cells.get((row, t.name), {}), t) is None for t in tasks)
         ):
             continue
@@ -230,11 +231,6 @@ def _select_complete_models(
         if former is None or _rank_entry(entry) > _rank_entry(entries[former]):
             best[entry["model"]] = row
     return dict(sorted(best.items()))
-
-
-def _is_baseline(model: str) -> bool:
-    """Whether a model's name is that of a baseline: `baseline/…`, `mteb/baseline-…`."""
-    return any(part == "baseline" or part.startswith("baseline-") for part in model.lower().split("/"))
 
 
 def _rank_entry(entry: Mapping[str, Any]) -> tuple[int, int]:

@@ -82,6 +82,11 @@ class TypeRanking:
         return [o.task for o in others if first.mean and o.mean and o.mean.high >= first.mean.value]
 
 
+def is_baseline(model: str) -> bool:
+    """Whether a published model's name is that of a baseline: `baseline/…`, `mteb/baseline-…`."""
+    return any(part == "baseline" or part.startswith("baseline-") for part in model.lower().split("/"))
+
+
 def rank_type_tasks(suite: Suite, read: Callable[[Suite], Floats]) -> list[TypeRanking]:
     """The tasks of each type of a suite, by how well they follow the type's mean.
 

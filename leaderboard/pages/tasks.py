@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from harness.results.type_tasks import rank_type_tasks
+from harness.results.type_tasks import is_baseline, rank_type_tasks
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import sorting
@@ -149,7 +149,10 @@ def _show_tasks(site: Site, state: _TasksState) -> Page:
 def _build_types_table(queries: Queries, site_suite: SiteSuite) -> Table:
     """For each type of a suite's tasks the one that follows the type's mean best."""
     scores, names = queries.load_suite_scores(site_suite), [one.name for one in site_suite.suite.columns]
-    kept = [e.origin in ("imported", "measured") and "baseline" not in e.model for e in scores.entries]
+    kept = [
+        e.origin == "measured" or (e.origin == "imported" and not is_baseline(e.model))
+        for e in scores.entries
+    ]
     values = np.where(scores.counted, scores.values, np.nan)[kept]
     rankings = rank_type_tasks(
         site_suite.suite, lambda part: values[:, [names.index(one.name) for one in part.columns]]

@@ -368,9 +368,11 @@ def test_the_task_of_each_type_that_follows_its_mean_is_scipys(tmp_path: Path) -
     names, rng = site_data.names("nanobeir"), np.random.default_rng(4)
     values = rng.random((14, 1)) + 0.3 * rng.random((14, len(names)))
     entries = [
-        Import(model=f"org/m{n}", scores=dict(zip(names, row.tolist(), strict=True)))
+        # Of no model but a published baseline its name takes it out.
+        Import(model=f"org/my-baseline-{n}", scores=dict(zip(names, row.tolist(), strict=True)))
         for n, row in enumerate(values / 2)
     ]
+    entries.append(Import(model="mteb/baseline-random", scores=dict.fromkeys(names, 0.1)))
     client = TestClient(
         site_data.small_app(tmp_path, lambda folder: site_data.put_imports(folder / "results", entries))
     )
