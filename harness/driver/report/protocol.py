@@ -262,7 +262,7 @@ class ProtocolReport:
 
     def _iter_differences(self, step: ProtocolStep) -> Iterator[str]:
         report = self.reports[step.name]
-        if self.prepared.quick:
+        if self.prepared.quick and step.quick:
             yield from (f"quick: {words}" for words in list_request_settings(step.quick))
         else:
             yield from step.differs

@@ -251,6 +251,16 @@ def test_typed_options_that_change_numbers_are_named(bare: Path, tmp_path: Path)
     assert "the model's own settings" in evaluated
 
 
+def test_a_step_that_a_quick_run_leaves_as_it_is_says_what_differs(bare: Path, tmp_path: Path) -> None:
+    protocol = find_protocol("modernbert")
+    (step,) = (step for step in protocol.steps if step.name == "glue")
+    whole = replace(protocol, steps=tuple(replace(one, quick={}) for one in protocol.steps))
+    asked = request(bare, tmp_path, data=lay_protocol_data(tmp_path / "data"), offline=True, tasks=("glue",))
+    prepared = prepare_protocol(whole, asked, quick=True)
+    differences = ProtocolReport.build_report(prepared, prepared.read_results()).list_differences()
+    assert f"glue: {step.differs[0]}" in differences
+
+
 def test_a_step_without_data_is_a_gap_and_a_wrong_option_is_none(bare: Path, tmp_path: Path) -> None:
     root = lay_protocol_data(tmp_path / "data")
     places = {"data": root, "offline": True, "tasks": ("dpr", "mldr", "glue")}
