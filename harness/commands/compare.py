@@ -106,6 +106,8 @@ def _print_chain(first: str, steps: Sequence[Mapping[str, Any]]) -> None:
     print_table(table, create_console())
     if any(step[gap]["test"] is None for step in steps for gap in ("before", "first")):
         print_lines(["Without an interval: a task has no test, as `harness compare` of the two says."])
+    if chose := dict.fromkeys(task for step in steps for task in step["selected"]):
+        print_lines([f"Scores that {CHOSE} a model err upward: {shorten_names([*chose])}."])
 
 
 def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs: int) -> None:

@@ -130,8 +130,9 @@ def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]
 
     Returns:
         For each model but the first its `model`, its `mean` over the `tasks` that all have, `before` and
-        `first` (`delta`, and its `test` over the examples of all tasks, None where one has no test), and
-        which settings differ (`differs`) from those of the one before.
+        `first` (`delta`, and its `test` over the examples of all tasks, None where one has no test), which
+        settings differ (`differs`) from those of the one before, and the tasks whose scores chose one of the
+        two (`selected`).
 
     Raises:
         UsageError: A model is there twice, or all have no score in common, or several of a task.
@@ -167,6 +168,9 @@ def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]
                 "before": _compare_means(tables[n, n - 1], before.tests, tasks),
                 "first": _compare_means(tables[n, 0], compared[n, 0].tests, tasks),
                 "differs": [field.removeprefix("identity.") for field in dict.fromkeys(fields)],
+                "selected": sorted(
+                    {row["task"] for row in tables[n, n - 1].values() if row["selected"]} & {*tasks}
+                ),
             }
         )
     return steps

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fakes import artifact, record, task
+from fakes import artifact, lineage, record, task
 from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.storage.record import RECORDS, build_record_output
@@ -117,6 +117,20 @@ def test_a_task_of_two_splits_counts_once_and_a_speed_not_at_all(tmp_path: Path)
         assert step["tasks"] == 3
         assert step["mean"] == pytest.approx((2 * other["mean"] + (0.1 * number + 0.9) / 2) / 3)
         assert step["first"]["delta"] == pytest.approx((2 * other["first"]["delta"] + 0.05 * number) / 3)
+
+
+def test_a_score_that_chose_a_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, name in enumerate(NAMES):
+        made = lineage(selected_on=("One",) if name == "wide" else (), seed=number)
+        model = artifact(Path(name), key=made.key, name=name)
+        for of in "One", "Other":
+            one = record(task(of), number / 10, model=model)
+            Store(tmp_path).put(model.slug, one.model_copy(update={"lineage": made}))
+    places = ["--results", str(tmp_path), "--cache", str(tmp_path / "cache")]
+    steps = compare_chain(NAMES, results=tmp_path, cache=tmp_path / "cache")
+    assert [step["selected"] for step in steps] == [["One"], ["One"], []]
+    assert invoke(["compare", *NAMES, *places]) == 0
+    assert "Scores that chose a model err upward: One." in capsys.readouterr().out
 
 
 def test_a_model_whose_pairs_are_under_other_settings_is_no_chain(tmp_path: Path) -> None:
