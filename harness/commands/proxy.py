@@ -138,9 +138,9 @@ def _build_types_table(title: str, rankings: Sequence[TypeRanking]) -> Table:
     heads = ("type", "follows its mean best", "ρ", "follows the others best", "ρ ")
     table = create_table(*heads, numbers=("models",), notes=("interval holds the first's ρ",), title=title)
     for ranking in rankings:
-        first, other = next(iter(ranking.tasks), None), ranking.best_by_others
+        first, rival = next(iter(ranking.tasks), None), ranking.best_by_others
         cells = [first.task, _format_correlation(first.mean)] if first else ["–", "–"]
-        cells += [other.task, _format_correlation(other.others)] if other else ["–", "–"]
+        cells += [rival.task, _format_correlation(rival.others)] if rival else ["–", "–"]
         table.add_row(
             ranking.type, *cells, str(ranking.models), ranking.reason or shorten_names(ranking.level)
         )

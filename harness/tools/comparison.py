@@ -147,10 +147,10 @@ def compare_chain(models: Sequence[str], **options: Any) -> list[dict[str, Any]]
     common = set.intersection(*({*rows} for rows in tables.values()))
     # Each score of a model must be one and the same in all of its pairs.
     scores: dict[tuple[int, _Row], set[float]] = {}
-    for (n, other), rows in tables.items():
+    for (n, start), rows in tables.items():
         for name, row in rows.items():
             scores.setdefault((n, name), set()).add(row["second"])
-            scores.setdefault((other, name), set()).add(row["first"])
+            scores.setdefault((start, name), set()).add(row["first"])
     if not common or any(len(scores[n, name]) > 1 for n in range(len(models)) for name in common):
         raise _build_chain_error("several scores of a task" if common else "no score in common")
     tasks: dict[str, list[_Row]] = {}
@@ -188,9 +188,9 @@ def _collect_chain_rows(comparison: _ModelComparison) -> dict[_Row, Mapping[str,
         UsageError: A row is there twice.
     """
     rows = [row for row in comparison.deltas if row["delta"] is not None and row["metric"] not in OWN_UNITS]
-    whole = {row["task"] for row in rows if row["split"] is None and row["subset"] is None}
-    rows = [row for row in rows if row["task"] not in whole or row["split"] is None]
-    named = {_get_row_name(row): row for row in rows}
+    summed = {row["task"] for row in rows if row["split"] is None and row["subset"] is None}
+    rows = [row for row in rows if row["task"] not in summed or row["split"] is None]
+    named: dict[_Row, Mapping[str, Any]] = {_get_row_name(row): row for row in rows}
     if len(named) < len(rows):
         raise _build_chain_error("several scores of a task")
     return named

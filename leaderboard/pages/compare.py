@@ -390,9 +390,9 @@ def _build_chain_table(shared: Common, labels: Sequence[str]) -> Table:
         heads, groups = heads | columns, groups | dict.fromkeys(columns, label)
     for row in range(1, len(labels)) if gaps else ():
         cells = []
-        for other in (row - 1, 0):
-            gap = gaps[row, other]
-            cells += _build_gap_cells(gap._replace(value=-gap.value), labels[row], labels[other])
+        for start in (row - 1, 0):
+            gap = gaps[row, start]
+            cells += _build_gap_cells(gap._replace(value=-gap.value), labels[row], labels[start])
         rows.append([labels[row], *cells])
     numbers = "before before_half first first_half"
     return values_table("chain", "One after the other, over tasks", heads, rows, numbers, groups=groups)

@@ -161,9 +161,9 @@ def _build_types_table(queries: Queries, site_suite: SiteSuite) -> Table:
              "others": "ρ ", "models": "Models", "level": "Level with the first"}  # fmt: skip
     rows = []
     for ranking in rankings:
-        first, other = next(iter(ranking.tasks), None), ranking.best_by_others
+        first, rival = next(iter(ranking.tasks), None), ranking.best_by_others
         cells = []
-        for task, correlation in ((first, first and first.mean), (other, other and other.others)):
+        for task, correlation in ((first, first and first.mean), (rival, rival and rival.others)):
             cells += [link(task.task, format_task_path(task.task)) if task else EMPTY, EMPTY]
             if correlation:
                 text = f"{correlation.value:.3f} [{correlation.low:.3f}, {correlation.high:.3f}]"
