@@ -322,26 +322,25 @@ class EncoderPreTrainedModel(PreTrainedModel):
             ModelError: It is no LoRA adapter, or does not fit this network.
         """
         from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
+        from peft.utils.other import get_pattern_key
 
         folder, name = Path(peft_model_id), adapter_name or "default"
         if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
             raise ModelError(f"{folder} holds no adapter: it lacks {CONFIG} or {WEIGHTS}.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
-        tensors = load_file(folder / WEIGHTS)
-        state = {
-            _import_tensor_name(self, key.removeprefix(PREFIX)): tensor for key, tensor in tensors.items()
-        }
+        tensors = {key.removeprefix(PREFIX): tensor for key, tensor in load_file(folder / WEIGHTS).items()}
+        state = {_import_tensor_name(self, key): tensor for key, tensor in tensors.items()}
         config.target_modules = {key.partition(PART)[0] for key in state}
         config.inference_mode = not is_trainable
-        for pattern in ("rank_pattern", "alpha_pattern"):
-            # Undoes the re.escape of the saved names.
-            values = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
-            setattr(
-                config,
-                pattern,
-                {re.escape(_import_tensor_name(self, key)): value for key, value in values.items()},
-            )
+        for setting in ("rank_pattern", "alpha_pattern"):
+            # Their keys are regular expressions of published names.
+            values, chosen = getattr(config, setting), {}
+            for key in tensors:
+                module = key.partition(PART)[0]
+                if (pattern := get_pattern_key(values, module)) in values:
+                    chosen[re.escape(_import_tensor_name(self, module))] = values[pattern]
+            setattr(config, setting, chosen)
         inject_adapter_in_model(config, self, name)
         # transformers' own mark, by which `save_pretrained` knows of the adapter.
         self._hf_peft_config_loaded = True

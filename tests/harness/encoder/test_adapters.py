@@ -32,6 +32,9 @@ CONFIGS: dict[str, Any] = {
     "pissa": peft.LoraConfig(r=4, init_lora_weights="pissa", **LAYERS),
     "embedding": peft.LoraConfig(r=4, target_modules=["word_embeddings", "query"]),
     "ranks": peft.LoraConfig(r=4, rank_pattern={"query": 2}, alpha_pattern={"value": 32}, **LAYERS),
+    "patterns": peft.LoraConfig(
+        r=4, rank_pattern={r"^encoder\.layer\.0.*query": 2}, alpha_pattern={r"layer.1.*\.\w+e": 64}, **LAYERS
+    ),
     "biases": peft.LoraConfig(r=4, bias="all", **LAYERS),
     "whole module": peft.LoraConfig(r=4, modules_to_save=["pooler"], **LAYERS),
     "tokens": peft.LoraConfig(r=4, trainable_token_indices={"word_embeddings": [5, 6]}, **LAYERS),
@@ -50,6 +53,8 @@ CONFIGS: dict[str, Any] = {
     "vera": peft.VeraConfig(r=4, **LAYERS),
 }
 PLAIN = CONFIGS["lora"]
+SCALED = {"distilbert": "q_lin", "modernbert": "Wqkv"}
+"""Layers whose names are others in our network."""
 
 Resolve = Callable[..., Any]
 
@@ -103,12 +108,15 @@ def encode(model: Any) -> Any:
     ("family", "kind"),
     [
         *[("bert", kind) for kind in CONFIGS],
+        *[(name, "scaled") for name in SCALED],
         *[(name, "lora") for name, family in FAMILIES.items() if family.native and name != "bert"],
     ],
 )
 def test_vectors_are_those_of_peft(family: str, kind: str, tmp_path: Path, resolve: Resolve) -> None:
     base = tiny.folder(FAMILIES[family], tmp_path / "base")
-    adapt(base, tmp_path / "adapter", CONFIGS[kind])
+    layer = SCALED.get(family)
+    scaled = peft.LoraConfig(target_modules="all-linear", alpha_pattern={layer: 64} if layer else {})
+    adapt(base, tmp_path / "adapter", CONFIGS.get(kind, scaled))
     tokenizer, plain = AutoTokenizer.from_pretrained(base), AutoModel.from_pretrained(base)
     without = compute_means(plain, tokenizer)
     truth = compute_means(peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval(), tokenizer)
