@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ import tiny
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.encoder.engine import Encoder
+from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.loading import load_any
 from harness.plan.models import ModelOptions, resolve_model
 
@@ -175,6 +177,34 @@ def test_the_key_is_of_both_weights_and_not_of_where_the_base_lies(
     assert len({one.weights for one in (first, other_base, other_adapter, bare)}) == 4
 
 
+def test_of_two_processes_one_lays_the_folder_out_and_all_users_can_read_it(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapt(base, folder := tmp_path / "adapter", PLAIN)
+    rename, cache = os.rename, tmp_path / "cache"
+
+    def come_second(new: Path, laid: Path) -> None:
+        shutil.copytree(new, laid, symlinks=True)
+        rename(new, laid)
+
+    def lay() -> Path:
+        return lay_beside_base(folder, cache, lambda *_: base)
+
+    monkeypatch.setattr(os, "rename", come_second)
+    laid = lay()
+    assert [*cache.glob("adapters/*/*")] == [laid]
+    shutil.rmtree(laid)
+    monkeypatch.undo()
+    assert lay() == laid
+    assert [*cache.glob("adapters/*/*")] == [laid]
+    assert laid.stat().st_mode == base.stat().st_mode
+    shutil.rmtree(laid)
+    monkeypatch.setattr(Path, "symlink_to", lambda *_: os.mkdir(base))
+    with pytest.raises(OSError, match="exists"):
+        lay()
+    assert [*cache.glob("adapters/*/*")] == []
+
+
 def test_a_base_is_found_in_the_hub_cache_by_its_revision(
     base: Path, tmp_path: Path, resolve: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +244,7 @@ def test_the_tokenizer_of_the_adapters_folder_comes_first(
         ({"peft_type": "XLORA"}, "of the kind XLORA, which cannot be merged"),
         ({"alora_invocation_tokens": [5]}, "with alora_invocation_tokens, which cannot be merged"),
         ({"layer_replication": [[0, 2]]}, "with layer_replication, which cannot be merged"),
+        ({"megatron_config": {"x": 1}, "megatron_core": "antigravity"}, "with megatron_config, which cannot"),
         ({"peft_type": None}, "names no peft_type"),
         ({"peft_type": ["LORA"]}, "has peft_type = "),
         ({"base_model_name_or_path": None}, "names no base_model_name_or_path"),
