@@ -329,7 +329,8 @@ class EncoderPreTrainedModel(PreTrainedModel):
             raise ModelError(f"{folder} holds no adapter: it lacks {CONFIG} or {WEIGHTS}.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
-        tensors = {key.removeprefix(PREFIX): tensor for key, tensor in load_file(folder / WEIGHTS).items()}
+        read = _read_adapter(folder, pooler=self.shape.pooler)
+        tensors = {key.removeprefix(PREFIX): tensor for key, tensor in read.items()}
         state = {_import_tensor_name(self, key): tensor for key, tensor in tensors.items()}
         config.target_modules = {key.partition(PART)[0] for key in state}
         config.inference_mode = not is_trainable
@@ -413,11 +414,18 @@ def _merge_by_peft(backbone: Any, folder: Path) -> None:
 
     # Not by its from_pretrained, which passes over tensors that do not fit.
     wrapped = PeftModel(backbone, PeftConfig.from_pretrained(str(folder)))
-    tensors = load_file(folder / WEIGHTS)
+    tensors = _read_adapter(folder, pooler=getattr(backbone, "pooler", None) is not None)
     due = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
     result: Any = set_peft_model_state_dict(wrapped, tensors)
     _require_fit(folder, len(due.keys() - tensors.keys()), len(result.unexpected_keys))
     wrapped.merge_and_unload()
+
+
+def _read_adapter(folder: Path, *, pooler: bool) -> dict[str, Tensor]:
+    """The tensors of an adapter; those beside a pooler, which no vector needs, only where there is one."""
+    # transformers draws a pooler where the base has none.
+    tensors = load_file(folder / WEIGHTS)
+    return {key: value for key, value in tensors.items() if pooler or not key.startswith(f"{PREFIX}pooler.")}
 
 
 def _require_fit(folder: Path, missing: int, unexpected: int) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, models
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import tiny
 from harness.core.encoding import Settings
@@ -24,6 +25,7 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.loading import load_any
 from harness.plan.models import ModelOptions, resolve_model
+from suites._perplexity import load_language_model
 
 FAMILIES = tiny.families()
 TEXTS = ["The cat sat on the mat.", "a river, stone and 42 clouds!"]
@@ -124,6 +126,24 @@ def test_vectors_are_those_of_peft(family: str, kind: str, tmp_path: Path, resol
     truth = compute_means(peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval(), tokenizer)
     found = encode(resolve(tmp_path / "adapter", pooling="mean", normalize=True))
     assert np.abs(found - truth).max() <= 2e-6 < np.abs(truth - without).max() / 100
+
+
+@pytest.mark.parametrize("kind", ["lora", "biases"])
+def test_an_adapter_beside_a_pooler_that_its_base_does_not_have_is_read(
+    kind: str, tmp_path: Path, resolve: Resolve
+) -> None:
+    base = tiny.folder(FAMILIES["bert"], tmp_path / "base", head=True)
+    adapt(base, tmp_path / "adapter", CONFIGS[kind])
+    assert any("pooler" in name for name in load_file(tmp_path / "adapter/adapter_model.safetensors"))
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(base).eval(), AutoTokenizer.from_pretrained(base)
+    adapted = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(base), tmp_path / "adapter").eval()
+    resolved = resolve(tmp_path / "adapter", pooling="mean", normalize=True)
+    assert np.abs(encode(resolved) - compute_means(adapted, tokenizer)).max() <= 2e-6
+    model.bert.load_state_dict(adapted.merge_and_unload().state_dict(), strict=False)
+    features = tokenizer(TEXTS[0], return_tensors="pt")
+    found = load_language_model(resolved.artifact, resolved.encoding, device="cpu", left_to_right=False)
+    with torch.no_grad():
+        assert (found.network(**features).logits - model(**features).logits).abs().max() <= 2e-6
 
 
 @pytest.mark.parametrize("place", ["", "0_Transformer"])
