@@ -269,6 +269,8 @@ def test_the_tokenizer_of_the_adapters_folder_comes_first(
         ({"peft_type": ["LORA"]}, "has peft_type = "),
         ({"base_model_name_or_path": None}, "names no base_model_name_or_path"),
         ({"base_model_name_or_path": "/nowhere/base"}, "needs its base model: There is no folder /nowhere"),
+        ({"base_model_name_or_path": "C:\\base"}, r"needs its base model: There is no folder C:\\base"),
+        ({"base_model_name_or_path": "old-base"}, "needs its base model: old-base is not in the local hub"),
         ({"base_model_name_or_path": "{adapter}"}, "is an adapter itself"),
         ({"base_model_name_or_path": "{empty}"}, "is no folder with config.json and weights"),
         ({"base_model_name_or_path": "{deeper}"}, r"does not load|does not fit"),
