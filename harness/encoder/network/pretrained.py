@@ -394,6 +394,7 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
     folder = place / ADAPTER
     if not folder.is_dir():
         return
+    trainable = {name for name, value in network.named_parameters() if value.requires_grad}
     try:
         if isinstance(network, EncoderPreTrainedModel):
             network.load_adapter(folder)
@@ -406,6 +407,9 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
         if "size mismatch" not in reason:
             raise
         raise ModelError(f"The adapter in {folder} does not fit: {reason}", hint=OTHER_BACKBONE) from error
+    # peft freezes what it stands beside, and a training may start from this model.
+    for name, value in network.named_parameters():
+        value.requires_grad_(name in trainable)
 
 
 def _merge_by_peft(backbone: Any, folder: Path) -> None:

@@ -19,6 +19,8 @@ from sentence_transformers import SentenceTransformer, models
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import tiny
+from finetune.glue.model import Classifier
+from finetune.recipes import glue_neobert
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.encoder.engine import Encoder
@@ -126,6 +128,17 @@ def test_vectors_are_those_of_peft(family: str, kind: str, tmp_path: Path, resol
     truth = compute_means(peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval(), tokenizer)
     found = encode(resolve(tmp_path / "adapter", pooling="mean", normalize=True))
     assert np.abs(found - truth).max() <= 2e-6 < np.abs(truth - without).max() / 100
+
+
+@pytest.mark.parametrize("kind", ["lora", "biases", "whole module"])
+def test_all_weights_can_be_trained_further(kind: str, base: Path, tmp_path: Path, resolve: Resolve) -> None:
+    adapt(base, tmp_path / "adapter", CONFIGS[kind])
+    resolved = resolve(tmp_path / "adapter", pooling="mean")
+    encoder = load_any(resolved.artifact, resolved.encoding, device="cpu")
+    trial = glue_neobert.PROTOCOL.list_trials("RTE")[0]
+    classifier, _ = Classifier.load_classifier(resolved.artifact.folder, trial, classes=2)
+    for model in (encoder.model, classifier):
+        assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("kind", ["lora", "biases"])
