@@ -143,7 +143,8 @@ def _mean_texts(check: Check) -> Iterator[str]:
         )
     judged = [mean for mean in check.means if mean.delta is not None and mean.verdict != "same" and not port]
     for margin in dict.fromkeys(mean.margin for mean in judged):
-        yield _explain_margin([mean for mean in judged if mean.margin == margin])
+        alike = [mean for mean in judged if mean.margin == margin]
+        yield _explain_margin(alike, every=len(alike) == len(judged))
     for mean in check.means:
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
@@ -154,9 +155,11 @@ def _mean_texts(check: Check) -> Iterator[str]:
         yield f"With {len(check.means)} means, a loss of one is sure at {each:.4g} %, in place of 97.5 %."
 
 
-def _explain_margin(means: Sequence[MeanOutcome]) -> str:
-    """When suites of one margin pass or are red, and what each can see."""
+def _explain_margin(means: Sequence[MeanOutcome], *, every: bool) -> str:
+    """When suites of one margin pass or are red, and what each can see; `every` if no suite has another."""
     first, several = means[0], len(means) > 1
+    names = ", ".join(one.suite for one in means)
+    subject = "Each suite" if every and several else f"{names}: {'each' if several else 'it'}"
     losses = {one.suite: f"{100 * one.detectable:.2f}" for one in means if one.detectable is not None}
     seen = ""
     if losses and several:
@@ -166,9 +169,8 @@ def _explain_margin(means: Sequence[MeanOutcome]) -> str:
     if any(one.there != one.wanted for one in means):
         seen += " Columns without scores or examples of both sides are not in its mean."
     return (
-        f"{'Each suite' if several else f'{first.suite}: it'} passes if the loss is surely below "
-        f"{first.margin_text}. If not, it is red when the loss is sure and above "
-        f"{50 * first.margin:.2f}.{seen}"
+        f"{subject} passes if the loss is surely below {first.margin_text}. If not, it is red when the loss "
+        f"is sure and above {50 * first.margin:.2f}.{seen}"
     )
 
 

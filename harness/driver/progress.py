@@ -459,16 +459,16 @@ def find_most_common(texts: Sequence[str]) -> str:
 _Outcome = TypeVar("_Outcome")
 
 
-def follow_run(prepared: PreparedRun, out: Console, known_notes: set[str] | None = None) -> Report:
+def follow_run(prepared: PreparedRun, out: Console, printed_notes: set[str] | None = None) -> Report:
     """Announce a run, execute it with its progress on `out`, and return its report.
 
-    `known_notes` has the notes on trainings that were printed before, and gets those of this run.
+    `printed_notes` has the notes on trainings that were printed before, and gets those of this run.
     """
-    known_notes = set() if known_notes is None else known_notes
+    printed_notes = set() if printed_notes is None else printed_notes
     prepared = evaluation.make_choices(
-        prepared, lambda choices: _follow(evaluation.run_trainings, choices, out, known_notes)
+        prepared, lambda choices: _follow(evaluation.run_trainings, choices, out, printed_notes)
     )
-    return _follow(evaluation.execute, prepared, out, known_notes)
+    return _follow(evaluation.execute, prepared, out, printed_notes)
 
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
@@ -485,10 +485,10 @@ def _follow(
     work: Callable[[PreparedRun, Listeners], _Outcome],
     prepared: PreparedRun,
     out: Console,
-    known_notes: set[str],
+    printed_notes: set[str],
 ) -> _Outcome:
     """Announce a part of a run and work on it with its progress on `out`."""
-    _print_announcement(prepared, out, known_notes)
+    _print_announcement(prepared, out, printed_notes)
     with Follower(prepared.plan, console=out) as follower:
         return work(prepared, follower.listeners)
 
@@ -502,7 +502,7 @@ def list_repeated_models(prepared: PreparedRun) -> list[str]:
     ]
 
 
-def _print_announcement(prepared: PreparedRun, out: Console, known_notes: set[str]) -> None:
+def _print_announcement(prepared: PreparedRun, out: Console, printed_notes: set[str]) -> None:
     """Print the tasks that cannot run with their reasons, and the models with their encodings."""
     lost = list_impossible_results(prepared)
     if lost:
@@ -514,7 +514,7 @@ def _print_announcement(prepared: PreparedRun, out: Console, known_notes: set[st
         if prepared.recipe is not None and model.training is None and not _is_encoded(model, prepared):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         label = f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}"
-        stages = (line for stage in model.stages for line in _format_stage_lines(stage, known_notes))
+        stages = (line for stage in model.stages for line in _format_stage_lines(stage, printed_notes))
         print_lines((label, *stages), out, style="dim")
 
 
@@ -523,15 +523,15 @@ def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:
     return any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
 
 
-def _format_stage_lines(stage: ConfiguredModel, known_notes: set[str]) -> list[str]:
-    """How a training makes a model, and the notes on that which were not said before."""
+def _format_stage_lines(stage: ConfiguredModel, printed_notes: set[str]) -> list[str]:
+    """How a training makes a model, and the notes on that which were not told before."""
     assert stage.training is not None
     assert stage.lineage is not None
     lineage, planned = stage.lineage, stage.training.model
     notes = [*planned.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
-    fresh = [f"  {note}" for note in notes if note not in known_notes]
-    known_notes.update(notes)
+    fresh = [f"  {note}" for note in notes if note not in printed_notes]
+    printed_notes.update(notes)
     return [f"{about}; {_format_training_state(stage.training, stage.artifact.folder)}", *fresh]
 
 

@@ -560,7 +560,7 @@ def prepare_task_data(
 def build_model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
     """The model's part of a record; of the path of a local folder it has the end, if that is its name."""
     name, place = artifact.recorded or artifact.name, resolve_home_path(artifact.source).resolve()
-    local = place.exists()
+    local = artifact.revision is None and place.exists()
     return ModelPart(
         name=name,
         source="local" if local else artifact.source,

@@ -255,7 +255,8 @@ def _locate_base(options: ModelOptions, config: Path, text: str, revision: str |
     if _is_folder(folder):
         return folder
     try:
-        if text.startswith(PLACES) or text.count("/") > 1:
+        # The oldest models of the hub have no organisation.
+        if not is_hub_name(text if "/" in text else f"hub/{text}"):
             raise ModelError(f"There is no folder {text}.")
         return _fetch_hub_folder(f"{text}@{revision}" if revision else text, options)
     except UsageError as error:

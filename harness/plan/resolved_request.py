@@ -270,7 +270,7 @@ def _distinguish_models(models: Sequence[ConfiguredModel]) -> tuple[ConfiguredMo
 
 def _build_named_model(artifact: Artifact) -> NamedModel:
     place = paths.resolve_home_path(artifact.source)
-    local = place.exists()
+    local = artifact.revision is None and place.exists()
     return NamedModel(
         name=artifact.name,
         key=artifact.key,

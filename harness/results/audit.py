@@ -506,8 +506,8 @@ def find_disagreements(models: Iterable[tuple[Path, ModelPart]]) -> Iterator[tup
                 value = getattr(model, field)
                 if even or value != usual:
                     other = next(text for text in values if text != value) if value == usual else usual
-                    fault = f"is {value!r}; other records of these weights say {other!r}"
-                    yield path, f"its model's {label} {fault}"
+                    contrast = f"{value!r}; other records of these weights say {other!r}"
+                    yield path, f"its model's {label} is {contrast}"
 
 
 # The JSON of a record

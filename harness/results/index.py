@@ -229,7 +229,7 @@ def _choose_latest(records: Path, names: set[bytes], count: int, always: Collect
     """The folders of models that got a task last, so many, and some of any age."""
     changed = dict[bytes, int]()
     for name in names:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             changed[name] = os.stat(os.path.join(os.fsencode(records), name)).st_mtime_ns
     latest = sorted(changed, key=lambda name: (changed[name], name), reverse=True)[:count]
     return {*latest, *names.intersection(always)}

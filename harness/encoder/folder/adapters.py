@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,8 +26,9 @@ MERGED = (
 )
 """The kinds of adapters that peft merges into the layers beside which they stand, exact to rounding."""
 
-UNMERGED = ("alora_invocation_tokens", "layer_replication")
-"""Settings of adapters that change the tokens behind certain others alone, or layers that share weights."""
+UNMERGED = ("alora_invocation_tokens", "layer_replication", "megatron_config")
+"""Settings of adapters that change the tokens behind certain others alone, or layers that share weights, or
+that have peft import a module by its name."""
 
 ORIGIN = ("base_model_name_or_path", "revision", "peft_version", "auto_mapping", "inference_mode")
 """Fields of an adapter's config without effect on a vector, once the base lies beside it."""
@@ -129,17 +129,18 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
 def _write_links(laid: Path, targets: Mapping[str, str], texts: Mapping[str, str]) -> None:
     """Make a folder of links and texts, whole or not at all."""
     laid.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=laid.parent))
-    for name in (*targets, *texts):
-        (new / name).parent.mkdir(parents=True, exist_ok=True)
-    for name, target in targets.items():
-        (new / name).symlink_to(target)
-    for name, text in texts.items():
-        (new / name).write_text(text, encoding="utf-8")
-    try:
-        os.rename(new, laid)
-    except OSError:
-        # Another process has made it.
-        shutil.rmtree(new)
-        if not laid.is_dir():
-            raise
+    with tempfile.TemporaryDirectory(dir=laid.parent) as scratch:
+        # Within it: the scratch folder itself is closed to the other users of a shared cache.
+        new = Path(scratch, laid.name)
+        for name in (*targets, *texts):
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+        for name, target in targets.items():
+            (new / name).symlink_to(target)
+        for name, text in texts.items():
+            (new / name).write_text(text, encoding="utf-8")
+        try:
+            os.rename(new, laid)
+        except OSError:
+            # Another process has made it.
+            if not laid.is_dir():
+                raise

@@ -322,26 +322,26 @@ class EncoderPreTrainedModel(PreTrainedModel):
             ModelError: It is no LoRA adapter, or does not fit this network.
         """
         from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
+        from peft.utils.other import get_pattern_key
 
         folder, name = Path(peft_model_id), adapter_name or "default"
         if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
             raise ModelError(f"{folder} holds no adapter: it lacks {CONFIG} or {WEIGHTS}.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
-        tensors = load_file(folder / WEIGHTS)
-        state = {
-            _import_tensor_name(self, key.removeprefix(PREFIX)): tensor for key, tensor in tensors.items()
-        }
+        read = _read_adapter(folder, pooler=self.shape.pooler)
+        tensors = {key.removeprefix(PREFIX): tensor for key, tensor in read.items()}
+        state = {_import_tensor_name(self, key): tensor for key, tensor in tensors.items()}
         config.target_modules = {key.partition(PART)[0] for key in state}
         config.inference_mode = not is_trainable
-        for pattern in ("rank_pattern", "alpha_pattern"):
-            # Undoes the re.escape of the saved names.
-            values = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
-            setattr(
-                config,
-                pattern,
-                {re.escape(_import_tensor_name(self, key)): value for key, value in values.items()},
-            )
+        for setting in ("rank_pattern", "alpha_pattern"):
+            # Their keys are regular expressions of published names.
+            values, chosen = getattr(config, setting), {}
+            for key in tensors:
+                module = key.partition(PART)[0]
+                if (pattern := get_pattern_key(values, module)) in values:
+                    chosen[re.escape(_import_tensor_name(self, module))] = values[pattern]
+            setattr(config, setting, chosen)
         inject_adapter_in_model(config, self, name)
         # transformers' own mark, by which `save_pretrained` knows of the adapter.
         self._hf_peft_config_loaded = True
@@ -394,6 +394,7 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
     folder = place / ADAPTER
     if not folder.is_dir():
         return
+    trainable = {name for name, value in network.named_parameters() if value.requires_grad}
     try:
         if isinstance(network, EncoderPreTrainedModel):
             network.load_adapter(folder)
@@ -406,6 +407,9 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
         if "size mismatch" not in reason:
             raise
         raise ModelError(f"The adapter in {folder} does not fit: {reason}", hint=OTHER_BACKBONE) from error
+    # peft freezes what it stands beside, and a training may start from this model.
+    for name, value in network.named_parameters():
+        value.requires_grad_(name in trainable)
 
 
 def _merge_by_peft(backbone: Any, folder: Path) -> None:
@@ -414,11 +418,18 @@ def _merge_by_peft(backbone: Any, folder: Path) -> None:
 
     # Not by its from_pretrained, which passes over tensors that do not fit.
     wrapped = PeftModel(backbone, PeftConfig.from_pretrained(str(folder)))
-    tensors = load_file(folder / WEIGHTS)
+    tensors = _read_adapter(folder, pooler=getattr(backbone, "pooler", None) is not None)
     due = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
     result: Any = set_peft_model_state_dict(wrapped, tensors)
     _require_fit(folder, len(due.keys() - tensors.keys()), len(result.unexpected_keys))
     wrapped.merge_and_unload()
+
+
+def _read_adapter(folder: Path, *, pooler: bool) -> dict[str, Tensor]:
+    """The tensors of an adapter; those beside a pooler, which no vector needs, only where there is one."""
+    # transformers draws a pooler where the base has none.
+    tensors = load_file(folder / WEIGHTS)
+    return {key: value for key, value in tensors.items() if pooler or not key.startswith(f"{PREFIX}pooler.")}
 
 
 def _require_fit(folder: Path, missing: int, unexpected: int) -> None:

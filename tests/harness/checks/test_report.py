@@ -374,9 +374,11 @@ def test_suites_of_one_margin_share_a_sentence() -> None:
     )
     lines = printed(passed(means=means, suites=tuple("abc")), width=400).splitlines()
     assert [line[:48] for line in lines if "is red when the loss" in line] == [
-        "Each suite passes if the loss is surely below 2.",
+        "a, c: each passes if the loss is surely below 2.",
         "b: it passes if the loss is surely below 1.00. I",
     ]
+    alike = tuple(replace(one, margin=0.02) for one in means)
+    assert "Each suite passes if" in printed(passed(means=alike, suites=tuple("abc")), width=400)
     assert any("Losses that can be seen: a 1.02, c 1.02." in line for line in lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,20 @@ import numpy as np
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, models
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import tiny
+from finetune.glue.model import Classifier
+from finetune.recipes import glue_neobert
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.encoder.engine import Encoder
+from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.loading import load_any
 from harness.plan.models import ModelOptions, resolve_model
+from suites._perplexity import load_language_model
 
 FAMILIES = tiny.families()
 TEXTS = ["The cat sat on the mat.", "a river, stone and 42 clouds!"]
@@ -32,6 +38,9 @@ CONFIGS: dict[str, Any] = {
     "pissa": peft.LoraConfig(r=4, init_lora_weights="pissa", **LAYERS),
     "embedding": peft.LoraConfig(r=4, target_modules=["word_embeddings", "query"]),
     "ranks": peft.LoraConfig(r=4, rank_pattern={"query": 2}, alpha_pattern={"value": 32}, **LAYERS),
+    "patterns": peft.LoraConfig(
+        r=4, rank_pattern={r"^encoder\.layer\.0.*query": 2}, alpha_pattern={r"layer.1.*\.\w+e": 64}, **LAYERS
+    ),
     "biases": peft.LoraConfig(r=4, bias="all", **LAYERS),
     "whole module": peft.LoraConfig(r=4, modules_to_save=["pooler"], **LAYERS),
     "tokens": peft.LoraConfig(r=4, trainable_token_indices={"word_embeddings": [5, 6]}, **LAYERS),
@@ -50,6 +59,8 @@ CONFIGS: dict[str, Any] = {
     "vera": peft.VeraConfig(r=4, **LAYERS),
 }
 PLAIN = CONFIGS["lora"]
+SCALED = {"distilbert": "q_lin", "modernbert": "Wqkv"}
+"""Layers whose names are others in our network."""
 
 Resolve = Callable[..., Any]
 
@@ -103,17 +114,49 @@ def encode(model: Any) -> Any:
     ("family", "kind"),
     [
         *[("bert", kind) for kind in CONFIGS],
+        *[(name, "scaled") for name in SCALED],
         *[(name, "lora") for name, family in FAMILIES.items() if family.native and name != "bert"],
     ],
 )
 def test_vectors_are_those_of_peft(family: str, kind: str, tmp_path: Path, resolve: Resolve) -> None:
     base = tiny.folder(FAMILIES[family], tmp_path / "base")
-    adapt(base, tmp_path / "adapter", CONFIGS[kind])
+    layer = SCALED.get(family)
+    scaled = peft.LoraConfig(target_modules="all-linear", alpha_pattern={layer: 64} if layer else {})
+    adapt(base, tmp_path / "adapter", CONFIGS.get(kind, scaled))
     tokenizer, plain = AutoTokenizer.from_pretrained(base), AutoModel.from_pretrained(base)
     without = compute_means(plain, tokenizer)
     truth = compute_means(peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval(), tokenizer)
     found = encode(resolve(tmp_path / "adapter", pooling="mean", normalize=True))
     assert np.abs(found - truth).max() <= 2e-6 < np.abs(truth - without).max() / 100
+
+
+@pytest.mark.parametrize("kind", ["lora", "biases", "whole module"])
+def test_all_weights_can_be_trained_further(kind: str, base: Path, tmp_path: Path, resolve: Resolve) -> None:
+    adapt(base, tmp_path / "adapter", CONFIGS[kind])
+    resolved = resolve(tmp_path / "adapter", pooling="mean")
+    encoder = load_any(resolved.artifact, resolved.encoding, device="cpu")
+    trial = glue_neobert.PROTOCOL.list_trials("RTE")[0]
+    classifier, _ = Classifier.load_classifier(resolved.artifact.folder, trial, classes=2)
+    for model in (encoder.model, classifier):
+        assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["lora", "biases"])
+def test_an_adapter_beside_a_pooler_that_its_base_does_not_have_is_read(
+    kind: str, tmp_path: Path, resolve: Resolve
+) -> None:
+    base = tiny.folder(FAMILIES["bert"], tmp_path / "base", head=True)
+    adapt(base, tmp_path / "adapter", CONFIGS[kind])
+    assert any("pooler" in name for name in load_file(tmp_path / "adapter/adapter_model.safetensors"))
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(base).eval(), AutoTokenizer.from_pretrained(base)
+    adapted = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(base), tmp_path / "adapter").eval()
+    resolved = resolve(tmp_path / "adapter", pooling="mean", normalize=True)
+    assert np.abs(encode(resolved) - compute_means(adapted, tokenizer)).max() <= 2e-6
+    model.bert.load_state_dict(adapted.merge_and_unload().state_dict(), strict=False)
+    features = tokenizer(TEXTS[0], return_tensors="pt")
+    found = load_language_model(resolved.artifact, resolved.encoding, device="cpu", left_to_right=False)
+    with torch.no_grad():
+        assert (found.network(**features).logits - model(**features).logits).abs().max() <= 2e-6
 
 
 @pytest.mark.parametrize("place", ["", "0_Transformer"])
@@ -167,6 +210,34 @@ def test_the_key_is_of_both_weights_and_not_of_where_the_base_lies(
     assert len({one.weights for one in (first, other_base, other_adapter, bare)}) == 4
 
 
+def test_of_two_processes_one_lays_the_folder_out_and_all_users_can_read_it(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapt(base, folder := tmp_path / "adapter", PLAIN)
+    rename, cache = os.rename, tmp_path / "cache"
+
+    def come_second(new: Path, laid: Path) -> None:
+        shutil.copytree(new, laid, symlinks=True)
+        rename(new, laid)
+
+    def lay() -> Path:
+        return lay_beside_base(folder, cache, lambda *_: base)
+
+    monkeypatch.setattr(os, "rename", come_second)
+    laid = lay()
+    assert [*cache.glob("adapters/*/*")] == [laid]
+    shutil.rmtree(laid)
+    monkeypatch.undo()
+    assert lay() == laid
+    assert [*cache.glob("adapters/*/*")] == [laid]
+    assert laid.stat().st_mode == base.stat().st_mode
+    shutil.rmtree(laid)
+    monkeypatch.setattr(Path, "symlink_to", lambda *_: os.mkdir(base))
+    with pytest.raises(OSError, match="exists"):
+        lay()
+    assert [*cache.glob("adapters/*/*")] == []
+
+
 def test_a_base_is_found_in_the_hub_cache_by_its_revision(
     base: Path, tmp_path: Path, resolve: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,10 +277,13 @@ def test_the_tokenizer_of_the_adapters_folder_comes_first(
         ({"peft_type": "XLORA"}, "of the kind XLORA, which cannot be merged"),
         ({"alora_invocation_tokens": [5]}, "with alora_invocation_tokens, which cannot be merged"),
         ({"layer_replication": [[0, 2]]}, "with layer_replication, which cannot be merged"),
+        ({"megatron_config": {"x": 1}, "megatron_core": "antigravity"}, "with megatron_config, which cannot"),
         ({"peft_type": None}, "names no peft_type"),
         ({"peft_type": ["LORA"]}, "has peft_type = "),
         ({"base_model_name_or_path": None}, "names no base_model_name_or_path"),
         ({"base_model_name_or_path": "/nowhere/base"}, "needs its base model: There is no folder /nowhere"),
+        ({"base_model_name_or_path": "C:\\base"}, r"needs its base model: There is no folder C:\\base"),
+        ({"base_model_name_or_path": "old-base"}, "needs its base model: old-base is not in the local hub"),
         ({"base_model_name_or_path": "{adapter}"}, "is an adapter itself"),
         ({"base_model_name_or_path": "{empty}"}, "is no folder with config.json and weights"),
         ({"base_model_name_or_path": "{deeper}"}, r"does not load|does not fit"),

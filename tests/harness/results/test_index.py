@@ -123,6 +123,9 @@ def test_estimates_learn_from_the_models_that_got_a_task_last(
     if known:
         RecordIndex(folder, tmp_path)
     edit_in_place(folder)
+    # Neither is a model.
+    (folder / "records/circle").symlink_to("circle")
+    (folder / "records/gone").symlink_to("nowhere")
     always = models[-1].name
     chosen = {*(model.name for model in models[:3]), always}
     records = [r for r in iter_records(Store(folder)) if r.model.artifact[:12] in {c[-12:] for c in chosen}]

@@ -67,8 +67,12 @@ def test_a_record_has_the_end_of_a_folders_path_alone(
     assert build_model_part(made, {}).folder == tail
     assert str(tmp_path) not in build_model_part(made, {}).model_dump_json()
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     assert build_model_part(made, {}).folder == "exp1/final"
     # A name of another kind is no part of a path, and where a request tells names apart, records do not.
     assert build_model_part(replace(made, name="best"), {}).folder is None
     told_apart = build_model_part(replace(made, name="exp1/final", recorded="final"), {})
     assert (told_apart.name, told_apart.folder) == ("final", "exp1/final")
+    # A model of the hub stays one beside a folder that is spelt alike.
+    hub = build_model_part(replace(made, source="exp1/final", revision="0" * 40), {})
+    assert (hub.source, hub.folder) == ("exp1/final", None)
