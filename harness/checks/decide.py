@@ -3,7 +3,8 @@
 A task or a mean passes if the lower bound of its difference lies above -margin (one-sided at alpha). Else it
 has regressed if the upper bound lies below 0 and the estimate below half of the margin, and is inconclusive
 otherwise. Means are the primary endpoints; tasks are secondary, with Bonferroni's bound for red over those
-that must not regress, and Benjamini and Hochberg's procedure for the list of suspects.
+that must not regress, and Benjamini and Hochberg's procedure for the list of suspects (both in
+`significance.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -34,10 +35,12 @@ from harness.checks.outcome import (
 from harness.checks.policy import AUTO, EXIT_CODES, MEAN_POINTS, RED, TASK_POINTS, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
 from harness.checks.significance import (
+    SharedLevel,
+    assign_task_levels,
     compute_bound_p,
     compute_confidence_interval,
-    compute_gain_p,
     compute_loss_p,
+    find_discoveries,
 )
 from harness.core.errors import shorten_names
 from harness.core.types import Suite, Task
@@ -57,20 +60,6 @@ POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
 
 Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
-Name = TypeVar("Name", str, tuple[str, str, str])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Level:
-    """The level at which several tests together call a regression, and their number (Bonferroni)."""
-
-    alpha: float
-    tests: int
-
-    @property
-    def each(self) -> float:
-        """The level of a single test."""
-        return self.alpha / self.tests
 
 
 def estimate_baseline_power(
@@ -194,8 +183,8 @@ def evaluate_comparison(
     averages = sides.select_averages(suites)
     differences = averages.compute_differences(tasks)
     tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
-    levels = _assign_task_levels(tested, suites, policy)
-    fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    levels = assign_task_levels(tested, suites, policy)
+    fallen, risen = (find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     lost = _find_lost_parts(averages, tasks, policy)
     outcomes = []
     for task in tasks:
@@ -218,7 +207,7 @@ def evaluate_comparison(
     means = []
     for suite in suites:
         mean = MeanDifference.aggregate_suite(suite, tested | parts[suite.name])
-        level = _Level(alpha=RED, tests=len(suites))
+        level = SharedLevel(alpha=RED, tests=len(suites))
         of_mean = _evaluate_mean(suite, mean, power.means[suite.name], level, policy)
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
         if alone and mean is not None:
@@ -246,7 +235,7 @@ def evaluate_chain(
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     differences = sides.select_averages(suites).compute_differences(tasks)
     tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
-    level, means = _Level(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
+    level, means = SharedLevel(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
     for suite in suites:
         limit, budget = power.means[suite.name], policy.chain_margin
         if budget != "mean_margin":
@@ -260,18 +249,6 @@ def evaluate_chain(
     return tuple(means)
 
 
-def _assign_task_levels(
-    tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
-) -> dict[str, _Level]:
-    """The level of a regression of each task: its share of `task_alpha`, or a mean's if it is alone."""
-    alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
-    # Tasks that are the same, or that may regress, cannot be red: they take no part of the level.
-    several = [n for n, one in tested.items() if n not in alone and not one.same and policy.forbids(n)]
-    mean = _Level(alpha=RED, tests=len(suites))
-    level = _Level(alpha=policy.task_alpha, tests=max(len(several), 1))
-    return {name: mean if name in alone else level for name in tested}
-
-
 def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, list[PartLoss]]:
     """By task its splits and subsets that are lower, over those of all tasks; the largest loss first."""
     tested = {
@@ -280,7 +257,7 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
         for cell, one in sides.compute_subset_differences(task.name).items()
     }
     lost: dict[str, list[PartLoss]] = {}
-    for name, split, subset in _find_discoveries(tested, policy.alpha, gain=False):
+    for name, split, subset in find_discoveries(tested, policy.alpha, gain=False):
         difference = tested[name, split, subset]
         several = len({place for task, place, _ in tested if task == name}) > 1
         low, high = compute_confidence_interval(difference, policy.alpha)
@@ -292,18 +269,6 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
         )  # fmt: skip
         lost.setdefault(name, []).append(part)
     return {name: sorted(parts, key=lambda part: (part.delta, part.part)) for name, parts in lost.items()}
-
-
-def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
-    """Tasks or parts that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
-    p = {
-        name: compute_gain_p(one) if gain else compute_loss_p(one)
-        for name, one in tested.items()
-        if not one.same
-    }
-    order = sorted(p, key=lambda name: p[name])
-    last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
-    return set(order[:last])
 
 
 def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
@@ -330,7 +295,7 @@ def _evaluate_task(
     sides: Comparison,
     difference: Difference,
     limit: Sensitivity,
-    level: _Level,
+    level: SharedLevel,
     policy: Policy,
 ) -> TaskOutcome:
     """The outcome of a tested task."""
@@ -360,7 +325,7 @@ def _evaluate_task(
 
 
 def _evaluate_mean(
-    suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: _Level, policy: Policy
+    suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: SharedLevel, policy: Policy
 ) -> MeanOutcome:
     """The outcome of a suite's mean."""
     untested = MeanOutcome(
@@ -373,7 +338,7 @@ def _evaluate_mean(
 
 
 def _apply_test(
-    untested: Outcome, compared: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
+    untested: Outcome, compared: Compared, limit: Sensitivity, level: SharedLevel, alpha: float, unit: str
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
     low = compute_confidence_interval(compared, alpha)[0]
