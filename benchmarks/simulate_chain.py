@@ -17,7 +17,8 @@ from measuring import read_options
 from simulate_gate import made_up
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison, merge_verdicts
+from harness.checks.conclusion import merge_verdicts
+from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import Chain
 from harness.checks.policy import DEFAULT
 from harness.checks.sides import CheckSide, Comparison

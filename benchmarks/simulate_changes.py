@@ -22,7 +22,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from simulate_gate import Drawn, made_up, side, slack, units_of
 
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
+from harness.checks.conclusion import merge_verdicts
+from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.policy import Policy
 from harness.checks.sides import Comparison
 from harness.results.units import Units

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
+from harness.checks.conclusion import merge_verdicts
+from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.outcome import MeanOutcome, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison

@@ -22,7 +22,8 @@ from measuring import read_options
 from scipy.special import ndtri
 from simulate_gate import Drawn, made_up, side, slack, units_of
 
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison, merge_verdicts
+from harness.checks.conclusion import merge_verdicts
+from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.policy import DEFAULT
 from harness.checks.questions import judge_retraining
 from harness.checks.sides import Comparison

@@ -31,13 +31,13 @@ from harness.core.errors import DataError, ModelError
 from harness.core.identity import digest
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
+from harness.encoder.batch_queue import Span, SpanQueue, run_spans
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.library_load import collect_load_report, hide_library_output, scale_library_rotary
 from harness.encoder.loading import build_model_args
 from harness.encoder.network.checkpoint import HEADLESS
 from harness.encoder.network.model import EncoderForMaskedLM, load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
-from harness.encoder.spans import Span, SpanQueue, run_spans
 
 PRETRAINED = "Give the checkpoint of the pretraining: models for embeddings are saved without their head."
 

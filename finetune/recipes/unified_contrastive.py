@@ -202,7 +202,7 @@ _LATER: Mapping[str, str] = {
 
 
 def list_task_instructions() -> dict[str, str]:
-    """The instructions before the texts of tasks by the names of `Encoding.select_prompt`.
+    """The instructions before the texts of tasks by the names of `select_prompt`.
 
     A task has one, or one for each side where they differ; other tasks have that of their type. The
     released code puts instructions only before what reaches `encode_queries` and `encode_corpus`; here the

@@ -18,13 +18,11 @@ from harness.checks.baselines import (
     require_new_name,
     write_baseline,
 )
+from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
 from harness.checks.decide import (
-    Conclusion,
-    describe_chain_regressions,
     estimate_baseline_power,
     evaluate_chain,
     evaluate_comparison,
-    merge_verdicts,
 )
 from harness.checks.outcome import (
     AskedQuestion,

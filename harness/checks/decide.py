@@ -3,15 +3,15 @@
 A task or a mean passes if the lower bound of its difference lies above -margin (one-sided at alpha). Else it
 has regressed if the upper bound lies below 0 and the estimate below half of the margin, and is inconclusive
 otherwise. Means are the primary endpoints; tasks are secondary, with Bonferroni's bound for red over those
-that must not regress, and Benjamini and Hochberg's procedure for the list of suspects.
+that must not regress, and Benjamini and Hochberg's procedure for the list of suspects (both in
+`significance.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -22,7 +22,6 @@ from harness.checks.difference import (
     MeanDifference,
 )
 from harness.checks.outcome import (
-    Chain,
     MarginSource,
     MeanOutcome,
     Overall,
@@ -31,17 +30,17 @@ from harness.checks.outcome import (
     Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import AUTO, EXIT_CODES, MEAN_POINTS, RED, TASK_POINTS, Margin, Policy
+from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
 from harness.checks.significance import (
+    SharedLevel,
+    assign_task_levels,
     compute_bound_p,
     compute_confidence_interval,
-    compute_gain_p,
     compute_loss_p,
+    find_discoveries,
 )
-from harness.core.errors import shorten_names
 from harness.core.types import Suite, Task
-from harness.results.scores import format_delta
 
 POWER, GREEN = 0.8, 0.975
 """The power of a detectable loss and of the counts that settle a line. With 3.6 standard errors as its margin
@@ -57,20 +56,6 @@ POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
 
 Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
-Name = TypeVar("Name", str, tuple[str, str, str])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Level:
-    """The level at which several tests together call a regression, and their number (Bonferroni)."""
-
-    alpha: float
-    tests: int
-
-    @property
-    def each(self) -> float:
-        """The level of a single test."""
-        return self.alpha / self.tests
 
 
 def estimate_baseline_power(
@@ -194,8 +179,8 @@ def evaluate_comparison(
     averages = sides.select_averages(suites)
     differences = averages.compute_differences(tasks)
     tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
-    levels = _assign_task_levels(tested, suites, policy)
-    fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    levels = assign_task_levels(tested, suites, policy)
+    fallen, risen = (find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     lost = _find_lost_parts(averages, tasks, policy)
     outcomes = []
     for task in tasks:
@@ -218,7 +203,7 @@ def evaluate_comparison(
     means = []
     for suite in suites:
         mean = MeanDifference.aggregate_suite(suite, tested | parts[suite.name])
-        level = _Level(alpha=RED, tests=len(suites))
+        level = SharedLevel(alpha=RED, tests=len(suites))
         of_mean = _evaluate_mean(suite, mean, power.means[suite.name], level, policy)
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
         if alone and mean is not None:
@@ -246,7 +231,7 @@ def evaluate_chain(
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     differences = sides.select_averages(suites).compute_differences(tasks)
     tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
-    level, means = _Level(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
+    level, means = SharedLevel(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
     for suite in suites:
         limit, budget = power.means[suite.name], policy.chain_margin
         if budget != "mean_margin":
@@ -260,18 +245,6 @@ def evaluate_chain(
     return tuple(means)
 
 
-def _assign_task_levels(
-    tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
-) -> dict[str, _Level]:
-    """The level of a regression of each task: its share of `task_alpha`, or a mean's if it is alone."""
-    alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
-    # Tasks that are the same, or that may regress, cannot be red: they take no part of the level.
-    several = [n for n, one in tested.items() if n not in alone and not one.same and policy.forbids(n)]
-    mean = _Level(alpha=RED, tests=len(suites))
-    level = _Level(alpha=policy.task_alpha, tests=max(len(several), 1))
-    return {name: mean if name in alone else level for name in tested}
-
-
 def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, list[PartLoss]]:
     """By task its splits and subsets that are lower, over those of all tasks; the largest loss first."""
     tested = {
@@ -280,7 +253,7 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
         for cell, one in sides.compute_subset_differences(task.name).items()
     }
     lost: dict[str, list[PartLoss]] = {}
-    for name, split, subset in _find_discoveries(tested, policy.alpha, gain=False):
+    for name, split, subset in find_discoveries(tested, policy.alpha, gain=False):
         difference = tested[name, split, subset]
         several = len({place for task, place, _ in tested if task == name}) > 1
         low, high = compute_confidence_interval(difference, policy.alpha)
@@ -292,18 +265,6 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
         )  # fmt: skip
         lost.setdefault(name, []).append(part)
     return {name: sorted(parts, key=lambda part: (part.delta, part.part)) for name, parts in lost.items()}
-
-
-def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
-    """Tasks or parts that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
-    p = {
-        name: compute_gain_p(one) if gain else compute_loss_p(one)
-        for name, one in tested.items()
-        if not one.same
-    }
-    order = sorted(p, key=lambda name: p[name])
-    last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
-    return set(order[:last])
 
 
 def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
@@ -330,7 +291,7 @@ def _evaluate_task(
     sides: Comparison,
     difference: Difference,
     limit: Sensitivity,
-    level: _Level,
+    level: SharedLevel,
     policy: Policy,
 ) -> TaskOutcome:
     """The outcome of a tested task."""
@@ -360,7 +321,7 @@ def _evaluate_task(
 
 
 def _evaluate_mean(
-    suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: _Level, policy: Policy
+    suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: SharedLevel, policy: Policy
 ) -> MeanOutcome:
     """The outcome of a suite's mean."""
     untested = MeanOutcome(
@@ -373,7 +334,7 @@ def _evaluate_mean(
 
 
 def _apply_test(
-    untested: Outcome, compared: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
+    untested: Outcome, compared: Compared, limit: Sensitivity, level: SharedLevel, alpha: float, unit: str
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
     low = compute_confidence_interval(compared, alpha)[0]
@@ -446,147 +407,3 @@ def _round_count(count: int) -> int:
     """
     unit = int(10 ** max(0, len(str(count)) - 2))
     return -(-count // unit) * unit
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conclusion:
-    """The overall verdict, the sentences that explain it, and the policy's exit code."""
-
-    verdict: Overall
-    because: tuple[str, ...]
-    exit_code: int
-
-
-def merge_verdicts(
-    tasks: Sequence[TaskOutcome],
-    means: Sequence[MeanOutcome],
-    policy: Policy,
-    chain: Chain | None = None,
-) -> Conclusion:
-    """Combine the verdicts of tasks and means.
-
-    The candidate has `regressed` if a task that must not regress did, a suite's mean did, also since the
-    anchor of a chain, or, if the policy says so, a part of such a task collapsed. Otherwise a check with
-    missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a missing score or
-    an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if
-    every task is, else it has `passed`: a task that is inconclusive does not hold it back.
-    """
-    lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
-    if policy.parts == "fail":
-        lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
-    lost += describe_chain_regressions(chain)
-    if lost:
-        return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    gone = [*_describe_missing_scores(tasks)]
-    gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
-    undecided = [*_describe_untestable_tasks(tasks, policy), *_describe_inconclusive_means(means)]
-    if gone or undecided:
-        codes = {EXIT_CODES[policy.missing]} if gone else set()
-        codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
-        # The gravest of the exit codes: fail, then inconclusive, then pass.
-        code = next(one for one in (1, 3, 0) if one in codes)
-        return Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
-    better = {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}
-    same = all(task.verdict == "same" for task in tasks)
-    verdict: Overall = "passed"
-    if better:
-        verdict = "improved"
-    elif same:
-        verdict = "same"
-    because = tuple(_mean_sentence(mean) for mean in means)
-    return Conclusion(verdict=verdict, because=because, exit_code=0)
-
-
-def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
-    regressions = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
-    regressions.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
-    words = {True: "collapsed", False: "regressed"}
-    return [
-        f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}"
-        f"{'' if one.collapsed else f'; red, as the loss is sure and above {50 * one.margin:.2f}'}."
-        for one in regressions
-    ]
-
-
-def _describe_collapsed_parts(task: TaskOutcome) -> list[str]:
-    return [
-        f"{part.part} of {task.task} collapsed: {part.delta_text} points."
-        for part in task.lost
-        if part.collapsed
-    ]
-
-
-def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
-    """Sentences on means that regressed, except means of a single task that has a sentence already."""
-    # A suite of one task would else be listed twice, by its task and by its mean.
-    counts = Counter(suite for one in tasks for suite in one.suites)
-    red = {
-        suite
-        for one in tasks
-        if one.verdict == "regressed" and one.must_not_regress
-        for suite in one.suites
-        if counts[suite] == 1
-    }
-    return [
-        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, "
-        f"perhaps by {_format_loss(one)}; red, as the loss is above {50 * one.margin:.2f}."
-        for one in means
-        if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
-    ]
-
-
-def describe_chain_regressions(chain: Chain | None) -> list[str]:
-    """Sentences on means that surely fell since the anchor; none without a chain."""
-    if chain is None:
-        return []
-    return [
-        f"{_format_mean_name(one)} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
-        f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
-        f"{one.margin_text} in all are allowed."
-        for one in chain.means
-        if one.verdict == "regressed"
-    ]
-
-
-def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
-    gone = [one.task for one in tasks if one.verdict == "missing"]
-    return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shorten_names(gone)}."] if gone else []
-
-
-def _describe_untestable_tasks(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
-    names = [one.task for one in tasks if one.verdict == "not testable"]
-    if not names or policy.not_testable == "ignore":
-        return []
-    return [f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."]
-
-
-def _describe_inconclusive_means(means: Sequence[MeanOutcome]) -> list[str]:
-    return [
-        f"{_format_mean_name(one)} is inconclusive: {format_delta(one.delta)} points, at most "
-        f"{_format_loss(one)} lower, where {one.margin_text} is allowed."
-        for one in means
-        if one.verdict == "inconclusive" and one.delta is not None
-    ]
-
-
-def _mean_sentence(mean: MeanOutcome) -> str:
-    if mean.verdict == "same":
-        return f"{_format_mean_name(mean)} is the same: both sides gave the same outputs."
-    if mean.verdict == "improved":
-        return f"{_format_mean_name(mean)} is higher: {mean.delta_text} points."
-    return (
-        f"{_format_mean_name(mean)} passed: {format_delta(mean.delta)} points, at most "
-        f"{_format_loss(mean)} lower, where {mean.margin_text} is allowed."
-    )
-
-
-def _format_loss(mean: MeanOutcome) -> str:
-    return f"{max(-100 * (mean.low or 0.0), 0.0):.2f}"
-
-
-def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of 2 of 3 columns of mteb"; of a single task, its suite."""
-    if mean.wanted == 1:
-        return mean.suite
-    part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} columns of "
-    return f"The mean of {part}{mean.suite}"

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.baselines import Baseline
-from harness.checks.decide import POINT, Conclusion, Outcome, merge_verdicts
+from harness.checks.conclusion import Conclusion, merge_verdicts
+from harness.checks.decide import POINT, Outcome
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.checks.sides import SEEDED, Comparison

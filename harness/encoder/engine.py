@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
+from harness.encoder.batch_queue import Span, SpanQueue, run_spans
 from harness.encoder.inputs import (
     Arrival,
     Inputs,
@@ -39,7 +40,6 @@ from harness.encoder.inputs import (
     move_features,
 )
 from harness.encoder.library import count_prompt_tokens, get_max_length, tokenize_batch
-from harness.encoder.spans import Span, SpanQueue, run_spans
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""

@@ -17,10 +17,10 @@ from sentence_transformers.models import Transformer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
+from harness.encoder.batch_queue import Span
 from harness.encoder.library import get_max_length
 from harness.encoder.library_load import require_padding
 from harness.encoder.network.layers import Packing
-from harness.encoder.spans import Span
 
 PART = 4096
 """The number of texts that the tokenizers library gets at a time: its own results take 100 bytes a token."""

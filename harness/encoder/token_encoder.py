@@ -25,6 +25,7 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
+from harness.encoder.batch_queue import Span
 from harness.encoder.engine import AHEAD, SHORT_TEXT, WINDOW, Engine, Progress, VectorSink, find_unique_texts
 from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
@@ -35,7 +36,6 @@ from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
-from harness.encoder.spans import Span
 from harness.storage.vectors import TokenVectors
 
 

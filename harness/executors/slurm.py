@@ -3,8 +3,9 @@
 submitit submits, requeues and cancels, and Slurm decides when and where a task runs. A task runs its jobs one
 after the other and leaves the end of each in a folder, from which the driver takes it; only the driver writes
 records. On the signal before a preemption or the end of its time a task stops its job, which a training
-answers with a checkpoint, and is queued again by submitit with the jobs that are left. Jobs that become ready
-later are a new array. The folder of a driver is `RESULTS/queue/<digest of the settings>-<id>/`:
+answers with a checkpoint, and is queued again by submitit with the jobs that are left (see `slurm_task.py`).
+Jobs that become ready later are a new array. The folder of a driver is
+`RESULTS/queue/<digest of the settings>-<id>/`:
 
     arrays/ID    the tasks of an array and the keys of their jobs, for a driver that comes after a killed one
     done/KEY     the end of a job, until the driver has stored it

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from leaderboard.web.marks import KINDS
 from leaderboard.web.page import Page, serve_page
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import TableRow, build_values_row, link, values_table
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from leaderboard.web.page import Page, serve_page
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, TableRow, values_table
 

@@ -35,7 +35,7 @@ from leaderboard.views.suite_table import build_mean_cell, describe_lineage, for
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
-from leaderboard.web.parameters import Text
+from leaderboard.web.page_state import Text
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 

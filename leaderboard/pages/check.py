@@ -15,7 +15,7 @@ from leaderboard.views.cells import build_delta_cell, build_score_cell, format_c
 from leaderboard.views.check_tables import build_verdict_cell, find_suite_path
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
 from leaderboard.web.page import NotFound, Page, serve_page
-from leaderboard.web.parameters import State, build_address
+from leaderboard.web.page_state import State, build_address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, TableRow, build_values_row, describe_value, link, values_table
 

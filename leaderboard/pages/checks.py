@@ -14,7 +14,7 @@ from leaderboard.views.cells import build_delta_cell, build_time_cell, format_co
 from leaderboard.views.check_tables import build_marks_cell, build_verdict_cell, describe_verdicts
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.page import NotFound, Page, serve_page
-from leaderboard.web.parameters import State, build_address, build_paging
+from leaderboard.web.page_state import State, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
 

@@ -38,7 +38,7 @@ from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
 from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, build_form, offer
 from leaderboard.web.formats import format_parameters, format_seeds
 from leaderboard.web.page import PRINTED, Page, build_missing_error, check_name, serve_page
-from leaderboard.web.parameters import State, Text, Texts, build_address
+from leaderboard.web.page_state import State, Text, Texts, build_address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 

@@ -26,7 +26,7 @@ from leaderboard.views.cells import build_time_cell, format_count, format_time
 from leaderboard.web.charts import Axis, Chart, Curve, Heat, Lines, Point, build_chart
 from leaderboard.web.filters import EMPTY_IS_NONE, Control, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import State, build_address
+from leaderboard.web.page_state import State, build_address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
 

@@ -19,7 +19,7 @@ from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, bu
 from leaderboard.web.drawing import format_tick
 from leaderboard.web.filters import build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, build_address
+from leaderboard.web.page_state import State, Text, build_address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 

@@ -31,7 +31,7 @@ from leaderboard.views.suite_table import (
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import add_seed_deviation, parse_cell_value
 from leaderboard.web.page import PRINTED, Page, serve_page
-from leaderboard.web.parameters import Text
+from leaderboard.web.page_state import Text
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, link
 

@@ -31,7 +31,7 @@ from leaderboard.views.suite_table import (
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.web.charts import Chart
 from leaderboard.web.page import Page, serve_page
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, link, values_table
 

@@ -23,7 +23,7 @@ from leaderboard.views.paper_tables import Measured, build_paper_table, list_pri
 from leaderboard.views.suite_table import build_mean_cell, build_task_cell
 from leaderboard.views.training import list_paper_recipes
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 

@@ -49,7 +49,7 @@ from leaderboard.web.filters import (
 )
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import Paging, Text, build_paging
+from leaderboard.web.page_state import Paging, Text, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 

@@ -18,7 +18,7 @@ from leaderboard.views.question import (
 )
 from leaderboard.views.suite_table import MissingModel, plot_suite_sizes
 from leaderboard.web.page import PRINTED, Page, serve_page
-from leaderboard.web.parameters import build_paging
+from leaderboard.web.page_state import build_paging
 from leaderboard.web.site import Site
 
 NAMED = 5

@@ -31,7 +31,7 @@ from leaderboard.web.filters import (
     offer,
 )
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, build_address, build_paging
+from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 

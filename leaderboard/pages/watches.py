@@ -17,7 +17,7 @@ from leaderboard.views.check_tables import find_suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.filters import Options, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
-from leaderboard.web.parameters import State, Text, build_address, build_paging
+from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
 

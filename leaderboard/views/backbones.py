@@ -28,7 +28,7 @@ from leaderboard.web.filters import (
 )
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import check_name
-from leaderboard.web.parameters import State, Text
+from leaderboard.web.page_state import State, Text
 from leaderboard.web.tables import Cell, link
 
 GLUE = "glue"

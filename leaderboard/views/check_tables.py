@@ -9,7 +9,7 @@ from leaderboard.data.documents import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import format_slug
 from leaderboard.views.cells import build_delta_cell, build_time_cell, format_time
-from leaderboard.web.parameters import build_address
+from leaderboard.web.page_state import build_address
 from leaderboard.web.tables import Cell, Table, build_values_row, link, values_table
 
 KINDS = {

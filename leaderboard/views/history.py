@@ -11,7 +11,7 @@ from leaderboard.data.queries import Entry, EntryResult
 from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.tables import SETTINGS
 from leaderboard.views.task_scores import format_task_path
-from leaderboard.web.parameters import build_address
+from leaderboard.web.page_state import build_address
 from leaderboard.web.tables import Cell, Table, link, values_table
 
 

@@ -24,7 +24,7 @@ from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
 from leaderboard.web.marks import find_leak_kinds, format_leak_count, format_part_mean
-from leaderboard.web.parameters import build_address
+from leaderboard.web.page_state import build_address
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 
 TRUST = {

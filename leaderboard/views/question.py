@@ -37,7 +37,7 @@ from leaderboard.web.filters import (
     offer,
 )
 from leaderboard.web.page import NotFound, check_name
-from leaderboard.web.parameters import State, Text, build_address
+from leaderboard.web.page_state import State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
 PATH = "/rank"

@@ -33,7 +33,7 @@ from leaderboard.data.suites import (
 from leaderboard.views.cells import build_delta_cell, build_score_cell
 from leaderboard.views.sorting import Field
 from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
-from leaderboard.web.parameters import build_address
+from leaderboard.web.page_state import build_address
 from leaderboard.web.tables import EMPTY, Cell, link
 
 Verdict = Literal["same", "draws", "differs", "unproven", "data", "settings", "weights", "chance", "parts"]

@@ -31,7 +31,7 @@ from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import NotFound, build_missing_error, check_name
-from leaderboard.web.parameters import Text, Texts, build_address
+from leaderboard.web.page_state import Text, Texts, build_address
 from leaderboard.web.tables import EMPTY, Cell, Table
 
 FEW = 12

@@ -27,7 +27,7 @@ from leaderboard.data.suites import (
     list_conventions,
 )
 from leaderboard.web.page import Moved, build_missing_error
-from leaderboard.web.parameters import build_address
+from leaderboard.web.page_state import build_address
 
 ENDS = (".json", ".csv", ".md", ".tex")
 """Ends of addresses that name a format."""

@@ -44,7 +44,7 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
-from leaderboard.web.parameters import PageAddress, State, build_address, describe_errors
+from leaderboard.web.page_state import PageAddress, State, build_address, describe_errors
 from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from leaderboard.data.queries import SIZES, Card, Entry
-from leaderboard.web.parameters import State, Text, default_values
+from leaderboard.web.page_state import State, Text, default_values
 
 NO_CARD = Card()
 

@@ -11,7 +11,7 @@ from starlette.routing import compile_path
 
 from harness.core.errors import UsageError, explain_unknown, find_similar_names
 from leaderboard.web.charts import Chart
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.tables import Table
 
 FORMATS = {

@@ -17,7 +17,7 @@ from harness.core.terminal import clean_text
 from leaderboard.data.queries import Card, Queries
 from leaderboard.web.filters import FACTS, FilterForm
 from leaderboard.web.page import PRINTED, PageRoute
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.tables import Cell, Table, TableRow, mark_row_heads
 
 LINK = re.compile(rb'(href|src|action)="(/[^"]*)"')

@@ -36,7 +36,7 @@ from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute, build_missing_error
-from leaderboard.web.parameters import LOOKS, State, build_address, default_values, describe_errors
+from leaderboard.web.page_state import LOOKS, State, build_address, default_values, describe_errors
 from leaderboard.web.plain import PlainFiles, list_plain_formats, name_file, write_entries
 
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from harness.core.errors import DataError
 from harness.core.types import SEED
 from harness.storage.record import EXAMPLE_COLUMNS, RUN_COLUMNS, RUN_DEPTH
 from suites._mteb.model import Model
+from suites._mteb.query_metrics import compute_query_metric
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -199,7 +200,7 @@ def _iter_retrieval_lines(
 ) -> Iterator[Line]:
     """A row for each query: its ten best documents, the judged documents, and its main metric."""
     judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
-    metric = _compute_query_metric(task.metadata.main_score, judged, rankings)
+    metric = compute_query_metric(task.metadata.main_score, judged, rankings)
     for query, documents in rankings.items():
         shown = json.dumps([[name, round(score, 6)] for name, score in _rank_documents(documents)[:10]])
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
@@ -293,50 +294,6 @@ def _iter_summary_lines(task: Any, rows: Any, predictions: Mapping[str, Sequence
     for row, predicted in zip(kept, predictions["cosine_scores"], strict=True):
         for number, (guess, grade) in enumerate(zip(predicted, grades[row], strict=True)):
             yield f"{ids[row]}/{number}", 0, repr(guess), str(grade), None
-
-
-SUBQUERIES = "max_over_subqueries_"
-
-
-def _compute_query_metric(
-    metric: str, judged: Any, rankings: Mapping[str, Mapping[str, float]]
-) -> dict[str, float]:
-    """The main metric of each query, for the metrics that trec_eval has.
-
-    Of a metric over subqueries (`base_1`, `base_2`) each has the score of its base query, whose documents
-    have the highest score that any subquery gives.
-    """
-    if metric.startswith(SUBQUERIES):
-        bases = _merge_subqueries(rankings)
-        scored = _compute_query_metric(
-            metric.removeprefix(SUBQUERIES),
-            {b: judged[qs[-1]] for b, (qs, _) in bases.items()},
-            {b: documents for b, (_, documents) in bases.items()},
-        )
-        return {
-            query: scored[base] for base, (queries, _) in bases.items() for query in queries if base in scored
-        }
-    import pytrec_eval
-
-    name, _, depth = metric.rpartition("_at_")
-    measure = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}.get(name)
-    if measure is None:
-        return {}
-    evaluator = pytrec_eval.RelevanceEvaluator(dict(judged), {f"{measure}.{depth}"})
-    return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(rankings)).items()}
-
-
-def _merge_subqueries(
-    rankings: Mapping[str, Mapping[str, float]],
-) -> dict[str, tuple[list[str], dict[str, float]]]:
-    """The subqueries of each base query, and the best score of each document over them."""
-    bases: dict[str, tuple[list[str], dict[str, float]]] = {}
-    for query, documents in rankings.items():
-        queries, best = bases.setdefault(query.rpartition("_")[0], ([], {}))
-        queries.append(query)
-        for name, score in documents.items():
-            best[name] = max(score, best.get(name, score))
-    return bases
 
 
 Line = tuple[str, int, str | None, str | None, float | None]

@@ -21,8 +21,9 @@ from finetune.cde.training import TwoStageLoss
 from finetune.recipes import cde, cde_batching
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
-from harness.core.encoding import Encoding, OwnTexts, Settings
+from harness.core.encoding import Encoding, Settings
 from harness.core.errors import DataError, UsageError
+from harness.core.prompts import OwnTexts, select_prompt
 from harness.core.types import SEED, SIDES, Artifact
 from harness.data.locate import DataSettings
 from harness.data.training.sets import LocatedTraining, TrainingData
@@ -183,7 +184,7 @@ def applied(prompts: dict[str, str]) -> dict[tuple[str, str, str], str]:
     """The prompts of every task of mteb, by name, type and side."""
     mteb = snapshot.load_snapshot()
     return {
-        (task.name, task.type, side): Encoding.select_prompt(
+        (task.name, task.type, side): select_prompt(
             OwnTexts(name=task.name, type=task.type), side, prompts, None
         )
         for task in map(mteb.find_task_info, mteb.tasks)

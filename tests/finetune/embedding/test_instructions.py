@@ -25,7 +25,7 @@ from finetune.recipes.unified_contrastive import (
     TRAINING_INSTRUCTIONS,
     list_task_instructions,
 )
-from harness.core.encoding import Encoding, OwnTexts
+from harness.core.prompts import OwnTexts, select_prompt
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
 from harness.encoder.inputs import tokenize_texts
@@ -227,7 +227,7 @@ def test_ids_of_an_evaluation_are_those_of_the_whole_text_typed(
     made: Made, task: str, kind: str, side: Role, whole: str
 ) -> None:
     prompts = prompts_of(made.form)
-    prompt = Encoding.select_prompt(OwnTexts(name=task, type=kind), side, prompts, None)
+    prompt = select_prompt(OwnTexts(name=task, type=kind), side, prompts, None)
     assert made.evaluated(prompt, _own_text(whole)) == made.typed(whole)
     assert made.trained(prompt, _own_text(whole)) == made.typed(whole)
 
@@ -398,7 +398,7 @@ def test_every_text_of_the_first_english_benchmark_has_its_own_instruction() -> 
     assert {task.name for task in tasks} == EVALUATION_INSTRUCTIONS.keys()
     for task in tasks:
         for role in task.roles:
-            prompt = Encoding.select_prompt(task, role, prompts, None)
+            prompt = select_prompt(task, role, prompts, None)
             assert prompt == FORM.format_prompt(EVALUATION_INSTRUCTIONS[task.name][role == "document"]), (
                 task.name,
                 role,
@@ -419,6 +419,6 @@ def test_later_forms_have_the_instruction_of_the_task_and_others_that_of_their_t
         sides = EVALUATION_INSTRUCTIONS.get(name, (INSTRUCTIONS_BY_TYPE[task.type],) * 2)
         own += name in EVALUATION_INSTRUCTIONS
         for role in task.roles:
-            found = Encoding.select_prompt(task, role, prompts, None)
+            found = select_prompt(task, role, prompts, None)
             assert found == FORM.format_prompt(sides[role == "document"]), task.name
     assert own == 12, "all but the two hierarchical clusterings are later forms of other tasks"

@@ -24,7 +24,8 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import engine, spans
+from harness.encoder import batch_queue, engine
+from harness.encoder.batch_queue import SpanQueue, run_spans
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_content_key
 from harness.encoder.folder.description import describe
@@ -33,7 +34,6 @@ from harness.encoder.library import RENAMED
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
-from harness.encoder.spans import SpanQueue, run_spans
 from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch
@@ -285,7 +285,7 @@ def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.Mon
         time.sleep(0.2)
         finished.append(span)
 
-    monkeypatch.setattr(spans, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(batch_queue, "ThreadPoolExecutor", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
     assert finished == [(0, 1)]

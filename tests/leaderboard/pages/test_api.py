@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from html_pages import BROWSER
 from leaderboard.pages import api
 from leaderboard.pages.result import build_key_table
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from site_data import Parsed, standard_app
 
 # Addresses that are none

@@ -26,7 +26,7 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views.question import PATH, QuestionState, answer_question
 from leaderboard.views.suite_table import SuiteTable
-from leaderboard.web.parameters import Paging, build_paging
+from leaderboard.web.page_state import Paging, build_paging
 from leaderboard.web.site import Site, open_site
 from questions import Scores, answer_apart, draw_question
 from site_data import Import, names, open_suites, put_imports, small_settings, suites

@@ -21,7 +21,7 @@ from leaderboard.web import formats as render
 from leaderboard.web.app import TableJson
 from leaderboard.web.marks import KINDS, PLAIN
 from leaderboard.web.page import Page
-from leaderboard.web.parameters import State
+from leaderboard.web.page_state import State
 from leaderboard.web.site import build_page_json, create_environment
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow
 from site_data import Parsed

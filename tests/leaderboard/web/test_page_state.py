@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from leaderboard.pages.suite import SuiteState
-from leaderboard.web.parameters import SIZES, State, build_address, build_paging, describe_errors
+from leaderboard.web.page_state import SIZES, State, build_address, build_paging, describe_errors
 from leaderboard.web.site import load_page_routes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -1,6 +1,6 @@
-"""Batches of texts of known lengths: spans by a budget of tokens, which one thread or several run.
+"""Batches of texts of known lengths by a budget of tokens, which one thread or several run.
 
-A span that runs out of memory is halved, and the budget of those behind it with it.
+A batch is a span of texts. One that runs out of memory is halved, and the budget of those behind it with it.
 """
 
 from __future__ import annotations
