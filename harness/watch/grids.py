@@ -224,5 +224,5 @@ def _describe_cells(grid: RunGrid) -> list[str]:
         notes.append(f"{outside} of {len(grid.runs)} runs lie beside the stated edges.")
     if empty := int((counts == 0).sum()):
         fewer = f", as there are only {len(grid.runs)} runs" if len(grid.runs) < counts.size else ""
-        notes.append(f"{empty} of {counts.size} cells are empty{fewer}.")
+        notes.append(f"Empty cells: {empty} of {counts.size}{fewer}.")
     return notes

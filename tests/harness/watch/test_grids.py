@@ -84,7 +84,7 @@ def test_what_is_empty_beside_or_missing_is_said() -> None:
     assert grid.notes[3] == f"{beside} of 18 runs lie beside the stated edges."
     fewer = build_grid(build_rows(20), ["masking", "tokens/size"])
     empty = int((fewer.compute_cells()[1] == 0).sum())
-    assert fewer.notes == (f"{empty} of 36 cells are empty, as there are only 20 runs.",)
+    assert fewer.notes == (f"Empty cells: {empty} of 36, as there are only 20 runs.",)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_the_page_of_a_grid_has_its_cells_and_says_which_are_empty(client: TestC
         ["0.4", "2B – 3B", None, 0],
     ]
     text = client.get("/grids/six-runs").text
-    assert "1 of 4 cells are empty." in text
+    assert "Empty cells: 1 of 4." in text
     assert text.count(">none</text>") == 1
     assert client.get("/grids/other").status_code == 404
     assert [row["axes"] for row in read_rows(client, "/curves.json", "grids")] == ["masking × tokens"]
