@@ -129,6 +129,7 @@ EVERY = {
     "models show": ("123456", "RESULTS"),
     "papers": ("MODEL", "--suite", "beir", "RESULTS"),
     "proxy fit": ("--target", "nanobeir", "RESULTS"),
+    "proxy types": ("--target", "nanobeir", "RESULTS"),
     "recipes show": ("simcse", "RESULTS"),
     "run": ("--model", "MODEL", "--suite", "SUITE", "--offline", "RESULTS"),
     "serve": ("--static", "site", "RESULTS"),

@@ -101,7 +101,7 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("run --wandb", "--track TRACKER, e.g. wandb"),
         ("show --model x", "MODEL without an option, as in harness show MODEL"),
         ("baseline set --name x", "NAME without an option, as in harness baseline set NAME"),
-        ("compare --second x", "SECOND without an option, as in harness compare FIRST SECOND"),
+        ("compare --second x", "SECOND without an option, as in harness compare FIRST SECOND [FURTHER]..."),
     ],
 )
 def test_an_option_of_another_program_is_answered_with_ours(
