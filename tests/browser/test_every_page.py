@@ -196,6 +196,8 @@ def test_from_the_list_to_the_comparison(either: Reader) -> None:
     assert page.locator("#t-lines tbody tr").count() == 2
     assert page.locator(".parts").first.get_attribute("aria-label", timeout=1000)
     page.click("#t-lines tbody th a:has-text('release')")
+    # A script may begin the navigation after the click.
+    page.wait_for_selector("#t-history tbody tr")
     assert page.locator("#t-history tbody tr").count() == NIGHTS
     page.click("#t-history tbody th a >> nth=0")
     assert page.url.endswith(f"/check/{NEWEST}")
