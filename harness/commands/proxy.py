@@ -147,8 +147,8 @@ def _build_types_table(title: str, rankings: Sequence[TypeRanking]) -> Table:
     return table
 
 
-def _format_correlation(one: RankCorrelation | None) -> str:
-    return "–" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
+def _format_correlation(rho: RankCorrelation | None) -> str:
+    return "–" if rho is None else f"{rho.value:.3f} [{rho.low:.3f}, {rho.high:.3f}]"
 
 
 @command.command("list")
