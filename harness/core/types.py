@@ -85,6 +85,9 @@ LOWER_IS_BETTER = frozenset({"perplexity"})
 OWN_UNITS = frozenset({"perplexity", "tokens_per_second"})
 """The metrics of measured tasks, which are no shares of 1: tables have them in their own unit."""
 
+SUBQUERIES = "max_over_subqueries_"
+"""The start of the name of a metric over subqueries, each document by the best of its query's."""
+
 
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""

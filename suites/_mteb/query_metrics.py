@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.results.record_units import SUBQUERIES
+from harness.core.types import SUBQUERIES
 
 
 def compute_query_metric(
