@@ -790,14 +790,19 @@ def _parse_model_card(facts: Mapping[str, Any]) -> Card:
 
 
 @cache
+def _parse_list(text: str) -> tuple[Any, ...]:
+    # Many entries have the same list: parsed once, they share it.
+    return tuple(json.loads(text))
+
+
+@cache
 def _parse_name_set(text: str) -> frozenset[str]:
-    # Many entries have the same list: parsed once, they share one set.
     return frozenset(json.loads(text))
 
 
 def _parse_entry_row(values: dict[str, Any]) -> Entry:
     trained_on, lineage = values.pop("trained_on"), values.pop("lineage")
-    seeds, revisions = (tuple(json.loads(values.pop(name) or "[]")) for name in ("seeds", "revisions"))
+    seeds, revisions = (_parse_list(values.pop(name) or "[]") for name in ("seeds", "revisions"))
     return Entry(
         **values,
         trained_on=None if trained_on is None else _parse_name_set(trained_on),
