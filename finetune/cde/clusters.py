@@ -63,19 +63,15 @@ class PairVectors(Protocol):
     @property
     def name(self) -> str:
         """The name of the set in messages."""
-        ...
 
     def __len__(self) -> int:
         """The number of pairs."""
-        ...
 
     def load_pair_vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The vectors of the queries and of the documents of some pairs, each (end - begin, dimensions)."""
-        ...
 
     def mark_duplicates(self) -> NDArray[np.bool_]:
         """Whether a pair has the texts of an earlier one, (pairs,)."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,23 +25,18 @@ class Order(Protocol):
     @property
     def steps(self) -> int:
         """The number of batches."""
-        ...
 
     def iter_batches(self, done: int) -> Iterator[Rows]:
         """The row numbers of each batch after the first `done`, group after group."""
-        ...
 
     def count_epochs(self, step: int) -> float:
         """The epochs that have passed after a number of steps."""
-        ...
 
     def count_batch_rows(self, step: int) -> int:
         """The number of rows of the batch of a step; steps count from 1."""
-        ...
 
     def group(self, step: int) -> int:
         """The rows of a group of a batch, which one process computes; 0 where all share the batch."""
-        ...
 
 
 class BatchOrder:

@@ -260,7 +260,6 @@ class Loss(Protocol):
             micro_batch: The most rows in a pass; None for all of a batch.
             gather: Whether texts of other processes are negatives too.
         """
-        ...
 
 
 def info_nce(

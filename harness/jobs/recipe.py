@@ -67,22 +67,18 @@ class TaskRecipe(Protocol):
     @property
     def name(self) -> str:
         """The name that a user types, with its variant after a colon."""
-        ...
 
     @property
     def source(self) -> str:
         """The section of the paper, and its code."""
-        ...
 
     @property
     def convention(self) -> str:
         """The name of the paper's convention for a number from raw metrics."""
-        ...
 
     @property
     def uses_seed(self) -> bool:
         """Whether the user's seed changes a run; it is refused otherwise."""
-        ...
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The jobs for the score of a backbone on a task; no model is loaded.
@@ -93,15 +89,12 @@ class TaskRecipe(Protocol):
             locate: Gives the place of a task's data.
             seed: The user's seed.
         """
-        ...
 
     def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
         """The cost of each run, from a few steps on this machine; None for other jobs."""
-        ...
 
     def build_probe_job(self, jobs: Sequence[Job]) -> Job | None:
         """A job that gives the memory of a run and of its device, as JSON (`peak_bytes`, `device_bytes`)."""
-        ...
 
 
 @runtime_checkable
@@ -110,7 +103,6 @@ class KeepingRecipe(TaskRecipe, Protocol):
 
     def attach_results(self, results: Path) -> TaskRecipe:
         """The recipe with the folder in which it keeps them."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,39 +130,32 @@ class ModelRecipe(Protocol):
     @property
     def name(self) -> str:
         """The name that a user types, with its variant after a colon."""
-        ...
 
     @property
     def source(self) -> str:
         """The section of the paper, and its code."""
-        ...
 
     @property
     def output(self) -> Output:
         """The output of the models that it makes."""
-        ...
 
     @property
     def data(self) -> tuple[TrainingData, ...]:
         """The data sets of the recipe, in the order in which `plan` and `train` are given them."""
-        ...
 
     @property
     def selection(self) -> tuple[TrainingData, ...]:
         """The data sets whose scores choose among checkpoints; none where the last one is the model."""
-        ...
 
     @property
     def all_data(self) -> tuple[TrainingData, ...]:
         """Every data set that the recipe reads under any of its settings, for a mirror."""
-        ...
 
     def devices(self, most: int, backbone: Artifact) -> int:
         """The number of devices that a training of a backbone uses, at most `most` and at least 1.
 
         Each has a process of its own, in which `train` is called with the same spec but for `spec.rank`.
         """
-        ...
 
     def plan(
         self,
@@ -192,7 +177,6 @@ class ModelRecipe(Protocol):
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
             DataError: The data has too few rows.
         """
-        ...
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`.
@@ -200,7 +184,6 @@ class ModelRecipe(Protocol):
         Progress goes to `spec.log`. What lies in `spec.folder` is there again when the same training is
         started again, after whatever ended it.
         """
-        ...
 
 
 @runtime_checkable
@@ -210,7 +193,6 @@ class GuidedRecipe(ModelRecipe, Protocol):
     @property
     def guide(self) -> str:
         """The guide as a user types it, as for --model; empty where the settings need none."""
-        ...
 
     def attach_guide(self, artifact: Artifact, encoding: Encoding) -> ModelRecipe:
         """The recipe with its guide on disk, without which it neither plans nor trains where it needs one.
@@ -218,7 +200,6 @@ class GuidedRecipe(ModelRecipe, Protocol):
         Raises:
             UsageError: The recipe cannot use such a model.
         """
-        ...
 
 
 @runtime_checkable
@@ -227,11 +208,9 @@ class NamedDataRecipe(ModelRecipe, Protocol):
 
     def list_data_parts(self) -> tuple[TrainingData | str, ...]:
         """What is read, in the order in which `plan` and `train` are given it; own data as it was typed."""
-        ...
 
     def filter_set_names(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
         """The names of the sets that read none of these."""
-        ...
 
     def attach_user_data(self, data: Sequence[str]) -> NamedDataRecipe:
         """The recipe with a user's own data, `NAME=DATA` or data alone.
@@ -239,7 +218,6 @@ class NamedDataRecipe(ModelRecipe, Protocol):
         Raises:
             UsageError: The names do not fit.
         """
-        ...
 
 
 @runtime_checkable
@@ -248,7 +226,6 @@ class SourcedRecipe(Protocol):
 
     def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
         """Every setting with its value and source, those of a backbone where one is given."""
-        ...
 
 
 def build_two_stage_error(model: str, recipe: str) -> UsageError:

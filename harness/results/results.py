@@ -31,16 +31,13 @@ class Condition(Protocol):
     @property
     def text(self) -> str:
         """The condition in a few words."""
-        ...
 
     @property
     def rank(self) -> tuple[Any, ...]:
         """The sort key of conditions with the same number of tasks."""
-        ...
 
     def is_match(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
