@@ -322,7 +322,7 @@ def _select_needs(
         base = Request(models=(), suites=(), options=narrowed)
         read: list[Task] = []
         for step in expand_protocol(find_protocol(protocol), base).values() if protocol else ():
-            resolved = Recipes.resolve_recipes(step.open_suites(), step.build_recipe_request())
+            resolved = Recipes.resolve_recipes(step.open_suites(), step)
             opened += step.open_suites()
             read += resolved.sweep.tasks.values() if resolved.sweep else ()
             training |= {stage.name: stage.all_data for stage in resolved.stages}

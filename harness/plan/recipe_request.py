@@ -15,38 +15,8 @@ from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.types import SEED, Column, DocumentText, Suite, SuiteOptions, Task
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, list_recipe_settings
 from harness.plan import catalog
+from harness.plan.request import Request
 from harness.plan.training_plan import Sweep
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecipeRequest:
-    """The part of a request that concerns recipes.
-
-    Attributes:
-        names: As the user typed them, at most one for tasks with labels and one that makes models; of the
-            latter several may follow each other, `A+B`.
-        changes: Changed settings, a name perhaps as `recipe.setting`.
-        sweep: Settings with their values; empty without a sweep.
-        samples, sample_seed: The number of members that are drawn from all of the sweep, and the seed of
-            the drawing; None for all, and for the usual seed.
-        select: The tasks that choose in a sweep, `suite:task,task`.
-        settings: With which models are evaluated.
-        folders: The cache and the results, for suites.
-        train_data, seeds: For a recipe that makes models.
-        trial: Whether the scores of the request are trials.
-    """
-
-    names: tuple[str, ...]
-    changes: Mapping[str, Any]
-    sweep: Mapping[str, Any]
-    samples: int | None
-    sample_seed: int | None
-    select: tuple[str, ...]
-    settings: Settings
-    folders: SuiteOptions
-    train_data: tuple[str, ...]
-    seeds: int
-    trial: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +34,14 @@ class Recipes:
     sweep: Sweep | None = None
 
     @staticmethod
-    def resolve_recipes(suites: Sequence[Suite], request: RecipeRequest) -> Recipes:
+    def resolve_recipes(suites: Sequence[Suite], request: Request) -> Recipes:
         """The recipes that a request names, with its settings.
 
         Raises:
             UsageError: A recipe is missing, has nothing to do, or is refused its settings.
         """
         tasks = [task for suite in suites for task in suite.tasks]
-        names = _group_recipes(request.names)
+        names = _group_recipes(request.recipe_chains)
         _require_use(names, tasks, suites, request)
         changes = _assign_changes(request)
         stages = names.get("model", "").split("+") if "model" in names else []
@@ -83,13 +53,13 @@ class Recipes:
         return Recipes(task=task, stages=tuple(opened), sweep=_sweep(stages, changes, request))
 
 
-def require_model_recipe(request: RecipeRequest) -> None:
+def require_model_recipe(request: Request) -> None:
     """Refuse a request to train a model that names no recipe for one.
 
     Raises:
         UsageError: No such recipe is named; the message lists them.
     """
-    names = _group_recipes(request.names)
+    names = _group_recipes(request.recipe_chains)
     if names.keys() != {"model"}:
         recipe_names = [
             name for name, entry in catalog.load_recipe_entries().items() if entry.kind == "model"
@@ -101,7 +71,7 @@ def require_model_recipe(request: RecipeRequest) -> None:
         )
 
 
-def collect_settings(request: RecipeRequest) -> dict[str, Any]:
+def collect_settings(request: Request) -> dict[str, Any]:
     """Every setting of the recipes of a request with its value, as `--set` takes them, but the swept ones.
 
     Raises:
@@ -128,49 +98,6 @@ def collect_settings(request: RecipeRequest) -> dict[str, Any]:
     return complete
 
 
-def parse_changes(pairs: Any) -> Any:
-    """The changed settings of FIELD=VALUE pairs; any other value is returned unchanged.
-
-    Raises:
-        UsageError: A pair has no "=".
-    """
-    if not isinstance(pairs, list | tuple):
-        return dict(pairs) if isinstance(pairs, Mapping) else pairs
-    changes: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = str(pair).partition("=")
-        if not equals:
-            raise UsageError(f"--set {pair!r} has no '='.", hint="Type e.g. --set learning_rate=3e-5.")
-        changes[name.strip()] = value
-    return changes
-
-
-def parse_sweep(texts: Any) -> Any:
-    """The values by setting, from texts SETTING=VALUE,VALUE; any other value is returned unchanged.
-
-    Raises:
-        UsageError: One has no "=" or an empty value, or a setting is given twice.
-    """
-    if not isinstance(texts, list | tuple):
-        return dict(texts) if isinstance(texts, Mapping) else texts
-    sweeps: dict[str, tuple[str, ...]] = {}
-    for text in map(str, texts):
-        name, equals, values = text.partition("=")
-        if not equals:
-            raise UsageError(
-                f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
-            )
-        if not all(value.strip() for value in values.split(",")):
-            raise UsageError(
-                f"--sweep {text!r} has an empty value.",
-                hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5.",
-            )
-        if name.strip() in sweeps:
-            raise UsageError(f"--sweep {name.strip()} is given twice.", hint="Name all values in one.")
-        sweeps[name.strip()] = split_names(values)
-    return sweeps
-
-
 def _group_recipes(names: Sequence[str]) -> dict[str, str]:
     """The names of recipes by their kind, "task" or "model"."""
     names_by_kind: dict[str, str] = {}
@@ -187,7 +114,7 @@ def _group_recipes(names: Sequence[str]) -> dict[str, str]:
 
 
 def _require_use(
-    names: Mapping[str, str], tasks: Sequence[Task], suites: Sequence[Suite], request: RecipeRequest
+    names: Mapping[str, str], tasks: Sequence[Task], suites: Sequence[Suite], request: Request
 ) -> None:
     """Refuse recipes that no task needs, tasks that need another recipe, and options without their recipe."""
     labelled = [task.name for task in tasks if task.output == "label"]
@@ -199,7 +126,7 @@ def _require_use(
             f"A model must be trained for {shorten_names(labelled)}: which recipe{also}?",
             hint=f"Type --recipe with one of {', '.join(recipe_names)} (`harness list recipes`).",
         )
-    if not names and request.changes:
+    if not names and request.recipe_settings:
         raise UsageError(
             "--set and --budget change settings of a recipe.", hint="Name one with --recipe, or leave it out."
         )
@@ -209,7 +136,7 @@ def _require_use(
             "labels.",
             hint="Type --suite glue, or leave out --recipe.",
         )
-    if "task" in names and request.trial:
+    if "task" in names and request.purpose == "trial":
         raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
     if "model" in names:
         if tasks and len(labelled) == len(tasks):
@@ -227,11 +154,12 @@ def _require_use(
             )
 
 
-def _refuse_settings(request: RecipeRequest, recipe: TaskRecipe) -> None:
+def _refuse_settings(request: Request, recipe: TaskRecipe) -> None:
     """Refuse settings for finished models, which a recipe for tasks would silently ignore."""
+    name = request.recipe_chains[0]
     for option in list_vector_options(request.settings):
         raise UsageError(
-            f"{option} is for finished models; the recipe {request.names[0]} says how one is trained.",
+            f"{option} is for finished models; the recipe {name} says how one is trained.",
             hint=f"Leave out {option}.",
         )
     if request.settings.seed != SEED and not recipe.uses_seed:
@@ -267,11 +195,11 @@ def _parse_variant(name: str) -> str:
     return name.partition(":")[2]
 
 
-def _assign_changes(request: RecipeRequest) -> dict[str, dict[str, Any]]:
+def _assign_changes(request: Request) -> dict[str, dict[str, Any]]:
     """The changed settings of each recipe: of the one before a dot, or of each stage that has the setting."""
-    stage_settings = list_stage_settings(request.names)
+    stage_settings = list_stage_settings(request.recipe_chains)
     changes: dict[str, dict[str, Any]] = {name: {} for name in stage_settings}
-    for spelling, value in request.changes.items():
+    for spelling, value in request.recipe_settings.items():
         for owner, setting in _find_setting_owners(spelling, stage_settings, request, "--set", f"={value}"):
             if setting in changes[owner]:
                 raise UsageError(f"The setting {setting} is given twice.", hint="Leave one of them out.")
@@ -279,16 +207,16 @@ def _assign_changes(request: RecipeRequest) -> dict[str, dict[str, Any]]:
     return changes
 
 
-def merge_changes(before: Mapping[str, Any], request: RecipeRequest) -> dict[str, Any]:
+def merge_changes(before: Mapping[str, Any], request: Request) -> dict[str, Any]:
     """The changed settings of a request and those before it, without what the request changes or sweeps.
 
     Raises:
         UsageError: A setting is given twice on one side, or its recipe is not named.
     """
-    if not request.names:
-        return {**before, **request.changes}
-    changes = _assign_changes(replace(request, changes=before))
-    models = [name for kind, name in _group_recipes(request.names).items() if kind == "model"]
+    if not request.recipe_chains:
+        return {**before, **request.recipe_settings}
+    changes = _assign_changes(replace(request, recipe_settings=before))
+    models = [name for kind, name in _group_recipes(request.recipe_chains).items() if kind == "model"]
     for spelling in request.sweep if models else ():
         swept = _find_setting_owners(
             spelling, list_stage_settings(models), request, "--sweep", "=VALUE,VALUE"
@@ -305,7 +233,7 @@ def merge_changes(before: Mapping[str, Any], request: RecipeRequest) -> dict[str
 def _find_setting_owners(
     spelling: str,
     settings_by_recipe: Mapping[str, frozenset[str]],
-    request: RecipeRequest,
+    request: Request,
     option: str,
     value: str,
 ) -> list[tuple[str, str]]:
@@ -324,7 +252,7 @@ def _find_setting_owners(
     owners = [name for name, settings in settings_by_recipe.items() if spelling in settings]
     # Stages of one chain A+B may share a setting, which is then changed in all. Two recipes of other kinds
     # may not: it would be open which of them is meant.
-    requested = [one for one in request.names if not set(owners).isdisjoint(one.split("+"))]
+    requested = [one for one in request.recipe_chains if not set(owners).isdisjoint(one.split("+"))]
     if len(requested) > 1:
         raise UsageError(
             f"{' and '.join(requested)} both have a setting {spelling!r}.",
@@ -338,9 +266,7 @@ def _find_setting_owners(
     return [(name, spelling) for name in owners or [*settings_by_recipe][:1]]
 
 
-def _sweep(
-    stages: Sequence[str], changes: Mapping[str, Mapping[str, Any]], request: RecipeRequest
-) -> Sweep | None:
+def _sweep(stages: Sequence[str], changes: Mapping[str, Mapping[str, Any]], request: Request) -> Sweep | None:
     """The sweep of a request; None without one.
 
     Raises:
@@ -389,7 +315,7 @@ def _sweep(
     )
 
 
-def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: RecipeRequest) -> str:
+def _resolve_sweep_setting(spelling: str, stages: Sequence[str], request: Request) -> str:
     """The name of the setting that is swept, which must be one of the last recipe alone."""
     if spelling == "seed":
         raise UsageError(
@@ -442,9 +368,7 @@ def _parse_sweep_values(recipe: str, setting: str, values: Any) -> Sequence[Any]
     return parsed
 
 
-def _draw_members(
-    values: Mapping[str, Sequence[Any]], request: RecipeRequest
-) -> tuple[list[dict[str, Any]], str]:
+def _draw_members(values: Mapping[str, Sequence[Any]], request: Request) -> tuple[list[dict[str, Any]], str]:
     """The swept settings of each member, all combinations or some drawn ones, and a sentence on that."""
     count, samples = math.prod(map(len, values.values())), request.samples
     what = f"{'combinations' if len(values) > 1 else 'values'} of {', '.join(values)}"
@@ -501,7 +425,7 @@ def _open_member(recipe: str, changes: Mapping[str, Any], member: Mapping[str, A
         raise UsageError(f"{label}: {error.message}", hint=hint) from error
 
 
-def _resolve_selection(request: RecipeRequest) -> dict[str, Task]:
+def _resolve_selection(request: Request) -> dict[str, Task]:
     """The tasks of --select by name; a task that its column shows in part has the column's name.
 
     Raises:

@@ -32,29 +32,66 @@ from harness.core.arguments import (
     check_fields,
     check_value,
     collect_options,
+    split_names,
 )
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.data.offline import forbid_network
 from harness.executors.executor import LOCAL, Failure, parse_executor
-from harness.executors.local import check_devices, default_devices, require_room, require_spelled
+from harness.executors.local import default_devices
 from harness.executors.run_log import DeviceUse
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
-from harness.plan.evaluations import RECIPE, EvaluationChoice, check_prompts, read_prompts
+from harness.plan.evaluations import RECIPE, EvaluationChoice, read_prompts
 from harness.plan.plan import ConfiguredModel, Plan
-from harness.plan.recipe_request import (
-    RecipeRequest,
-    Recipes,
-    parse_changes,
-    parse_sweep,
-)
-from harness.search import plaid
 from harness.search.plaid import KEEP_GIGABYTES
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from harness.storage.trackers import Trackers
+
+
+def parse_changes(pairs: Any) -> Any:
+    """The changed settings of FIELD=VALUE pairs; any other value is returned unchanged.
+
+    Raises:
+        UsageError: A pair has no "=".
+    """
+    if not isinstance(pairs, list | tuple):
+        return dict(pairs) if isinstance(pairs, Mapping) else pairs
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = str(pair).partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair!r} has no '='.", hint="Type e.g. --set learning_rate=3e-5.")
+        changes[name.strip()] = value
+    return changes
+
+
+def parse_sweep(texts: Any) -> Any:
+    """The values by setting, from texts SETTING=VALUE,VALUE; any other value is returned unchanged.
+
+    Raises:
+        UsageError: One has no "=" or an empty value, or a setting is given twice.
+    """
+    if not isinstance(texts, list | tuple):
+        return dict(texts) if isinstance(texts, Mapping) else texts
+    sweeps: dict[str, tuple[str, ...]] = {}
+    for text in map(str, texts):
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
+            )
+        if not all(value.strip() for value in values.split(",")):
+            raise UsageError(
+                f"--sweep {text!r} has an empty value.",
+                hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5.",
+            )
+        if name.strip() in sweeps:
+            raise UsageError(f"--sweep {name.strip()} is given twice.", hint="Name all values in one.")
+        sweeps[name.strip()] = split_names(values)
+    return sweeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,25 +449,6 @@ class Request:
                 hint="Leave out purpose.",
             )
 
-    def check_request(self) -> None:
-        """Refuse a request that would fail for any model, before there is a model.
-
-        Raises:
-            UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
-        """
-        request = self.validate_fields()
-        # From the cheap to the dear: spelling first, and last the devices, for which torch is imported.
-        require_spelled(request.devices)
-        require_room(request.devices, request.executor, request.threads)
-        plaid.parse_plaid(request.settings.index)
-        request.require_data_root()
-        request.open_remote()
-        suites = request.open_suites()
-        Recipes.resolve_recipes(suites, request.build_recipe_request())
-        check_prompts(request.settings.prompts or {}, suites)
-        if request.devices and parse_executor(request.executor) is None:
-            check_devices(request.devices)
-
     def require_data_root(self) -> Path | None:
         """The data root, which is a folder; None if none is set.
 
@@ -452,7 +470,7 @@ class Request:
         Raises:
             UsageError: No suite has one of these names.
         """
-        cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
+        cache, results = self.folders.cache, self.folders.results
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
         if self.settings.document_text is not None:
             suites = [suite.with_documents(self.settings.document_text) for suite in suites]
@@ -476,22 +494,16 @@ class Request:
         remote.require_usable()
         return remote
 
-    def build_recipe_request(self) -> RecipeRequest:
-        """The part of the request that concerns recipes."""
+    @property
+    def folders(self) -> SuiteOptions:
+        """The cache and the results, for suites that are not narrowed."""
         cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
-        return RecipeRequest(
-            names=tuple(map(catalog.resolve_recipe_chain, self.recipe)),
-            changes=self.recipe_settings,
-            sweep=self.sweep,
-            samples=self.samples,
-            sample_seed=self.sample_seed,
-            select=self.select,
-            settings=self.settings,
-            folders=SuiteOptions(cache=cache, results=results),
-            train_data=self.train_data,
-            seeds=self.seeds,
-            trial=self.purpose == "trial",
-        )
+        return SuiteOptions(cache=cache, results=results)
+
+    @property
+    def recipe_chains(self) -> tuple[str, ...]:
+        """The recipes, each with the chain `A+B` that it stands for."""
+        return tuple(map(catalog.resolve_recipe_chain, self.recipe))
 
     @property
     def evaluation_choice(self) -> EvaluationChoice:

@@ -25,8 +25,28 @@ from harness.plan.recipe_request import Recipes, list_vector_options, require_mo
 from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
 from harness.results.names import NamedModel, distinguish_names
-from harness.search import bm25
+from harness.search import bm25, plaid
 from harness.storage.remote import Remote
+
+
+def check_request(request: Request) -> None:
+    """Refuse a request that would fail for any model, before there is a model.
+
+    Raises:
+        UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
+    """
+    request = request.validate_fields()
+    # From the cheap to the dear: spelling first, and last the devices, for which torch is imported.
+    require_spelled(request.devices)
+    require_room(request.devices, request.executor, request.threads)
+    plaid.parse_plaid(request.settings.index)
+    request.require_data_root()
+    request.open_remote()
+    suites = request.open_suites()
+    Recipes.resolve_recipes(suites, request)
+    check_prompts(request.settings.prompts or {}, suites)
+    if request.devices and parse_executor(request.executor) is None:
+        check_devices(request.devices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +149,8 @@ class ResolvedRequest:
         )
         suites = request.open_suites()
         if training:
-            require_model_recipe(request.build_recipe_request())
-        recipes = Recipes.resolve_recipes(suites, request.build_recipe_request())
+            require_model_recipe(request)
+        recipes = Recipes.resolve_recipes(suites, request)
         task = recipes.task
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
@@ -142,16 +162,12 @@ class ResolvedRequest:
         trained_models: tuple[ConfiguredModel, ...] = ()
         if recipes.stages:
             how = TrainingRequest(
-                settings=request.settings,
+                typed=request,
                 seeds=tuple(range(request.settings.seed, request.settings.seed + request.seeds)),
-                train_data=request.train_data,
                 results=results,
                 data=data,
-                threads=request.threads,
-                minutes=request.checkpoint_minutes,
                 sweep=recipes.sweep,
                 remote=remote,
-                evaluation=request.evaluation_choice,
             )
             # A model that a recipe has made goes on with its own seed.
             trained_models = tuple(

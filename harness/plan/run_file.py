@@ -11,8 +11,8 @@ from typing import Any
 
 from harness.core.arguments import collect_options, format_toml_value
 from harness.core.errors import UsageError, explain_unknown
-from harness.plan.recipe_request import collect_settings, merge_changes, parse_changes, parse_sweep
-from harness.plan.request import Request
+from harness.plan.recipe_request import collect_settings, merge_changes
+from harness.plan.request import Request, parse_changes, parse_sweep
 
 _FIELDS = {{"models": "model", "suites": "suite"}.get(name, name): name for name in collect_options(Request)}
 """The fields of a request by their names in a file, which are those of the arguments of `harness.run`."""
@@ -46,7 +46,7 @@ def read_run(path: Path, typed: Request, names: set[str]) -> Request:
         return request
     # One setting may be spelled in two ways, and one that was typed or swept goes before the file's.
     sweep = request.sweep if "sweep" in names else {}
-    recipes = replace(request.build_recipe_request(), changes=typed.recipe_settings, sweep=sweep)
+    recipes = replace(request, recipe_settings=typed.recipe_settings, sweep=sweep)
     return replace(request, recipe_settings=merge_changes(settings, recipes))
 
 
@@ -76,7 +76,7 @@ def _find_value(request: Request, name: str) -> Any:
 def format_run(request: Request) -> str:
     """The file of a request, complete: defaults and every setting of its recipes stand in it as well."""
     values = {name: _find_value(request, field) for name, field in _FIELDS.items()}
-    values["recipe_settings"] = collect_settings(request.build_recipe_request())
+    values["recipe_settings"] = collect_settings(request)
     return "".join(f"{line}\n" for line in _iter_lines(values))
 
 

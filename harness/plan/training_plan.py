@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from harness.encoder.folder.description import describe
 from harness.jobs.jobs import Job, Resources
 from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
 from harness.jobs.training_jobs import Choose, Train
-from harness.plan.evaluations import EvaluationChoice
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import (
     ConfiguredModel,
@@ -34,6 +33,7 @@ from harness.plan.plan import (
     find_recorded_choice,
     plan_trials,
 )
+from harness.plan.request import Request
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
@@ -60,32 +60,23 @@ class Sweep:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest:
-    """The part of a request that concerns the training of models.
+    """A request for models that recipes make, and what it has come to.
 
     Attributes:
-        settings: With which the trained models are evaluated.
+        typed: As the user gave it.
         seeds: A model is made with each.
-        train_data: The user's own data in place of the recipe's, each for the only training, or as
-            `RECIPE=DATA` for one of several; empty for the recipe's.
         results: The results folder, in which trained models lie.
         data: The places for data sets.
-        threads: CPU threads of a process.
-        minutes: The time between two checkpoints.
         sweep: The sweep of settings; None for a single model of each backbone and seed.
         remote: The storage from which models are fetched that are not here.
-        evaluation: That of the trained models.
     """
 
-    settings: Settings
+    typed: Request
     seeds: tuple[int, ...]
-    train_data: tuple[str, ...]
     results: Path
     data: DataSettings
-    threads: int | None
-    minutes: float
     sweep: Sweep | None = None
     remote: Remote | None = None
-    evaluation: EvaluationChoice = field(default_factory=EvaluationChoice)
 
 
 def plan_models(
@@ -185,8 +176,8 @@ def _plan_sweep_choice(
     planned_sweep = PlannedSweep(part=part, members=tuple(members), trials=trials)
     encoding, sentence = first.encoding, first.evaluation
     if planned_sweep.decides_encoding and done:
-        encoding, sentence = request.evaluation.configure_encoding(
-            describe(artifact.folder), request.settings, lineage, artifact.folder
+        encoding, sentence = request.typed.evaluation_choice.configure_encoding(
+            describe(artifact.folder), request.typed.settings, lineage, artifact.folder
         )
     elif planned_sweep.decides_encoding and (
         chosen := find_recorded_choice(planned_sweep, Store(request.results, request.remote))
@@ -387,8 +378,8 @@ def _plan_model(
         folder=ModelStore(request.results).locate_training_folder(key),
         cache=request.data.cache,
         offline=request.data.offline,
-        threads=request.threads,
-        minutes=request.minutes,
+        threads=request.typed.threads,
+        minutes=request.typed.checkpoint_minutes,
     )
     description = replace(model.description, folder=artifact.folder)
     if done:
@@ -398,8 +389,8 @@ def _plan_model(
             for prompts in (describe(artifact.folder).prompts, description.prompts)
         )
         description = description if saved == planned else replace(description, prompts=saved)
-    encoding, sentence = request.evaluation.configure_encoding(
-        description, request.settings, model.lineage, readable.folder
+    encoding, sentence = request.typed.evaluation_choice.configure_encoding(
+        description, request.typed.settings, model.lineage, readable.folder
     )
     return ConfiguredModel(
         artifact=artifact,
@@ -423,7 +414,7 @@ def _assign_own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) ->
         UsageError: It is not said which of several trainings a data set is for, or one is named twice.
     """
     names_by_stage: list[list[str]] = [[] for _ in stages]
-    for text in request.train_data:
+    for text in request.typed.train_data:
         owner, equals, name = text.partition("=")
         numbers = [at for at, stage in enumerate(stages) if owner in (stage.name, *stage.name.split(":"))]
         # A path may have an "=" in it: only the name of a recipe before it says which training is meant.

@@ -145,7 +145,7 @@ def _list_past_facts(record: Record) -> tuple[Any, ...]:
     # A record whose circumstances have another form is in lists and says nothing of the cost of work.
     with contextlib.suppress(AttributeError, LookupError, TypeError):
         if record.identity["encoding"]["output"] != "ranking":
-            facts = PastScore.from_record(record).flatten()
+            facts = PastScore.from_record(record)[1:]
             # SQLite makes a null of NaN.
             return (*facts, None) if all(fact == fact for fact in facts) else _NO_PAST
         if record.status == "done":

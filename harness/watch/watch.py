@@ -26,6 +26,7 @@ from harness.plan.evaluations import OWN, RECIPE
 from harness.plan.plan import ConfiguredModel
 from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
+from harness.plan.resolved_request import check_request
 from harness.results.differences import Comparable, flatten
 from harness.results.scores import MAIN_SCORE
 from harness.storage.trackers import LoggedValues, TrackedRun
@@ -348,7 +349,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
     if request.seeds > 1 or request.sweep:
         raise UsageError("A watch trains one model of each checkpoint.", hint="Leave out seeds and sweep.")
     request.require_whole_tasks()
-    request.check_request()
+    check_request(request)
     name = options.name or choose_watch_name(source)
     results = paths.resolve_results_folder(request.results)
     with _lock_watch(results, name):
@@ -556,7 +557,7 @@ def _add_columns(watch: Watch, request: Request) -> Watch:
     if all(entry.columns is not None for entry in watch.checkpoints):
         return watch
     suites = request.open_suites()
-    recipes = Recipes.resolve_recipes(suites, request.build_recipe_request())
+    recipes = Recipes.resolve_recipes(suites, request)
     columns = _list_columns(suites[0], recipes.task)
     entries = [
         entry.model_copy(update={"columns": columns}) if entry.columns is None else entry

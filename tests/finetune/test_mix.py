@@ -22,7 +22,6 @@ from finetune.mix.settings import MixSet, MixSettings
 from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
 from harness.core.arguments import replace_settings
-from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.lineage import Lineage
 from harness.core.types import Artifact
@@ -329,6 +328,7 @@ def test_all_data_that_is_not_here_is_named_with_the_sets_that_are(
     tmp_path: Path, backbone: Artifact
 ) -> None:
     from harness.data.locate import DataSettings
+    from harness.plan.request import Request
     from harness.plan.training_plan import TrainingRequest, plan_models
 
     folder = tmp_path / "root" / "sentence-transformers" / "all-nli" / "triplet"
@@ -338,13 +338,10 @@ def test_all_data_that_is_not_here_is_named_with_the_sets_that_are(
     readme = "---\nconfigs:\n- config_name: triplet\n  data_files: triplet/train-*.parquet\n---\n"
     (folder.parent / "README.md").write_text(readme)
     request = TrainingRequest(
-        settings=Settings(),
+        typed=Request(models=(), suites=()),
         seeds=(42,),
-        train_data=(),
         results=tmp_path,
         data=DataSettings(root=tmp_path / "root", offline=True, cache=tmp_path / "cache"),
-        threads=None,
-        minutes=1,
     )
     made = RECIPE.open("", replace(RECIPE.settings[""], sets=("ALLNLI", "QQP", "WIKIHOW")))
     assert isinstance(made, MixRecipe)

@@ -21,12 +21,11 @@ from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import dpr
 from harness.cli import invoke
 from harness.core import paths
-from harness.core.encoding import Settings
 from harness.core.sources import Source, SourcedSetting, describe_ours
-from harness.core.types import SuiteOptions
 from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
-from harness.plan.recipe_request import RecipeRequest, Recipes, parse_changes
+from harness.plan.recipe_request import Recipes
+from harness.plan.request import Request, parse_changes
 from harness.results.printed import read_papers
 
 MOST_OURS = 0.15
@@ -227,19 +226,8 @@ def test_every_printed_row_is_reported_and_its_command_runs() -> None:
         assert printed, row.place
         assert len({line.metric for line in printed}) == len(printed), row.place
         assert {line.hub_id for line in printed} <= {row.model, ""}, row.place
-        request = RecipeRequest(
-            names=(row.recipe,),
-            changes=parse_changes(row.settings),
-            sweep={},
-            samples=None,
-            sample_seed=None,
-            select=(),
-            settings=Settings(),
-            folders=SuiteOptions(),
-            train_data=(),
-            seeds=1,
-            trial=False,
-        )
+        settings = parse_changes(row.settings)
+        request = Request(models=(), suites=(), recipe=(row.recipe,), recipe_settings=settings)
         Recipes.resolve_recipes([catalog.open_suite(row.suite)], request)
 
 

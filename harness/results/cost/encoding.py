@@ -335,8 +335,8 @@ class PastWork:
         past = self.scores.find_largest(data)
         if past is not None and (past.texts or not self.alone):
             if past.is_uncut or past.max_length == longest or not past.texts:
-                ratio = self.estimate_token_length(past.speed.model) / self.estimate_token_length(work.model)
-                return past.texts, min(round(past.speed.tokens * ratio), past.texts * longest)
+                ratio = self.estimate_token_length(past.model) / self.estimate_token_length(work.model)
+                return past.texts, min(round(past.tokens * ratio), past.texts * longest)
             size = Size(texts=past.texts, characters=past.characters or size.characters)
         if size.texts is None or size.characters is None:
             return size.texts, None

@@ -60,36 +60,37 @@ class Speed:
         return 2.0 * self.parameters * self.tokens / self.seconds
 
 
-PAST_COLUMNS = (
-    *("data", "setup", "type", "max_length", "texts", "characters", "parameters", "device_kind"),
-    *("device_name", "dtype", "tokens", "seconds", "others", "compared", "compared_seconds", "indexed"),
-    *("indexed_seconds", "streamed", "probed", "probed_seconds"),
-)
-"""The columns of a table of past scores, beside the place in their order and the model's key."""
-
-
 class PastScore(NamedTuple):
-    """The work behind a finished record that was scored from vectors.
+    """The work behind a finished record that was scored from vectors, by the model's key.
 
     `data` is what was encoded (task, data, splits and subsets), `setup` the model, its encoding and prompts;
     `characters` are 0 in records that do not have them, and `others` are the seconds of loading and scoring.
-    `compared` are the pairs of tokens of an exact search and its seconds, `indexed` the tokens of new indexes
-    and their seconds, `probed` the queries that indexes were searched for and their seconds, `streamed` the
-    settings of the index that vectors went into without being kept.
+    `compared` are the pairs of tokens of an exact search, `indexed` the tokens of new indexes, and `probed`
+    the queries that indexes were searched for, each with its seconds; `streamed` are the settings of the
+    index that vectors went into without being kept.
     """
 
+    model: str
     data: str
     setup: str
     type: str
     max_length: int
     texts: int
     characters: int
-    speed: Speed
+    parameters: int
+    device_kind: str
+    device_name: str
+    dtype: str
+    tokens: int
+    seconds: float
     others: float
-    compared: tuple[float, float] = (0, 0)
-    indexed: tuple[float, float] = (0, 0)
-    streamed: str = ""
-    probed: tuple[float, float] = (0, 0)
+    compared: float
+    compared_seconds: float
+    indexed: float
+    indexed_seconds: float
+    streamed: str
+    probed: float
+    probed_seconds: float
 
     @staticmethod
     def from_record(record: Record) -> PastScore:
@@ -99,69 +100,50 @@ class PastScore(NamedTuple):
         searches = index.get("searches", ())
         new = [search for search in searches if not search["was_there"]]
         kept = all(search.get("vectors_kept", True) for search in searches)
-        probing = sum(search["seconds"]["search"] + search["seconds"]["recall"] for search in searches)
         return PastScore(
+            model=record.model.artifact,
             data=hash_data_fields(record.identity),
             setup=hash_setup(record.identity),
             type=record.task.type,
             max_length=record.identity["encoding"]["max_length"],
             texts=facts.get("texts_encoded", 0),
             characters=facts.get("characters_encoded", 0),
-            speed=Speed(
-                model=record.model.artifact,
-                parameters=estimate_non_embedding(record.model.parameters or 0, record.model.dimension),
-                device=(device.get("kind", ""), device.get("name", "")),
-                dtype=record.identity["encoding"].get("dtype", ""),
-                tokens=facts.get("tokens_encoded", 0),
-                seconds=spent.get("encode", 0.0),
-            ),
+            parameters=estimate_non_embedding(record.model.parameters or 0, record.model.dimension),
+            device_kind=device.get("kind", ""),
+            device_name=device.get("name", ""),
+            dtype=record.identity["encoding"].get("dtype", ""),
+            tokens=facts.get("tokens_encoded", 0),
+            seconds=spent.get("encode", 0.0),
             others=spent.get("load", 0.0) + spent.get("score", 0.0),
-            compared=(facts.get("token_pairs", 0), spent.get("search", 0.0)),
-            indexed=(sum(one["tokens"] for one in new), sum(one["seconds"]["index"] for one in new)),
+            compared=facts.get("token_pairs", 0),
+            compared_seconds=spent.get("search", 0.0),
+            indexed=sum(one["tokens"] for one in new),
+            indexed_seconds=sum(one["seconds"]["index"] for one in new),
             streamed="" if kept else hash_index_settings(index["settings"]),
-            probed=(sum(search["recall"]["queries"] for search in searches), probing),
+            probed=sum(search["recall"]["queries"] for search in searches),
+            probed_seconds=sum(one["seconds"]["search"] + one["seconds"]["recall"] for one in searches),
         )
 
-    def flatten(self) -> tuple[Any, ...]:
-        """Its fields one after the other, but for the model's key, as `from_fields` takes them."""
-        speed = self.speed
-        return (
-            *(self.data, self.setup, self.type, self.max_length, self.texts, self.characters),
-            *(speed.parameters, *speed.device, speed.dtype, speed.tokens, speed.seconds, self.others),
-            *(*self.compared, *self.indexed, self.streamed, *self.probed),
-        )
-
-    @staticmethod
-    def from_fields(model: str, *fields: Any) -> PastScore:
-        """The work of a model's key and of what `flatten` gave."""
-        data, setup, type_, max_length, texts, characters, parameters, kind, name, *rest = fields
-        dtype, tokens, seconds, others, pairs, pair_seconds, indexed, index_seconds, streamed, *probed = rest
-        return PastScore(
-            data=data,
-            setup=setup,
-            type=type_,
-            max_length=max_length,
-            texts=texts,
-            characters=characters,
-            speed=Speed(
-                model=model,
-                parameters=parameters,
-                device=(kind, name),
-                dtype=dtype,
-                tokens=tokens,
-                seconds=seconds,
-            ),
-            others=others,
-            compared=(pairs, pair_seconds),
-            indexed=(indexed, index_seconds),
-            streamed=streamed,
-            probed=(probed[0], probed[1]),
+    @property
+    def speed(self) -> Speed:
+        """How fast its texts were encoded."""
+        return Speed(
+            model=self.model,
+            parameters=self.parameters,
+            device=(self.device_kind, self.device_name),
+            dtype=self.dtype,
+            tokens=self.tokens,
+            seconds=self.seconds,
         )
 
     @property
     def is_uncut(self) -> bool:
         """Whether its texts were so short that few can have been cut."""
-        return 0 < self.speed.tokens < self.texts * self.max_length / 2
+        return 0 < self.tokens < self.texts * self.max_length / 2
+
+
+PAST_COLUMNS = PastScore._fields[1:]
+"""The columns of a table of past scores, beside the place in their order and the model's key."""
 
 
 class PastRanking(NamedTuple):
@@ -213,7 +195,7 @@ class PastScores:
         """Scores in the order that they are given."""
         database, columns = sqlite3.connect(":memory:"), ("place", "model", *PAST_COLUMNS)
         database.execute(f"CREATE TABLE past({', '.join(columns)})")
-        rows = ((place, score.speed.model, *score.flatten()) for place, score in enumerate(scores))
+        rows = ((place, *score) for place, score in enumerate(scores))
         database.executemany(f"INSERT INTO past VALUES ({', '.join('?' * len(columns))})", rows)
         return PastScores(database)
 
@@ -282,10 +264,7 @@ class PastScores:
         return (alike, (*device, dtype)) if has_dtype else (_LOCAL, device)
 
     def _list_scores(self, where: str, *values: Any) -> list[PastScore]:
-        return [
-            PastScore.from_fields(*row)
-            for row in self._ask(", ".join(("model", *PAST_COLUMNS)), where, *values)
-        ]
+        return [PastScore(*row) for row in self._ask(", ".join(PastScore._fields), where, *values)]
 
     def _ask(self, columns: str, where: str, *values: Any) -> list[tuple[Any, ...]]:
         asked = (columns, where, *values)

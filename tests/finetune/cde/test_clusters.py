@@ -34,6 +34,7 @@ from harness.core.lineage import ParentPart
 from harness.core.types import Artifact
 from harness.encoder.folder.description import describe
 from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, _resolve_guide, plan_models
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
@@ -622,8 +623,8 @@ def test_the_same_rows_under_two_names_are_refused(backbone: Artifact, tmp_path:
     rows.write_text('{"query": "river", "positive": "stone"}\n' * 4)
     shutil.copy(rows, tmp_path / "same.jsonl")
     names = (str(rows), str(tmp_path / "same.jsonl"))
-    how = {"settings": Settings(), "seeds": (1,), "train_data": names, "results": tmp_path, "threads": 1}
-    request = TrainingRequest(minutes=1, data=DataSettings(offline=True, cache=tmp_path), **how)  # type: ignore[arg-type]
+    typed, data = Request(models=(), suites=(), train_data=names), DataSettings(offline=True, cache=tmp_path)
+    request = TrainingRequest(typed=typed, seeds=(1,), data=data, results=tmp_path)
     opened = simcse.RECIPE.open("", simcse.SETTINGS)
     with pytest.raises(UsageError, match=r"same\.jsonl has the same rows as .*rows\.jsonl"):
         plan_models((), (opened,), request)  # type: ignore[arg-type]
@@ -632,8 +633,8 @@ def test_the_same_rows_under_two_names_are_refused(backbone: Artifact, tmp_path:
 def test_the_guide_is_found_like_any_model(guide: Path, tmp_path: Path) -> None:
     from harness.data.locate import DataSettings
 
-    how = {"settings": Settings(), "seeds": (1,), "train_data": (), "results": tmp_path, "threads": 1}
-    request = TrainingRequest(minutes=1, data=DataSettings(offline=True, cache=tmp_path), **how)  # type: ignore[arg-type]
+    typed, data = Request(models=(), suites=()), DataSettings(offline=True, cache=tmp_path)
+    request = TrainingRequest(typed=typed, seeds=(1,), data=data, results=tmp_path)
 
     def found(name: str) -> Any:
         return _resolve_guide(cde_batching.RECIPE.open("", replace(cde_batching.PAPER, guide=name)), request)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
 from harness.training.training import TrainingSpec
 from stopped_trainings import train_in_this_process
@@ -317,13 +318,10 @@ def test_a_model_that_is_there_keeps_the_prompts_that_it_was_saved_with(
     harness.train(str(backbone), train_data=[rows], results=results, threads=1, **how)
     start = resolve_model(str(backbone), Settings(), ModelOptions(offline=True))
     request = TrainingRequest(
-        settings=Settings(),
+        typed=Request(models=(), suites=(), train_data=(rows,), threads=1),
         seeds=(SEED, SEED + 1),
-        train_data=(rows,),
         results=results,
         data=DataSettings(offline=True, cache=tmp_path / "cache"),
-        threads=1,
-        minutes=1,
     )
     monkeypatch.setattr(plan, "build_evaluation_prompts", lambda _: {"query": "later: "})
     there, new = plan_models((start,), (catalog.open_recipe("cde-batching", settings),), request)  # type: ignore[arg-type]

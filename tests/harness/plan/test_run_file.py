@@ -71,9 +71,9 @@ def test_the_complete_settings_of_a_recipe_are_its_settings(name: str) -> None:
     entry = catalog.find_recipe_entry(name)
     for variant, settings in entry.settings.items():
         text = f"{name}:{variant}" if variant else name
-        request = replace(BARE, recipe=(text,)).build_recipe_request()
+        request = replace(BARE, recipe=(text,))
         complete = collect_settings(request)
-        if len(request.names[0].split("+")) == 1:
+        if len(request.recipe_chains[0].split("+")) == 1:
             content = tomllib.loads(format_run(replace(BARE, recipe=(text,))))["recipe_settings"]
             assert replace_settings(settings, content, of=text) == settings
         assert complete
@@ -88,7 +88,7 @@ def test_settings_of_several_recipes_are_told_apart(tmp_path: Path) -> None:
         samples=3,
         sample_seed=7,
     )
-    stages = recipes.build_recipe_request().names[0].split("+")
+    stages = recipes.recipe_chains[0].split("+")
     content = tomllib.loads(format_run(recipes))
     assert {content["recipe_settings"][f"{stage}.epochs"] for stage in stages} == {2}
     assert (content["samples"], content["sample_seed"], len(content["sweep"])) == (3, 7, 2)
@@ -135,11 +135,7 @@ def test_a_written_setting_of_several_stages_is_typed_anew(tmp_path: Path) -> No
     path = tmp_path / "run.toml"
     path.write_text(format_run(replace(BARE, recipe=("cde",))))
     again = read_run(path, replace(BARE, recipe_settings={"batch_size": "64"}), {"recipe_settings"})
-    sizes = [
-        one
-        for name, one in collect_settings(again.build_recipe_request()).items()
-        if name.endswith(".batch_size")
-    ]
+    sizes = [one for name, one in collect_settings(again).items() if name.endswith(".batch_size")]
     assert {*sizes} == {64}
 
 

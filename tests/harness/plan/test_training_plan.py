@@ -576,7 +576,7 @@ def test_drawn_members_are_some_of_all(asked: dict[str, Any], capsys: Any) -> No
     assert plan(samples=12, sample_seed=5) == (key, every)
     assert plan(samples=2)[1] == drawn[42][1]
     wide = {name: range(10**6) for name in ("a", "b", "c")}
-    few = request(asked, samples=5).validate_fields().build_recipe_request()
+    few = request(asked, samples=5).validate_fields()
     drawn_members, note = _draw_members(wide, few)
     assert len({str(member) for member in drawn_members}) == 5
     assert all(member.keys() == wide.keys() for member in drawn_members)
@@ -934,7 +934,7 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
 def test_settings_of_an_evaluation_reach_the_tasks_that_choose(asked: dict[str, Any]) -> None:
     settings = replace(request(asked).settings, document_text="text")
     found = request(asked, settings=settings, **SWEEP, select=("beir:NFCorpus", "mteb:STS12"))
-    sweep = Recipes.resolve_recipes([], found.validate_fields().build_recipe_request()).sweep
+    sweep = Recipes.resolve_recipes([], found.validate_fields()).sweep
     assert sweep is not None
     assert [task.documents for task in sweep.tasks.values()] == ["text", "title and text"]
 
