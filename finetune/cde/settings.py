@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 from finetune.cde.prefixes import parse_prefix
-from finetune.embedding.settings import EmbeddingSettings
+from finetune.embedding.settings import EmbeddingSettings, Rule
 from harness.core.encoding import Encoding
 from harness.core.identity import build_encoding_identity
 from harness.core.prompts import OwnTexts
@@ -160,24 +161,19 @@ class ContextualSettings(EmbeddingSettings):
         """Whether a guide is needed: for contextual batches, or for the filter."""
         return self.batches == "contextual" or self.filters
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        super().check_values()
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield from super()._iter_rules()
         for name in self.prefix:
             parse_prefix(name)
         for name in ("cluster_size", "dimensions", "iterations", "starts"):
-            self._require(name, getattr(self, name) >= 1, "1 or more")
-        self._require("cluster_seed", self.cluster_seed >= 0, "0 or more")
-        self._require("guide", bool(self.guide.strip()) or not self.guided, "a model, e.g. minilm")
+            yield name, getattr(self, name) >= 1, "1 or more"
+        yield "cluster_seed", self.cluster_seed >= 0, "0 or more"
+        yield "guide", bool(self.guide.strip()) or not self.guided, "a model, e.g. minilm"
         for name in ("margin", "threshold"):
             value = getattr(self, name)
-            self._require(name, value is None or math.isfinite(value), "a number, or none")
+            yield name, value is None or math.isfinite(value), "a number, or none"
         contextual = self.batches == "contextual"
-        self._require(
+        yield (
             "last_batch",
             not contextual or self.last_batch == "dropped",
             "dropped: what is left of a set fills no contextual batch",
@@ -233,19 +229,14 @@ class TwoStageTrainingSettings(ContextualSettings):
         """The devices that can share a batch: no more than groups, which have no negatives in common."""
         return super().limit_devices(most) if self.group else 1
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        super().check_values()
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield from super()._iter_rules()
         for name in ("context_size", "soft_prompts"):
-            self._require(name, getattr(self, name) >= 1, "1 or more")
-        self._require("sequence_dropout", 0 <= self.sequence_dropout < 1, "a share from 0 to below 1")
-        self._require("pooling", self.pooling == "mean", "mean: both stages take the mean of token vectors")
-        self._require("last_batch", self.last_batch == "dropped", "dropped")
-        self._require("selection", not self.selection, "none: no data chooses among its checkpoints")
+            yield name, getattr(self, name) >= 1, "1 or more"
+        yield "sequence_dropout", 0 <= self.sequence_dropout < 1, "a share from 0 to below 1"
+        yield "pooling", self.pooling == "mean", "mean: both stages take the mean of token vectors"
+        yield "last_batch", self.last_batch == "dropped", "dropped"
+        yield "selection", not self.selection, "none: no data chooses among its checkpoints"
 
 
 def build_clusters_identity(

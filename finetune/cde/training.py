@@ -464,13 +464,7 @@ class ContextualSetup(EmbeddingSetup):
         return model
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """The loss of the recipe, without false negatives where the settings have a filter.
-
-        Args:
-            model: The model in training.
-            micro_batch: The most rows in a pass; None for a whole batch.
-            gather: Whether texts of other processes are candidates too.
-        """
+        """The loss of the recipe, without false negatives where the settings have a filter (see Setup)."""
         settings = self._contextual
         if not settings.filters:
             return super().build_loss(model, micro_batch=micro_batch, gather=gather)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import string
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from finetune.embedding.settings import TrainerSettings
+from finetune.embedding.settings import Rule, TrainerSettings
 from harness.core.encoding import LateInteraction
 from harness.core.errors import UsageError
 
@@ -69,19 +70,14 @@ class ColBERTSettings(TrainerSettings):
             dimension=self.dimension,
         )
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        super().check_values()
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield from super()._iter_rules()
         for name in ("dimension", "documents"):
             least = 2 if name == "documents" else 1
-            self._require(name, getattr(self, name) >= least, f"{least} or more")
+            yield name, getattr(self, name) >= least, f"{least} or more"
         for name in ("query_length", "document_length"):
-            self._require(name, getattr(self, name) > 3, "more than 3 tokens: three are special ones")
-        self._require("temperature", 0 < self.temperature < math.inf, "a number above 0")
+            yield name, getattr(self, name) > 3, "more than 3 tokens: three are special ones"
+        yield "temperature", 0 < self.temperature < math.inf, "a number above 0"
         for name, loss in (("documents", "distillation"), ("temperature", "contrastive")):
             # Refused, since a setting without effect would still give the model another key.
             if self.loss != loss and getattr(self, name) != getattr(ColBERTSettings, name):

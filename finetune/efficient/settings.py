@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from finetune.embedding.settings import EmbeddingSettings
+from finetune.embedding.settings import EmbeddingSettings, Rule
 from finetune.flops import count_gpt_neox_parameters
 from harness.core.errors import UsageError
 from harness.encoder.backbones import find_family
@@ -108,21 +109,15 @@ class EfficientSettings(EmbeddingSettings):
         """The tokens of a step by which its operations are counted."""
         return tokens if self.tokens_per_pair is None else rows * self.tokens_per_pair
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        self._require("learning_rate", 0 <= self.learning_rate < math.inf, "0 or more")
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield "learning_rate", 0 <= self.learning_rate < math.inf, "0 or more"
         # 0 stands for the paper's rate here, which the checks of other recipes refuse.
-        super(EfficientSettings, replace(self, learning_rate=self.learning_rate or 1.0)).check_values()
-        self._require(
-            "budget", self.budget is None or 0 < self.budget < math.inf, "a number above 0, or none"
-        )
+        usual = replace(self, learning_rate=self.learning_rate or 1.0)
+        yield from super(EfficientSettings, usual)._iter_rules()
+        yield ("budget", self.budget is None or 0 < self.budget < math.inf, "a number above 0, or none")
         for name in ("tokens_per_pair", "evaluation_length"):
             value = getattr(self, name)
-            self._require(name, value is None or value >= 1, "1 or more, or none")
+            yield name, value is None or value >= 1, "1 or more, or none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +136,8 @@ class FreezeSettings(EfficientSettings):
         """The settings with one spelling of each share: 1/2 for 0.5 and 3/6."""
         return replace(super().normalize_settings(), frozen=str(self._read_share()))
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        super().check_values()
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield from super()._iter_rules()
         self._read_share()
 
     def count_frozen_blocks(self, blocks: int) -> int:
@@ -207,15 +197,10 @@ class LoraSettings(EfficientSettings):
         """The settings with the layers in the order of their names."""
         return replace(super().normalize_settings(), lora_modules=tuple(sorted(set(self.lora_modules))))
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        super().check_values()
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield from super()._iter_rules()
         for name in ("rank", "lora_alpha"):
-            self._require(name, getattr(self, name) >= 1, "1 or more")
+            yield name, getattr(self, name) >= 1, "1 or more"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from finetune.efficient.settings import EfficientSettings, FreezeSettings, LoraS
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, batch_order
-from finetune.embedding.trainer import run_trainer
 from finetune.flops import (
     ParameterCount,
     collect_embedding_parameters,
@@ -33,23 +32,7 @@ SAMPLE = 4_096
 """The first rows of the order, whose mean number of tokens stands for that of all rows."""
 
 
-def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss) -> None:
-    """Train within a budget and write the model, its adapters merged, to `spec.output`.
-
-    Args:
-        spec: The training.
-        settings: The settings of the recipe, with the budget and the weights that are trained.
-        loss: The loss of the recipe.
-
-    Raises:
-        DivergenceError: A loss, or a weight in the end, is not a finite number.
-        HarnessError: Memory runs out, or the budget is too small for a step.
-        UsageError: The backbone has no such layers, or its blocks are not divided by the share.
-    """
-    run_trainer(spec, settings, _EfficientSetup(settings, loss, spec))
-
-
-class _EfficientSetup(EmbeddingSetup):
+class EfficientSetup(EmbeddingSetup):
     """The training of a part of a backbone's weights.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
@@ -21,6 +22,10 @@ POOLINGS = (ATTENTION, *POOLING_FLAGS.values())
 
 LARGE = 1024
 """The dimensions of a token vector from which on a backbone is a large one."""
+
+
+Rule = tuple[str, bool, str]
+"""A setting, whether its value is in its range, and the range in words."""
 
 
 class SuggestedRows(int):
@@ -142,31 +147,33 @@ class TrainerSettings(AlwaysHashed):
         Raises:
             UsageError: One of them is out of its range.
         """
+        for name, right, wanted in self._iter_rules():
+            if not right:
+                raise UsageError(
+                    f"{name} is {getattr(self, name)}, which no training can have.",
+                    hint=f"Give {wanted}: --set {name}=…",
+                )
+
+    def _iter_rules(self) -> Iterator[Rule]:
+        """The rules in the order in which they are looked at; one that compares settings raises itself."""
         for name in ("batch_size", "epochs"):
-            self._require(name, getattr(self, name) >= 1, "1 or more")
-        self._require("max_steps", self.max_steps is None or self.max_steps >= 1, "1 or more, or none")
-        self._require("chunk", (self.chunk or 0) >= 0, "0 or more, or none")
+            yield name, getattr(self, name) >= 1, "1 or more"
+        yield "max_steps", self.max_steps is None or self.max_steps >= 1, "1 or more, or none"
+        yield "chunk", (self.chunk or 0) >= 0, "0 or more, or none"
         for name in ("learning_rate", "eps"):
-            self._require(name, 0 < getattr(self, name) < math.inf, "a number above 0")
+            yield name, 0 < getattr(self, name) < math.inf, "a number above 0"
         for name in ("weight_decay", "clip"):
-            self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
+            yield name, 0 <= getattr(self, name) < math.inf, "0 or more"
         share = 0 <= self.warmup <= 1
         # 1 is the share of all steps, not one step.
         counted = self.warmup > 1 and self.warmup % 1 == 0
-        self._require("warmup", share or counted, "a share from 0 to 1, or a number of steps")
+        yield "warmup", share or counted, "a share from 0 to 1, or a number of steps"
         if self.batches not in self.orders:
             raise UsageError(
                 f"batches is {self.batches}, which this recipe does not have.",
                 hint=f"Give {' or '.join(self.orders)}; --recipe cde-batching has contextual ones.",
             )
-        self._require("betas", all(0 <= beta < 1 for beta in self.betas), "two numbers from 0 to below 1")
-
-    def _require(self, name: str, right: bool, wanted: str) -> None:
-        if not right:
-            raise UsageError(
-                f"{name} is {getattr(self, name)}, which no training can have.",
-                hint=f"Give {wanted}: --set {name}=…",
-            )
+        yield "betas", all(0 <= beta < 1 for beta in self.betas), "two numbers from 0 to below 1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,21 +227,16 @@ class EmbeddingSettings(TrainerSettings):
             size = 16 if width is not None and width >= LARGE else 64
         return replace(self, group_size=size, chunk=SuggestedRows(size) if self.chunk is None else self.chunk)
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
+    def _iter_rules(self) -> Iterator[Rule]:
         if self.pooling not in POOLINGS:
             raise explain_unknown("pooling", self.pooling, POOLINGS, then="Choose one of these.")
-        super().check_values()
+        yield from super()._iter_rules()
         for name in ("heads", "evaluate_every"):
-            self._require(name, getattr(self, name) >= 1, "1 or more")
-        self._require("max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none")
-        self._require("scale", 0 < self.scale < math.inf, "a number above 0")
+            yield name, getattr(self, name) >= 1, "1 or more"
+        yield "max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none"
+        yield "scale", 0 < self.scale < math.inf, "a number above 0"
         group = self.group_size
-        self._require(
+        yield (
             "group_size",
             group is None or group == 0 or (group > 0 and self.batch_size % group == 0),
             f"a divisor of batch_size, {self.batch_size}, or 0",

@@ -232,7 +232,9 @@ class Finetune:
         context.set_threads()
         context.forget()  # training needs the memory
         folder = find_backbone_folder(self.artifact.folder)
-        trial, changed = adapt_trial(folder, self.resolve_trial(context))
+        # Of several trials an earlier selection has chosen one.
+        chosen = int(context.read_input("selection").get("chosen", 0))
+        trial, changed = adapt_trial(folder, replace(self.trials[chosen], seed=self.seed))
         context.emit(Event(kind="stage", text=f"{self.task.name}: {format_trial(trial)}"))
         labelled, rows, notes = TokenizedTask.load_tokenized_task(
             context, self.artifact, self.task, self.data, trial, test=self.place is not None
@@ -279,11 +281,6 @@ class Finetune:
             },
         )
         return build_record_output(record, columns)
-
-    def resolve_trial(self, context: JobContext) -> Trial:
-        """The trial of this run, from the earlier selection where there are several."""
-        chosen = int(context.read_input("selection").get("chosen", 0))
-        return replace(self.trials[chosen], seed=self.seed)
 
     def _train_run(
         self, context: JobContext, trial: Trial, model: Classifier, rows: TokenizedTask

@@ -19,7 +19,7 @@ from finetune.glue.jobs import (
     format_trial,
 )
 from finetune.glue.protocol import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
-from finetune.glue.selection import Select, SelectStart
+from finetune.glue.selection import Select
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown, group_names
 from harness.core.files import hash_file
@@ -380,7 +380,7 @@ class _TaskPlanner:
             label=f"the MNLI model to start from ({self.artifact.name})",
             inputs=keys,
             resources=Resources(needs_device=False),
-            work=SelectStart(task=mnli, trials=trials, keys=keys, view=self.protocol.view),
+            work=Select(task=mnli, trials=trials, keys=keys, view=self.protocol.view, by="watched"),
         )
         weights = Job(
             key=digest({"job": "weights", "source": key}),

@@ -155,36 +155,26 @@ def read_run_records(context: JobContext, keys: Sequence[str]) -> list[Record]:
 
 @dataclass(frozen=True, kw_only=True)
 class Select:
-    """The job that selects the best cell of a task's grid from the records of its runs; gives JSON."""
+    """The job that selects the best run of a grid from the records of its runs; gives JSON.
+
+    Attributes:
+        by: "score" for a task's best cell, "watched" for the MNLI run that others start from.
+    """
 
     task: Task
     trials: tuple[Trial, ...]
     keys: tuple[str, ...]
     view: str
+    by: Literal["score", "watched"] = "score"
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Select the best cell; gives its place and every cell of the grid."""
+        """Select the run; gives its place and every cell, or of a start its key, settings and metric."""
         records = read_run_records(context, self.keys)
         tried = score_runs(records, self.trials, self.task, self.view)
-        best = RunScore.select(tried)
-        selection = build_selection(tried, records, chosen=tried.index(best), maximum=best.score)
+        best = RunScore.select(tried, self.by)
+        place = tried.index(best)
+        if self.by == "watched":
+            start_run = {"run": self.keys[place], **extract_cell(best.trial), "watched": best.watched}
+            return {"source": json.dumps(start_run).encode()}
+        selection = build_selection(tried, records, chosen=place, maximum=best.score)
         return {"selection": json.dumps(selection).encode()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelectStart:
-    """The job that selects the MNLI run to start from, the best accuracy on the matched set; gives JSON."""
-
-    task: Task
-    trials: tuple[Trial, ...]
-    keys: tuple[str, ...]
-    view: str
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Select the run; gives its key, settings and watched metric."""
-        records = read_run_records(context, self.keys)
-        tried = score_runs(records, self.trials, self.task, self.view)
-        chosen = RunScore.select(tried, by="watched")
-        key = self.keys[tried.index(chosen)]
-        start_run = {"run": key, **extract_cell(chosen.trial), "watched": chosen.watched}
-        return {"source": json.dumps(start_run).encode()}

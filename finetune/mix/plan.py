@@ -78,8 +78,9 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 f"--train-data {nameless[0]}= names no data.",
                 hint=f"Type --train-data {nameless[0]}=FILE. Is a variable of the shell unset?",
             )
+        instructions = {one.name: one.instruction for one in self._all}
         own_sets = [
-            MixSet(name=name or data, own=data, instruction=self._find_instruction(name))
+            MixSet(name=name or data, own=data, instruction=instructions.get(name, ""))
             for name, data in pairs
         ]
         alone = [not name for name, _ in pairs]
@@ -149,25 +150,18 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.mix.training import train_mix
+        from finetune.embedding.trainer import run_trainer
+        from finetune.mix.training import MixSetup
 
         settings = self._resolve_settings(spec.backbone)
-        train_mix(
-            spec,
-            settings,
-            self.sets,
-            self._build_prompts(InstructionFormat.read_instruction_format(spec.backbone.folder)),
-        )
+        prompts = self._build_prompts(InstructionFormat.read_instruction_format(spec.backbone.folder))
+        run_trainer(spec, settings, MixSetup(settings, self.sets, prompts))
 
     @property
     def _all(self) -> tuple[MixSet, ...]:
         """The sets before some are chosen."""
         base = () if self.alone else self.mixes.get(self.variant, self.mixes[""])
         return tuple({one.name: one for one in (*base, *self.own)}.values())
-
-    def _find_instruction(self, name: str) -> str:
-        """The instruction of the recipe's set with a name."""
-        return next((one.instruction for one in self._all if one.name == name), "")
 
     def _build_prompts(self, form: InstructionFormat) -> dict[str, str]:
         """The prompts of an evaluation; a side without instructions has empty ones."""

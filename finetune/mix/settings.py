@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator
 
-from finetune.embedding.settings import EmbeddingSettings
+from finetune.embedding.settings import EmbeddingSettings, Rule
 from harness.core.errors import UsageError, find_similar_names
 from harness.core.types import SIDES
 from harness.data.training.sets import TrainingData
@@ -196,20 +196,13 @@ class MixSettings(EmbeddingSettings):
             hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
         )
 
-    def check_values(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        super().check_values()
-        self._require("groups", self.groups >= 1, "1 or more")
-        self._require("alpha", 0 <= self.alpha < math.inf, "0 or more")
-        self._require("dropout", self.dropout is None or 0 <= self.dropout < 1, "a share below 1, or none")
-        self._require("group_size", self.group_size == 0, "0; groups is the number of groups of a step")
-        self._require(
-            "pooling", self.pool_instruction or self.pooling == "mean", "mean, or pool_instruction=true"
-        )
+    def _iter_rules(self) -> Iterator[Rule]:
+        yield from super()._iter_rules()
+        yield "groups", self.groups >= 1, "1 or more"
+        yield "alpha", 0 <= self.alpha < math.inf, "0 or more"
+        yield "dropout", self.dropout is None or 0 <= self.dropout < 1, "a share below 1, or none"
+        yield "group_size", self.group_size == 0, "0; groups is the number of groups of a step"
+        yield ("pooling", self.pool_instruction or self.pooling == "mean", "mean, or pool_instruction=true")
         if twice := [name for name in self.sets if self.sets.count(name) > 1]:
             raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
 

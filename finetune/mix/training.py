@@ -18,7 +18,6 @@ from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import build_mix_loss
 from finetune.embedding.settings import info_nce
 from finetune.embedding.setups import EmbeddingSetup, set_dropout
-from finetune.embedding.trainer import run_trainer
 from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows
@@ -31,24 +30,6 @@ SAMPLE = 1_000
 
 _PART = 1_000
 """Rows that are read at once to hash their texts."""
-
-
-def train_mix(
-    spec: TrainingSpec, settings: MixSettings, sets: Sequence[MixSet], prompts: Mapping[str, str]
-) -> None:
-    """Train on a mix and write the model to `spec.output`.
-
-    Args:
-        spec: The training; its data are the parts of all sets, one after the other.
-        settings: The settings of the recipe.
-        sets: The sets of the mix.
-        prompts: The prompts of the finished model.
-
-    Raises:
-        DivergenceError: A loss, or a weight in the end, is not a finite number.
-        HarnessError: Memory runs out, or a set has too few rows.
-    """
-    run_trainer(spec, settings, MixSetup(settings, sets, prompts))
 
 
 class MixRows:
@@ -79,7 +60,7 @@ class MixSetup(EmbeddingSetup):
 
     Args:
         settings: The settings of the recipe.
-        sets: The sets of the mix.
+        sets: The sets of the mix, whose parts are the spec's data, one after the other.
         prompts: The prompts of the finished model.
     """
 
@@ -160,14 +141,10 @@ class MixSetup(EmbeddingSetup):
     def build_collator(self, model: Any) -> _MixCollator:
         """Tokenizes the rows of a batch with the instructions of their set."""
         form = InstructionFormat.read_instruction_format(self._spec.backbone.folder)
-        prompts = [self._build_side_prompts(form.format_prompt(one.instruction)) for one in self._sets]
-        lengths = not self._mix.pool_instruction
-        return _MixCollator(model, prompts, lengths=lengths)
-
-    def _build_side_prompts(self, prompt: str) -> tuple[str, str]:
-        """The prompts of queries and of documents."""
-        query = prompt if self._mix.instructions != "none" else ""
-        return query, prompt if self._mix.instructions == "both" else ""
+        texts = [form.format_prompt(one.instruction) for one in self._sets]
+        sides = (self._mix.instructions != "none", self._mix.instructions == "both")
+        prompts = [(text if sides[0] else "", text if sides[1] else "") for text in texts]
+        return _MixCollator(model, prompts, lengths=not self._mix.pool_instruction)
 
     def build_loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """InfoNCE over the texts of each group, which no other process shares."""

@@ -35,10 +35,11 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.efficient.training import train_efficient
+        from finetune.efficient.training import EfficientSetup
+        from finetune.embedding.trainer import run_trainer
 
         settings = self._resolve_settings(spec.backbone)
-        train_efficient(spec, settings, self.loss)
+        run_trainer(spec, settings, EfficientSetup(settings, self.loss, spec))
 
     def _list_facts(self) -> dict[str, Any]:
         usual = FEW_WEIGHTS.get(self.settings.method, ALL_WEIGHTS)

@@ -12,10 +12,10 @@ from finetune.glue.protocol import (
     Grid,
     Optimizer,
     Protocol,
+    Schedule,
     Stopping,
     Training,
 )
-from finetune.glue.schedule import Schedule
 from finetune.origins import NEOBERT, read_sources
 from harness.jobs.recipe import PrintedRow
 from suites.glue import TASKS

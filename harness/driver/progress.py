@@ -511,16 +511,12 @@ def _print_announcement(prepared: PreparedRun, out: Console, printed_notes: set[
     print_lines((*list_repeated_models(prepared), *_list_plan_notes(prepared), *prepared.evaluations), out)
     for model in prepared.subjects:
         how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))
-        if prepared.recipe is not None and model.training is None and not _is_encoded(model, prepared):
+        is_encoded = any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
+        if prepared.recipe is not None and model.training is None and not is_encoded:
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         label = f"{prepared.format_model_label(model)}: {how}; key {model.artifact.key[:12]}"
         stages = (line for stage in model.stages for line in _format_stage_lines(stage, printed_notes))
         print_lines((label, *stages), out, style="dim")
-
-
-def _is_encoded(model: ConfiguredModel, prepared: PreparedRun) -> bool:
-    """Whether a model is evaluated as it is, and not only fine-tuned."""
-    return any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
 
 
 def _format_stage_lines(stage: ConfiguredModel, printed_notes: set[str]) -> list[str]:

@@ -334,24 +334,24 @@ class ScoreJob(_TaskJob):
     def build_output(
         self,
         outcome: Outcome,
-        model: ModelPart,
+        artifact: Artifact,
+        facts: Mapping[str, Any],
         provenance: Mapping[str, Any],
-        lineage: Lineage | None = None,
     ) -> Mapping[str, bytes]:
         """The record of an outcome and the files beside it.
 
         Args:
             outcome: The scores of the task.
-            model: The model's part of the record.
+            artifact: The model with the weights that it has now.
+            facts: What was measured of the model when it was loaded; empty of a ranking.
             provenance: How the score was made.
-            lineage: What a trained model is made of; None for any other.
         """
         record = Record(
             key=self.key,
             purpose=self.purpose,
             status="done",
-            model=model,
-            lineage=lineage,
+            model=build_model_part(artifact, facts),
+            lineage=read_model_lineage(artifact),
             task=build_task_part(self.task),
             identity=self.identity,
             main_score=outcome.main_score,
@@ -378,9 +378,8 @@ class Score(ScoreJob):
         outcome = self.compute_outcome(cached_model, context)
         if behind is not None:
             outcome = replace(outcome, notes=(*outcome.notes, *behind.notes))
-        model = build_model_part(artifact, context.read_input("facts"))
         ran = self._build_score_provenance(context, cached_model, outcome, started)
-        return self.build_output(outcome, model, ran, read_model_lineage(artifact))
+        return self.build_output(outcome, artifact, context.read_input("facts"), ran)
 
     def _build_score_provenance(
         self, context: JobContext, cached_model: _Known, outcome: Outcome, started: datetime
@@ -468,12 +467,7 @@ class Measure(ScoreJob):
         # What the loading of an encoder left out is not told: the source has loaded the model as it needs it.
         ran["notes"] = [*outcome.notes]
         ran |= {"measured": dict(outcome.facts), "seconds": {"measure": round(seconds, 3)}}
-        output = self.build_output(
-            outcome,
-            build_model_part(artifact, context.read_input("facts")),
-            ran,
-            read_model_lineage(artifact),
-        )
+        output = self.build_output(outcome, artifact, context.read_input("facts"), ran)
         shutil.rmtree(work, ignore_errors=True)
         return output
 

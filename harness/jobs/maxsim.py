@@ -22,10 +22,8 @@ from harness.jobs.context import CPU_CHARACTERS, EncodedTexts, Event, JobContext
 from harness.jobs.jobs import (
     ScoreJob,
     build_encoding_provenance,
-    build_model_part,
     check_texts,
     count_contamination,
-    read_model_lineage,
     resolve_weights,
 )
 from harness.search.plaid import AT, Corpus, Recall, compute_recall_shares, sample_queries
@@ -426,5 +424,4 @@ class ScoreByMaxSim(ScoreJob):
         ran |= _describe_index_searches(self.encoding.index, ranker.searches)
         ran |= {"prompts_applied": applied, "seconds": spent | {"score": taken - sum(spent.values())}}
         ran["seconds"] = {name: round(value, 3) for name, value in ran["seconds"].items()}
-        model = build_model_part(artifact, context.read_input("facts"))
-        return self.build_output(outcome, model, ran, read_model_lineage(artifact))
+        return self.build_output(outcome, artifact, context.read_input("facts"), ran)

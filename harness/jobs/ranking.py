@@ -20,7 +20,7 @@ from harness.core.encoding import Ranking
 from harness.core.errors import DataError
 from harness.core.types import Outcome
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import ScoreJob, build_model_part, check_texts
+from harness.jobs.jobs import ScoreJob, check_texts
 from harness.search.bm25 import NAME, STOP_WORDS
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Rank(ScoreJob):
             counts = {**outcome.data, "unmatched_queries": ranker.unmatched}
             outcome = replace(outcome, notes=(*outcome.notes, note), data=counts)
         ran = self._build_rank_provenance(context, ranker, outcome, started)
-        return self.build_output(outcome, build_model_part(self.artifact, {}), ran)
+        return self.build_output(outcome, self.artifact, {}, ran)
 
     @staticmethod
     def _build_rank_provenance(

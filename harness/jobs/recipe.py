@@ -61,8 +61,8 @@ class Estimate:
     problem: str = ""
 
 
-class TaskRecipe(Protocol):
-    """A recipe that trains a model for each task, with a user's options."""
+class _NamedRecipe(Protocol):
+    """A recipe of either kind."""
 
     @property
     def name(self) -> str:
@@ -71,6 +71,10 @@ class TaskRecipe(Protocol):
     @property
     def source(self) -> str:
         """The section of the paper, and its code."""
+
+
+class TaskRecipe(_NamedRecipe, Protocol):
+    """A recipe that trains a model for each task, with a user's options."""
 
     @property
     def convention(self) -> str:
@@ -124,16 +128,8 @@ class PlannedModel:
     notes: tuple[str, ...] = ()
 
 
-class ModelRecipe(Protocol):
+class ModelRecipe(_NamedRecipe, Protocol):
     """A recipe that makes one model of a backbone: a picklable object that holds the user's settings."""
-
-    @property
-    def name(self) -> str:
-        """The name that a user types, with its variant after a colon."""
-
-    @property
-    def source(self) -> str:
-        """The section of the paper, and its code."""
 
     @property
     def output(self) -> Output:

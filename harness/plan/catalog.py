@@ -134,16 +134,17 @@ def find_suites(tasks: Sequence[str]) -> tuple[str, ...]:
     for name in tasks:
         if name.startswith(_TYPE):
             raise UsageError(f"{name} is of a suite, and none is named.", hint="Add e.g. --suite mteb.")
-        suite_names = (e.name for e in entries if e.alone and not e.offers() and _has_column(e, name))
+        suite_names = (
+            entry.name
+            for entry in entries
+            if entry.alone and not entry.offers()
+            if any(column.name == name for column in entry.open("", SuiteOptions()).columns)
+        )
         suite = offers.get(name) or next(suite_names, "")
         if not suite:
             raise explain_unknown("task", name, offers, then="Or name its suite with --suite.")
         suites[suite] = None
     return tuple(suites)
-
-
-def _has_column(entry: SuiteEntry, name: str) -> bool:
-    return any(column.name == name for column in entry.open("", SuiteOptions()).columns)
 
 
 _TYPE = "type:"

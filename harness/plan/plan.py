@@ -248,7 +248,7 @@ def plan_scores(
         machine: This machine, where a task measures it.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
-    at_hand, locate = _create_local_lookup(settings), _Lookups.create_lookups(settings).locate
+    lookups = _Lookups.create_lookups(settings)
     cells: dict[str, PlannedScore] = {}
     keys: dict[tuple[ConfiguredModel, Task], str] = {}
     for subject in subjects:
@@ -257,12 +257,13 @@ def plan_scores(
                 continue
             if task.output == "label":
                 assert recipe is not None
-                cell = _plan_finetune_score(subject, task, recipe, locate, seed=seed)
+                cell = _plan_finetune_score(subject, task, recipe, lookups.locate, seed=seed)
             else:
                 # The seed of a trained model is that of its training. Its evaluations share one seed, so that
                 # scores of several trainings differ by the trainings alone.
                 model_seed = SEED if subject.training is not None else seed
-                cell = _plan_encoding_score(subject, task, at_hand(task), seed=model_seed, machine=machine)
+                located = lookups.locate_local(task)
+                cell = _plan_encoding_score(subject, task, located, seed=model_seed, machine=machine)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
     return _PlannedScores(cells=tuple(cells.values()), keys=keys)
@@ -278,10 +279,10 @@ def plan_trials(
         tasks: The tasks that choose, by the names of their columns.
         settings: The places of data.
     """
-    at_hand = _create_local_lookup(settings)
+    locate = _Lookups.create_lookups(settings).locate_local
 
     def plan_trial(member: ConfiguredModel, task: Task) -> PlannedScore:
-        return replace(_plan_encoding_score(member, task, at_hand(task), seed=SEED), purpose="trial")
+        return replace(_plan_encoding_score(member, task, locate(task), seed=SEED), purpose="trial")
 
     return tuple({name: plan_trial(member, task) for name, task in tasks.items()} for member in members)
 
@@ -297,13 +298,6 @@ def _run_once(look: Callable[[*Arguments], Found]) -> Callable[[*Arguments], Fou
             return error
 
     return look_up  # type: ignore[return-value]
-
-
-def _create_local_lookup(settings: DataSettings) -> Callable[[Task], Located | DataError | None]:
-    def look_up(task: Task) -> Located | None:
-        return locate_local(task.data, settings, subsets=task.subsets)
-
-    return _run_once(look_up)
 
 
 def _plan_finetune_score(
@@ -505,8 +499,9 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class _Lookups:
-    """The lookups of data, each of which runs once for each task."""
+    """The lookups of data, each of which runs once for each task; the local one asks no hub."""
 
+    locate_local: Callable[[Task], Located | DataError | None]
     locate: Locate
     check: Callable[[Task, Located], Size | DataError]
 
@@ -514,13 +509,16 @@ class _Lookups:
     def create_lookups(settings: DataSettings) -> _Lookups:
         """The lookups in the places of these settings."""
 
+        def look_up(task: Task) -> Located | None:
+            return locate_local(task.data, settings, subsets=task.subsets)
+
         def locate(task: Task) -> Located:
             return locate_data(task.data, settings, subsets=task.subsets)
 
         def check(task: Task, located: Located) -> Size:
             return check_data(task, located, settings)
 
-        return _Lookups(locate=_run_once(locate), check=_run_once(check))
+        return _Lookups(locate_local=_run_once(look_up), locate=_run_once(locate), check=_run_once(check))
 
     def refresh_scores(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
         """The planned scores with the places of their data, and without records that no longer count."""
@@ -534,7 +532,18 @@ class _Lookups:
         )
 
     def _fill_planned_score(self, cell: PlannedScore) -> PlannedScore:
-        return _attach_size(_attach_data(cell, self.locate), self.locate, self.check)
+        """The score with the place and the size of its data, or the problem with it, if it has no record."""
+        if cell.record is not None or cell.problem is not None:
+            return cell
+        located = cell.located or self.locate(cell.task)
+        if isinstance(located, DataError):
+            return replace(cell, problem=located)
+        if cell.recipe_plan is None:
+            cell = replace(cell, located=located)
+        size = self.check(replace(cell.task, data=located.data), located)
+        if isinstance(size, DataError):
+            return replace(cell, problem=size)
+        return replace(cell, task=replace(cell.task, size=size))
 
 
 def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
@@ -641,31 +650,6 @@ def _reopen_score(cell: PlannedScore) -> PlannedScore:
     note = "a classifier that was kept is gone: its run is made again"
     recipe_plan = replace(cell.recipe_plan, notes=(*cell.recipe_plan.notes, note))
     return replace(cell, record=None, recipe_plan=recipe_plan)
-
-
-def _attach_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
-    """The planned score with the place of its data, or the problem with it, if it has no record yet."""
-    if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
-        return cell
-    location = locate(cell.task)
-    if isinstance(location, DataError):
-        return replace(cell, problem=location)
-    return replace(cell, located=location)
-
-
-def _attach_size(
-    cell: PlannedScore, locate: Locate, check: Callable[[Task, Located], Size | DataError]
-) -> PlannedScore:
-    """The planned score with the size of its data, or the problem with it, if it has no record yet."""
-    if cell.record is not None or cell.problem is not None:
-        return cell
-    located = cell.located or locate(cell.task)
-    if isinstance(located, DataError):
-        return replace(cell, problem=located)
-    size = check(replace(cell.task, data=located.data), located)
-    if isinstance(size, DataError):
-        return replace(cell, problem=size)
-    return replace(cell, task=replace(cell.task, size=size))
 
 
 def _collect_jobs(

@@ -12,7 +12,7 @@ from typing import Any, cast
 from harness.core.arguments import replace_settings, split_names
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown, shorten_names
-from harness.core.types import SEED, Column, DocumentText, Suite, SuiteOptions, Task
+from harness.core.types import SEED, Column, Suite, SuiteOptions, Task
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.request import Request
@@ -436,16 +436,14 @@ def _resolve_selection(request: Request) -> dict[str, Task]:
         for name, tasks in _split_selection(text, request.folders):
             parts = catalog.open_suite(name, request.folders).parts
             suite = catalog.open_suites([name], replace(request.folders, tasks=tasks))[0]
-            for column in _apply_document_text(suite, request.settings.document_text).columns:
+            if request.settings.document_text is not None:
+                suite = suite.with_documents(request.settings.document_text)
+            for column in suite.columns:
                 for task in _require_single_task(column):
                     label = column.name if column.name in parts else task.name
                     if selection.setdefault(label, task) != task:
                         raise UsageError(f"--select names two tasks {label}.", hint="Name one of them.")
     return selection
-
-
-def _apply_document_text(suite: Suite, documents: DocumentText | None) -> Suite:
-    return suite if documents is None else suite.with_documents(documents)
 
 
 def _split_selection(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, ...]]]:

@@ -154,7 +154,8 @@ class ResolvedRequest:
         task = recipes.task
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
-        plain = trained or _is_training_only(suites)
+        # Where a recipe trains for every task, no model is evaluated as it is.
+        plain = trained or all(task.output == "label" for suite in suites for task in suite.tasks)
         models = starts or _resolve_models(request, cache, recipe=plain, plain=trained)
         _check_late_interaction(models, suites, "+".join(request.recipe))
         _check_two_stages(models, task)
@@ -240,11 +241,6 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
             "words.",
             hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
         )
-
-
-def _is_training_only(suites: Sequence[Suite]) -> bool:
-    """Whether a recipe trains for every task, so that no model is evaluated as it is."""
-    return all(task.output == "label" for suite in suites for task in suite.tasks)
 
 
 def _resolve_models(

@@ -31,11 +31,6 @@ class _NotTestableError(Exception):
     """An error for a score that cannot be computed again from units; the message is the reason."""
 
 
-def _resolve_example_metric(kind: str, metric: str) -> str:
-    """The metric that the examples give: for pairs, that of one similarity, not the best of all."""
-    return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
-
-
 def _build_strata(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
     """The units of a metric, by which it is computed again: their name, and strata whose shares sum to 1.
 
@@ -456,8 +451,10 @@ def _read_units(record: Record, path: Path, parts: Parts = ()) -> Units:
     ]
     if not cell_strata:
         raise _NotTestableError("the per-example file is empty")
+    # Of pairs the examples give the metric of one similarity, not the best of all.
+    is_best = (about.type, about.metric) == ("PairClassification", "max_ap")
     record_units = Units(
-        metric=_resolve_example_metric(record.task.type, record.task.metric),
+        metric="similarity_ap" if is_best else about.metric,
         unit=cell_strata[0][1],
         strata=tuple(
             replace(one, share=one.share / len(cell_strata), split=split, subset=subset)

@@ -133,9 +133,7 @@ class EncodingCondition:
         named = [f"{name} prompt {text!r}" for name, text in self.prompts.items() if text]
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
-        seed = [] if self.seed == SEED else [f"seed {self.seed}"]
-        documents = [*_describe_documents(self.documents), *_describe_machine(self.machine)]
-        return ", ".join([EncodingCondition.describe_encoding(self.encoding), *documents, *named, *seed])
+        return _join_condition(self, named)
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -227,6 +225,14 @@ def _describe_late_interaction(encoding: Mapping[str, Any]) -> str:
             *([f"{APPROXIMATE} ({describe_index(encoding['index'])})"] if encoding.get("index") else []),
         ]
     )
+
+
+def _join_condition(condition: EncodingCondition, prompts: Sequence[str]) -> str:
+    """A condition in a few words, with these for its prompts."""
+    seed = [] if condition.seed == SEED else [f"seed {condition.seed}"]
+    documents = [*_describe_documents(condition.documents), *_describe_machine(condition.machine)]
+    encoding = EncodingCondition.describe_encoding(condition.encoding)
+    return ", ".join([encoding, *documents, *prompts, *seed])
 
 
 def extract_condition(record: Record) -> Condition:
@@ -593,17 +599,10 @@ def collect_notes(records: Iterable[Record]) -> tuple[str, ...]:
 
 def describe_record(record: Record) -> str:
     """The distinguishing settings of a record: encoding, applied prompts and seed, or the recipe."""
-    if "recipe" in record.identity:
-        return _extract_recipe_condition(record).text
-    prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
-    seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
-    documents = [
-        *_describe_documents(record.identity.get("documents", "")),
-        *_describe_machine(record.identity.get("machine", {})),
-    ]
-    return ", ".join(
-        [EncodingCondition.describe_encoding(record.identity["encoding"]), *documents, *prompts, *seed]
-    )
+    condition = extract_condition(record)
+    if not isinstance(condition, EncodingCondition):
+        return condition.text
+    return _join_condition(condition, sorted({repr(p) for p in record.identity["prompts"].values() if p}))
 
 
 def _list_distinct_conditions(treatments: Iterable[Condition]) -> list[Condition]:

@@ -288,7 +288,8 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
         >>> round(compare_runs([*fast, *slow], 0.25).pairs[0].speedup.value, 2)
         2.0
     """
-    curves = [_drop_start(curve) for curve in curves]
+    trained = [(curve, curve.budgets > 0) for curve in curves]
+    curves = [replace(one, budgets=one.budgets[at], scores=one.scores[at]) for one, at in trained]
     for curve in curves:
         _check_curve(curve)
     _check_copies(curves)
@@ -301,7 +302,9 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
     first, last = max(y[0] for y in smooth), min(y[-1] for y in smooth)
     score = float(first + NEAR_END * (last - first)) if score is None else score
     tables = {
-        run: np.array([_interpolate(one, budgets) for one in drawn if one.run == run])
+        run: np.array(
+            [np.interp(np.log(budgets), np.log(one.budgets), one.scores) for one in drawn if one.run == run]
+        )
         for run in dict.fromkeys(curve.run for curve in drawn)
     }
     logs = {
@@ -316,15 +319,6 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
         reaches=tuple(_build_reach(run, values) for run, values in logs.items()),
         pairs=tuple(_compare_pair(pair, tables, logs, budgets, LEVEL / len(pairs)) for pair in pairs),
     )
-
-
-def _drop_start(curve: SeedCurve) -> SeedCurve:
-    trained = curve.budgets > 0
-    return replace(curve, budgets=curve.budgets[trained], scores=curve.scores[trained])
-
-
-def _interpolate(curve: SeedCurve, budgets: Floats) -> Floats:
-    return np.interp(np.log(budgets), np.log(curve.budgets), curve.scores)
 
 
 def _estimate_mean(values: Floats, level: float = LEVEL) -> SeedInterval:

@@ -23,7 +23,7 @@ from harness.executors.executor import Executor, Finished, Listener
 from harness.executors.node import WorkerSettings
 from harness.executors.slurm import SlurmExecutor, SlurmSettings, SlurmTimes
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import ScoreJob, build_model_part
+from harness.jobs.jobs import ScoreJob
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.store import Store
 from harness.training.training import TrainingSpec, run_training
@@ -54,7 +54,7 @@ class Counted:
         examples = {**lines, "prediction": ["p"], "gold": ["g"], "metric": [score]}
         scores = {"test": {"default": {"main_score": score}}}
         outcome = Outcome(main_score=score, scores=scores, examples=examples)
-        return self.work.build_output(outcome, build_model_part(self.work.artifact, {}), {})
+        return self.work.build_output(outcome, self.work.artifact, {}, {})
 
 
 def _note(log: Path, text: str) -> None:

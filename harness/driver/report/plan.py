@@ -43,14 +43,11 @@ def print_plan(cost: PlanCost, suites: Sequence[Suite], out: Console) -> None:
         print_lines([note], out, style="dim")
     notes = (note for suite in suites for note in (*suite.notes, *format_empty_columns(suite)))
     print_lines(dict.fromkeys(notes), out, style="dim")
-    tasks = group_names(_split_note(note) for line in cost.scores for note in line.notes)
+    # Each note begins with its task.
+    pairs = (note.partition(": ")[::2] for line in cost.scores for note in line.notes)
+    tasks = group_names(pairs)
     print_lines((f"{', '.join(names)}: {note}" for note, names in tasks.items()), out, style="yellow")
     print_lines([_format_plan_total(cost)], out)
-
-
-def _split_note(note: str) -> tuple[str, str]:
-    task, _, text = note.partition(": ")
-    return task, text
 
 
 def _format_plan_total(cost: PlanCost) -> str:

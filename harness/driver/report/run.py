@@ -61,31 +61,6 @@ LABELS = {
 }
 
 
-def _report_json(report: Report) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "results": str(report.prepared.store.root),
-        **report.serialize_effort(),
-        "models": [
-            {"asked": text, "name": report.prepared.format_model_name(one), "artifact": one.artifact.key}
-            for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
-        ],
-        "trained": [_serialize_training(report, one) for one in report.prepared.plan.trainings],
-        "records": [_serialize_result(report, result) for result in report.results],
-        "suites": [
-            _serialize_suite(report, one, suite)
-            for suite in join_single_tasks(report.prepared.suites)
-            for one in report.list_suite_models(suite)
-        ],
-        "over_seeds": [
-            _serialize_seed_group(report, group, suite)
-            for suite in join_single_tasks(report.prepared.suites)
-            for group in report.list_suite_groups(suite)
-            if len(group) > 1
-        ],
-    }
-
-
 def _serialize_length(report: Report, model: ConfiguredModel) -> dict[str, Any]:
     """The length of a model in a run at several lengths."""
     return {"max_length": model.text_length} if report.prepared.request.lengths else {}
@@ -470,7 +445,28 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The report for machines; docs/json.md documents every field."""
-        return _report_json(self)
+        return {
+            "schema": SCHEMA,
+            "results": str(self.prepared.store.root),
+            **self.serialize_effort(),
+            "models": [
+                {"asked": text, "name": self.prepared.format_model_name(one), "artifact": one.artifact.key}
+                for text, one in zip(self.prepared.request.models, self.prepared.asked, strict=True)
+            ],
+            "trained": [_serialize_training(self, one) for one in self.prepared.plan.trainings],
+            "records": [_serialize_result(self, result) for result in self.results],
+            "suites": [
+                _serialize_suite(self, one, suite)
+                for suite in join_single_tasks(self.prepared.suites)
+                for one in self.list_suite_models(suite)
+            ],
+            "over_seeds": [
+                _serialize_seed_group(self, group, suite)
+                for suite in join_single_tasks(self.prepared.suites)
+                for group in self.list_suite_groups(suite)
+                if len(group) > 1
+            ],
+        }
 
     def serialize_effort(self) -> dict[str, Any]:
         """What the run encoded and took, which JSON has beside its results."""

@@ -218,37 +218,34 @@ def format_held_out_mean(
         lineage: That of the model.
         scores: By task, of each seed of the model.
     """
-    held_out = Untouched.from_suite(suite, [lineage])
+    held_out, means = _compute_held_out_means(suite, lineage, scores)
     if held_out is None:
         return []
-    means = _compute_held_out_means(held_out, scores)
     least = min(mean.there for mean in means)
     value = format_spread([mean.value if mean.complete or len(means) == 1 else None for mean in means])
     count = f" ({least} of {means[0].wanted})" if held_out.count else ""
     return [f"mean {held_out.text} {value}{count}; without {shorten_names(held_out.selected)}"]
 
 
-def _compute_held_out_means(held_out: Untouched, scores: Sequence[Mapping[str, float]]) -> list[Mean]:
+def _compute_held_out_means(
+    suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
+) -> tuple[Untouched | None, list[Mean]]:
+    held_out = Untouched.from_suite(suite, [lineage])
+    if held_out is None:
+        return None, []
     every = [Aggregates.aggregate_scores(held_out.suite, one) for one in scores]
     if held_out.suite.requested:
-        return [_compute_requested_mean(held_out.suite, one) for one in every]
-    return [one.over_tasks for one in every]
+        return held_out, [_compute_requested_mean(held_out.suite, one) for one in every]
+    return held_out, [one.over_tasks for one in every]
 
 
 def serialize_held_out_mean(
     suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
 ) -> dict[str, Any]:
-    """The mean over the tasks of a suite that did not choose the model; empty where none chose it.
-
-    Args:
-        suite: The suite.
-        lineage: That of the model.
-        scores: By task, of each seed of the model.
-    """
-    held_out = Untouched.from_suite(suite, [lineage])
+    """The mean of `format_held_out_mean` as plain values; empty where no task chose the model."""
+    held_out, means = _compute_held_out_means(suite, lineage, scores)
     if held_out is None:
         return {}
-    means = _compute_held_out_means(held_out, scores)
     mean = _mean_json(means[0]) if len(means) == 1 else compute_seed_spread([mean.whole for mean in means])
     return {"mean_over_untouched": {**mean, "without": list(held_out.selected)}}
 
