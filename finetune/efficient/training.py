@@ -154,7 +154,8 @@ def _add_adapters(backbone: nn.Module, settings: LoraSettings) -> None:
 
     names = [*_find_dense_layers(backbone, settings.lora_modules)]
     if settings.lora_embeddings:
-        names.append(_find_token_embedding(backbone))
+        tokens = backbone.get_input_embeddings()  # type: ignore[operator]
+        names += [name for name, module in backbone.named_modules() if module is tokens]
     # Full names, since peft takes every module whose name ends with one of these.
     config = LoraConfig(
         r=settings.rank, lora_alpha=settings.lora_alpha, lora_dropout=0.0, target_modules=names
@@ -179,9 +180,3 @@ def _find_dense_layers(backbone: nn.Module, ends: Sequence[str]) -> Sequence[str
 def _has_ending(name: str, end: str) -> bool:
     # With a dot before it, so that "value" is not the end of "key_value".
     return f".{name}".endswith(f".{end}")
-
-
-def _find_token_embedding(backbone: nn.Module) -> str:
-    tokens = backbone.get_input_embeddings()  # type: ignore[operator]
-    names: dict[nn.Module, str] = {module: name for name, module in backbone.named_modules()}
-    return names[tokens]

@@ -176,13 +176,6 @@ def _score_constant_model(task: Task, columns: Mapping[str, Sequence[Any]]) -> d
     return constant_metrics
 
 
-def _compute_seed_spread(values: Sequence[float]) -> float | None:
-    """The standard deviation over seeds; None for a single seed."""
-    import numpy as np
-
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class StartFrom:
     """The weights that a run starts from in place of its backbone's.
@@ -508,8 +501,11 @@ class ScoreFromRuns:
     def _build_score_training(
         self, context: JobContext, selection: Mapping[str, Any], counted: Sequence[Record]
     ) -> dict[str, Any]:
+        import numpy as np
+
         cell = extract_cell(self.trials[selection["chosen"]])
         scores = [score_run(record, self.task, self.view) for record in counted]
+        finite = [score for score in scores if score is not None]
         return {
             **self.told,
             "source": context.read_input("source") or None,
@@ -523,7 +519,7 @@ class ScoreFromRuns:
                 "seeds": [record.training["trial"]["seed"] for record in counted],
                 "keys": [record.key for record in counted],
                 "scores": scores,
-                "standard_deviation": _compute_seed_spread([score for score in scores if score is not None]),
+                "standard_deviation": float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
                 "diverged": sum(record.training["diverged"] for record in counted),
                 "constant": sum(record.training["constant"] for record in counted),
             },

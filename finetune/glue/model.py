@@ -69,16 +69,12 @@ class Classifier(nn.Module):
     def forward(self, **inputs: Tensor) -> Tensor:
         """Scores of the rows, (rows, classes)."""
         hidden: Tensor = self.encoder(**inputs).last_hidden_state
-        pooled = self._pool_tokens(hidden, inputs["attention_mask"])
+        weights = inputs["attention_mask"][..., None].to(hidden.dtype)
+        is_first = self.pooling == "first"
+        pooled = hidden[:, 0] if is_first else (hidden * weights).sum(dim=1) / weights.sum(dim=1)
         dense = self.activation(self.dense(self.dropout_before(pooled)))
         scores: Tensor = self.classifier(self.dropout(dense))
         return scores
-
-    def _pool_tokens(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        if self.pooling == "first":
-            return hidden[:, 0]
-        weights = mask[..., None].to(hidden.dtype)
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
     def published(self, name: str) -> str:
         """The published name of a parameter; its own name outside of the encoder."""

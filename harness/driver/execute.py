@@ -484,13 +484,15 @@ class Driver:
         self._set_job_state(job.key, "failed")
         self._log.note_job_end(job, "failed", cause=failure.reason, hint=failure.hint)
         self.failures[job.key] = failure
+        # Whether the model of the scores behind it is not there without the job, or not fit to be scored.
+        makes_model = job.kind in ("train", "resolve") or bool(job.member) or isinstance(job.work, Choose)
         # What works for the same claim does so in vain, such as the other parts of an encoding.
         siblings = [key for key in self._of_claim[job.claim or job.key] if self._state[key] == "waiting"]
         for key in dict.fromkeys((*siblings, *self._find_dependants(job.key))):
             self._set_job_state(key, "skipped")
             self._log.note_job_end(self._jobs[key], "skipped")
             if key in self._cells:
-                self._fail_cell(self._cells[key], failure, model_refused=self._is_model_source(job))
+                self._fail_cell(self._cells[key], failure, model_refused=makes_model)
         if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
         self._give_back(job)
@@ -505,10 +507,6 @@ class Driver:
             self._outputs[key] = {}
             self._set_job_state(key, "done")
         self._give_back(job)
-
-    def _is_model_source(self, job: Job) -> bool:
-        """Whether the model of the scores behind a job is not there without it, or not fit to be scored."""
-        return job.kind in ("train", "resolve") or bool(job.member) or isinstance(job.work, Choose)
 
     def _fail_cell(self, cell: PlannedScore, failure: Failure, *, model_refused: bool) -> None:
         record = None

@@ -208,13 +208,6 @@ def _fit_power_laws(optima: Sequence[_BudgetOptimum]) -> tuple[Floats, Floats]:
     return y.mean(axis=0) - exponent * x.mean(), exponent
 
 
-def _fit_best_line(optima: Sequence[_BudgetOptimum], values: Floats) -> FittedLine:
-    """The line of log values of the best run of each budget over the log budget."""
-    return fit_line(
-        np.log([optimum.flops for optimum in optima]), np.log([values[optimum.best] for optimum in optima])
-    )
-
-
 def _fit_frontier(runs: Runs, optima: Sequence[_BudgetOptimum]) -> tuple[Floats, Floats]:
     """log budgets and lowest log losses: of the parabolas, or of best runs if a budget has no parabola.
 
@@ -354,9 +347,9 @@ def _add_isoflop(
     reason = (
         f"{edges} of {len(usable)} budgets may have their optimum at the edge of their sizes" if edges else ""
     )
-    best = _fit_best_line(usable, runs.size)
-    fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     x = np.log([optimum.flops for optimum in usable])
+    best = fit_line(x, np.log([runs.size[optimum.best] for optimum in usable]))
+    fit.add_quantity("exponent of size by best runs", method, best.slope, reason)
     _add_held_out_line(fit, method, "best size", x, np.array([optimum.size[0] for optimum in usable]))
     if settings.budget is not None:
         size = prefactor + exponent * math.log(settings.budget)

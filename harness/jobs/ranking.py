@@ -69,7 +69,11 @@ class _Words:
         self._characters = automatic and language in CHARACTERS
         self.by_frequency = not stop_words
         self._left_out = _stop_words(stop_words)
-        self._stemmer = _create_stemmer(stemmer) if stemmer else None
+        self._stemmer: Any = None
+        if stemmer:
+            import Stemmer
+
+            self._stemmer = Stemmer.Stemmer(stemmer)
         self.facts = {
             "stop_words": stop_words or f"in {FREQUENT:.0%} of the documents",
             "stemmer": stemmer or "none",
@@ -103,12 +107,6 @@ def _stop_words(name: str) -> frozenset[str]:
 
     listed = STOP_WORDS.get(name)
     return frozenset(getattr(stopwords, f"STOPWORDS_{listed}")) if listed else frozenset()
-
-
-def _create_stemmer(name: str) -> Any:
-    import Stemmer
-
-    return Stemmer.Stemmer(name)
 
 
 def _assign_word_numbers(texts: Sequence[Sequence[str]]) -> tuple[list[list[int]], list[str]]:

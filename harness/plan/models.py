@@ -16,7 +16,6 @@ from harness.core.errors import ModelError, UsageError, find_similar_names, shor
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
-from harness.encoder.family import BackboneEntry
 from harness.encoder.folder import content
 from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.folder.description import describe
@@ -139,7 +138,17 @@ def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptio
 def _resolve(text: str, options: ModelOptions) -> Artifact:
     named = None if text.startswith(PLACES) else backbones.find_catalog_model(text)
     if named is not None and named.locate is not None:
-        return _verify_weights(named, _locate_catalog_model(named.locate(), name=text, options=options))
+        place = named.locate()
+        if Path(place).is_dir():
+            artifact = _build_folder_artifact(Path(place), name=text, source=text, options=options)
+        else:
+            artifact = _fetch_hub_artifact(place, name=text, options=options)
+        if named.weights not in (None, artifact.weights):
+            raise ModelError(
+                f"The weights in {artifact.folder} are not the official ones of {named.name}.",
+                hint="Install or fetch it again, or give the folder as the model.",
+            )
+        return artifact
     folder = paths.resolve_home_path(text)
     # Before the hub: a folder wins over a hub model of the same spelling, as in transformers.
     if _is_folder(folder):
@@ -158,23 +167,6 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
     if "@" not in text and _is_folder(folder.parent):
         raise _explain_missing_folder(text, folder)
     return _fetch_hub_artifact(text, name=text.partition("@")[0], options=options)
-
-
-def _locate_catalog_model(place: str, *, name: str, options: ModelOptions) -> Artifact:
-    """The artifact of a catalog name, which stands for a folder or a hub id."""
-    if Path(place).is_dir():
-        return _build_folder_artifact(Path(place), name=name, source=name, options=options)
-    return _fetch_hub_artifact(place, name=name, options=options)
-
-
-def _verify_weights(entry: BackboneEntry, artifact: Artifact) -> Artifact:
-    """The artifact, if its weights are those in the catalog."""
-    if entry.weights not in (None, artifact.weights):
-        raise ModelError(
-            f"The weights in {artifact.folder} are not the official ones of {entry.name}.",
-            hint="Install or fetch it again, or give the folder as the model.",
-        )
-    return artifact
 
 
 KEY = re.compile(r"^[0-9a-f]{6,64}$")

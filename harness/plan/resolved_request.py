@@ -158,7 +158,9 @@ class ResolvedRequest:
         plain = trained or all(task.output == "label" for suite in suites for task in suite.tasks)
         models = starts or _resolve_models(request, cache, recipe=plain, plain=trained)
         _check_late_interaction(models, suites, "+".join(request.recipe))
-        _check_two_stages(models, task)
+        staged = next((one.artifact.name for one in models if one.has_two_stages), None)
+        if staged is not None and task is not None:
+            raise build_two_stage_error(staged, task.name)
         check_prompts(request.settings.prompts or {}, suites)
         trained_models: tuple[ConfiguredModel, ...] = ()
         if recipes.stages:
@@ -262,7 +264,11 @@ def _resolve_models(
     )
     settings = Settings() if plain else request.settings
     models = resolve_models(request.models, settings, options)
-    every = [_rename_model(model, text, request) for model, text in zip(models, request.models, strict=True)]
+    names = [request.names.get(text) for text in request.models]
+    every = [
+        replace(model, artifact=replace(model.artifact, name=name)) if name else model
+        for model, name in zip(models, names, strict=True)
+    ]
     # Reversed, as a later entry of a dict replaces an earlier one, and the first name is to stay.
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return _distinguish_models([first[one.artifact.key, one.encoding] for one in every])
@@ -307,15 +313,3 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             "needs a vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
         )
-
-
-def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | None) -> None:
-    """Refuse a two-stage model where a recipe would train one of its backbones for each task."""
-    name = next((one.artifact.name for one in asked if one.has_two_stages), None)
-    if name is not None and recipe is not None:
-        raise build_two_stage_error(name, recipe.name)
-
-
-def _rename_model(model: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
-    name = request.names.get(text)
-    return replace(model, artifact=replace(model.artifact, name=name)) if name else model

@@ -463,7 +463,9 @@ def _read_units(record: Record, path: Path, parts: Parts = ()) -> Units:
         ),
         outputs=rows.outputs,
     )
-    _require_recorded_score(record_units, record)
+    recorded = [part.get(record_units.metric) for parts in record.scores.values() for part in parts.values()]
+    values = [float(one) for one in recorded if one is not None]
+    _require_same(record_units, float(np.mean(values)) if len(values) == len(recorded) else record.main_score)
     return record_units
 
 
@@ -501,12 +503,6 @@ def _iter_trained_strata(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
             gold=units.NOTHING if exact else gold,
             predicted=((predicted == gold).astype(np.float64) if exact else predicted)[:, None, :],
         )
-
-
-def _require_recorded_score(made: Units, record: Record) -> None:
-    recorded = [subset.get(made.metric) for subsets in record.scores.values() for subset in subsets.values()]
-    values = [float(one) for one in recorded if one is not None]
-    _require_same(made, float(np.mean(values)) if len(values) == len(recorded) else record.main_score)
 
 
 def _require_same(task_units: Units, expected: float | None) -> None:

@@ -211,7 +211,10 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         if result.failure is not None:
-            groups.setdefault(_build_failure_key(result, result.failure, prepared), []).append(result)
+            label = prepared.format_model_label(result.cell.subject)
+            key = (label, result.failure.reason, result.failure.hint or "")
+            is_lacking = isinstance(result.failure.fault, DataMissing)
+            groups.setdefault(("", "no data", "") if is_lacking else key, []).append(result)
     for group in groups.values():
         label, message, hint = _describe(group, prepared)
         console.print(Text.assemble((f"{label}: ", "bold red"), message), soft_wrap=True)
@@ -222,12 +225,6 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
         late = prepared.request.budget is not None and not prepared.request.fail_fast
         why = "the budget was used up" if late else "--fail-fast stopped at the first failure"
         print_lines([f"{stopped} not run: {why}."], console)
-
-
-def _build_failure_key(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
-    if isinstance(failure.fault, DataMissing):
-        return "", "no data", ""
-    return prepared.format_model_label(result.cell.subject), failure.reason, failure.hint or ""
 
 
 def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str, str]:

@@ -49,11 +49,16 @@ def format_seed_means(suite: Suite, seed_aggregates: Sequence[Aggregates]) -> li
 
 def serialize_aggregates(suite: Suite, aggregates: Aggregates) -> dict[str, Any]:
     """A suite's columns and means as plain values."""
+    # The small columns, and the mean over such columns alone, each with its examples and its interval.
+    small = {
+        "columns": {name: _serialize_spread(spread) for name, spread in aggregates.spreads.items()},
+        "mean": None if aggregates.spread is None else _serialize_spread(aggregates.spread),
+    }
     return {
         "columns": dict(aggregates.columns),
         "mean_over_tasks": _mean_json(aggregates.over_tasks),
         "mean_over_types": _mean_json(aggregates.over_types),
-        **({"small": _serialize_spreads(aggregates)} if aggregates.spreads else {}),
+        **({"small": small} if aggregates.spreads else {}),
         **(
             {"mean_over_requested": _mean_json(_compute_requested_mean(suite, aggregates))}
             if suite.requested
@@ -64,15 +69,6 @@ def serialize_aggregates(suite: Suite, aggregates: Aggregates) -> dict[str, Any]
         "left_out": list(suite.left_out),
         "notes": list(suite.notes),
         **({"predicted": _serialize_prediction(suite, aggregates)} if suite.predictor else {}),
-    }
-
-
-def _serialize_spreads(aggregates: Aggregates) -> dict[str, Any]:
-    """The small columns, and the mean over such columns alone, each with its examples and its interval."""
-    mean = aggregates.spread
-    return {
-        "columns": {name: _serialize_spread(spread) for name, spread in aggregates.spreads.items()},
-        "mean": None if mean is None else _serialize_spread(mean),
     }
 
 
@@ -303,7 +299,9 @@ def _format_prediction_lines(suite: Suite, aggregates: Aggregates) -> list[str]:
     if predicted is None:
         missing = [name for name in suite.predictor.tasks if name not in _collect_proxy_scores(aggregates)]
         return [f"{suite.predictor.target} is not predicted: no score of {shorten_names(missing)}"]
-    return [_format_prediction(predicted), *_format_proxy_warnings(predicted)]
+    warning = "outside of what the proxy was fitted on, so that its interval may not hold"
+    outside = [f"{warning}: {shorten_names(predicted.outside)}"] if predicted.outside else []
+    return [_format_prediction(predicted), *outside]
 
 
 def _format_prediction(predicted: Predicted) -> str:
@@ -325,13 +323,6 @@ def _serialize_prediction(suite: Suite, aggregates: Aggregates) -> dict[str, Any
     """The prediction as plain values; None where a score is missing."""
     predicted = suite.predictor.predict(_collect_proxy_scores(aggregates)) if suite.predictor else None
     return None if predicted is None else {**asdict(predicted), "outside": list(predicted.outside)}
-
-
-def _format_proxy_warnings(predicted: Predicted) -> list[str]:
-    if not predicted.outside:
-        return []
-    named = shorten_names(predicted.outside)
-    return [f"outside of what the proxy was fitted on, so that its interval may not hold: {named}"]
 
 
 def _collect_proxy_scores(aggregates: Aggregates) -> dict[str, float]:
