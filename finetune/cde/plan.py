@@ -103,7 +103,7 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
     ) -> PlannedModel:
         """The model that the training would make, with the prompts that the training has had.
 
-        Without prefixes a backbone's own prompts stay. For the arguments see TrainerRecipe.
+        Without prefixes a backbone's own prompts stay. For the arguments see ModelRecipe.
         """
         model = super().plan(backbone, data, seed=seed, planned=planned)
         settings, description, tables = self.settings, model.description, self.list_prefix_tables(data)
@@ -233,10 +233,8 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
             super()._check_backbone_fit(backbone, description)
             return
         for name, setting in (("prompts", "soft_prompts"), ("tied", "tied")):
-            backbone_value, recipe_value = (
-                getattr(description.two_stage, name),
-                getattr(self.settings.stages, name),
-            )
+            backbone_value = getattr(description.two_stage, name)
+            recipe_value = getattr(self.settings.stages, name)
             if backbone_value != recipe_value:
                 raise UsageError(
                     f"{backbone.name} has {setting} = {backbone_value}, and {self.name} would train it with "

@@ -174,18 +174,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         seed: int,
         planned: Description | None = None,
     ) -> PlannedModel:
-        """The model that the training would make; only JSON is read.
-
-        Args:
-            backbone: A model on disk, perhaps an already trained one.
-            data: The training data, then that of the selection.
-            seed: The seed of the training.
-            planned: The model before it in a chain, if that is still to be trained.
-
-        Raises:
-            UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
-            DataError: The data has too few rows.
-        """
+        """The model that the training would make; arguments and errors are those of ModelRecipe."""
         settings = self._resolve_settings(backbone)
         description = planned or describe(backbone.folder, own_code=backbone.trust_remote_code)
         self._check_backbone_fit(backbone, description)

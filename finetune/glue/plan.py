@@ -122,10 +122,8 @@ class _TaskPlanner:
     def plan_score(self, task: Task, name: str) -> RecipePlan:
         """The plan of one score; `name` is the recipe's."""
         located, folder = self.locate_task(task)
-        begin, trials = (
-            self._resolve_start_model(located),
-            self.list_task_trials(located, transfer=self.settings.transfer),
-        )
+        begin = self._resolve_start_model(located)
+        trials = self.list_task_trials(located, transfer=self.settings.transfer)
         ready = _TaskRuns(task=located, folder=folder, begin=begin, trials=trials)
         grid = self.plan_grid_jobs(ready)
         keys = tuple(job.key for job in grid)

@@ -98,11 +98,9 @@ def serialize_metrics(metrics: Raw) -> list[list[Any]]:
 
 def score_run(record: Record, task: Task, view: str) -> float | None:
     """A run's score by a view, which may differ from the view of the recipe that made the run."""
-    return (
-        None
-        if record.training["diverged"]
-        else _compute_selection_metric(task, view, collect_raw_metrics(record))
-    )
+    if record.training["diverged"]:
+        return None
+    return _compute_selection_metric(task, view, collect_raw_metrics(record))
 
 
 def score_runs(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[RunScore]:

@@ -177,11 +177,9 @@ def train_classifier(
         read_every: Steps of a GPU whose losses are read together, as reading waits for it.
     """
     steps = trial.count_trial_steps(len(rows))
-    optimizer, schedule, stopping = (
-        trial.build_optimizer(model),
-        trial.training.schedule,
-        trial.training.stopping,
-    )
+    optimizer = trial.build_optimizer(model)
+    schedule = trial.training.schedule
+    stopping = trial.training.stopping
     patience = math.inf if stopping.patience is None else stopping.patience
     every = trial.training.cadence.compute_interval(trial.task, rows=len(rows), batch_size=trial.batch_size)
     autocast = build_autocast(rows.labels.device, trial)

@@ -272,10 +272,8 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
             divisor = _resolve_divisor(mix_set, parts)
             if not self.settings.count_group_rows(divisor):
                 raise self.settings.explain_empty_group(mix_set.name, divisor)
-            rows, needed = (
-                count_set_rows(parts),
-                self.settings.count_group_rows(divisor) * self.settings.groups,
-            )
+            rows = count_set_rows(parts)
+            needed = self.settings.count_group_rows(divisor) * self.settings.groups
             if rows is not None and sum(rows) < needed and not _is_measured(mix_set, parts):
                 raise DataError(
                     f"{mix_set.name} has {sum(rows):,} rows, and a batch of it has {needed:,}.",

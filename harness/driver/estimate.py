@@ -146,10 +146,8 @@ def _estimate_score(score: PlannedScore, past: PastWork) -> ScoreCost:
     cost = past.estimate_score_cost(work)
     if not isinstance(source, MeasuredSource) or not work.is_open or not isinstance(work.encoding, Encoding):
         return cost
-    parameters, tokens = (
-        estimate_non_embedding(work.parameters, work.width),
-        source.estimate_tokens(score.task),
-    )
+    parameters = estimate_non_embedding(work.parameters, work.width)
+    tokens = source.estimate_tokens(score.task)
     rate = past.estimate_token_rate(work.model, parameters, work.encoding.dtype)
     if rate is None or tokens is None:
         return cost

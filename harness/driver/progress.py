@@ -552,11 +552,9 @@ def _format_steps(trainings: Sequence[PlannedTraining]) -> str:
     step_counts = sorted(count for count in steps if count is not None)
     if len(step_counts) < len(steps):
         return "? steps"
-    return (
-        f"{step_counts[0]:,} steps"
-        if len(step_counts) == 1
-        else f"{step_counts[0]:,} to {step_counts[-1]:,} steps"
-    )
+    if len(step_counts) == 1:
+        return f"{step_counts[0]:,} steps"
+    return f"{step_counts[0]:,} to {step_counts[-1]:,} steps"
 
 
 def _list_plan_notes(prepared: PreparedRun) -> list[str]:

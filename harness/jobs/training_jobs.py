@@ -106,10 +106,8 @@ class Train:
 
     def _require_as_planned(self) -> None:
         """Refuse a model whose evaluation would not be the planned one."""
-        actual_encoding, planned = (
-            _resolve_default_encoding(describe(self.spec.output)),
-            _resolve_default_encoding(self.description),
-        )
+        actual_encoding = _resolve_default_encoding(describe(self.spec.output))
+        planned = _resolve_default_encoding(self.description)
         differs = [
             f"{name} is {actual_encoding[name]!r}, not {planned[name]!r}"
             for name in actual_encoding

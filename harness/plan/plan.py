@@ -199,11 +199,9 @@ class PlannedScore:
     def encoding(self) -> Encoding | Ranking:
         """The model's encoding on this task, or its ranking."""
         model_encoding = self.subject.encoding
-        return (
-            model_encoding.adapt_encoding(self.task)
-            if isinstance(model_encoding, Encoding)
-            else model_encoding
-        )
+        if isinstance(model_encoding, Encoding):
+            return model_encoding.adapt_encoding(self.task)
+        return model_encoding
 
     @property
     def is_indexed(self) -> bool:
@@ -422,13 +420,10 @@ class Plan:
         *,
         store: Store,
         settings: DataSettings,
-        seed: int = SEED,
         force: bool = False,
         gate: bool = True,
         purpose: Purpose = "final",
-        recipe: TaskRecipe | None = None,
-        is_evaluated: Callable[[ConfiguredModel, Task], bool] = _accept_every_task,
-        machine: Mapping[str, Any] | None = None,
+        **how: Any,
     ) -> Plan:
         """The plan of a run: every task of every suite for every model, each once.
 
@@ -436,30 +431,17 @@ class Plan:
         is no suite.
 
         Args:
-            subjects: The models.
             suites: The suites; none to train models without evaluating them.
             store: The records of the results folder.
-            settings: The places of data.
-            seed: The seed of samples and probes.
             force: Whether scores with a record are computed again.
             gate: Whether the sanity gate may refuse a model.
             purpose: Where records are looked up and written: final scores, or trials.
-            recipe: The recipe for tasks with labels.
-            is_evaluated: Whether a model is evaluated on a task.
-            machine: This machine, where a task measures it.
+            **how: As in `plan_scores`.
 
         Raises:
             UsageError: The data of a sweep's selection is not available.
         """
-        planned_scores = plan_scores(
-            subjects,
-            suites,
-            settings=settings,
-            seed=seed,
-            recipe=recipe,
-            is_evaluated=is_evaluated,
-            machine=machine,
-        )
+        planned_scores = plan_scores(subjects, suites, settings=settings, **how)
         cells = tuple(replace(cell, purpose=purpose) for cell in planned_scores.cells)
         cells = cells if force else tuple(_attach_record(cell, store) for cell in cells)
         lost_runs = {cell.key: keys for cell in cells if (keys := _find_lost_classifiers(cell, store))}

@@ -134,10 +134,8 @@ class ResolvedRequest:
             )
         if request.lengths:
             raise UsageError("Several lengths are for `harness run`.", hint="Type --max-length.")
-        cache, results = (
-            paths.resolve_cache_folder(request.cache),
-            paths.resolve_results_folder(request.results),
-        )
+        cache = paths.resolve_cache_folder(request.cache)
+        results = paths.resolve_results_folder(request.results)
         # Jobs on other machines do not start in this working directory.
         if parse_executor(request.executor) is not None:
             cache, results = cache.absolute(), results.absolute()

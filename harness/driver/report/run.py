@@ -92,10 +92,8 @@ def _serialize_seed_group(report: Report, group: Sequence[ConfiguredModel], suit
 
 
 def _serialize_suite(report: Report, model: ConfiguredModel, suite: Suite) -> dict[str, Any]:
-    suite_aggregates, standing = (
-        report.compute_aggregates(model, suite),
-        report.compute_trained_result(model, suite),
-    )
+    suite_aggregates = report.compute_aggregates(model, suite)
+    standing = report.compute_trained_result(model, suite)
     return {
         "suite": suite.name,
         "model": model.artifact.name,
@@ -384,11 +382,9 @@ class Report:
     def _compute_record_number(self, suite: Suite, record: Record) -> float | None:
         """The number of a record in a suite's mean."""
         convention = self._find_convention(suite) if "recipe" in record.identity else None
-        return (
-            record.main_score
-            if convention is None
-            else convention.compute_task_number(record.task.name, collect_raw_metrics(record))
-        )
+        if convention is None:
+            return record.main_score
+        return convention.compute_task_number(record.task.name, collect_raw_metrics(record))
 
     def list_suite_models(self, suite: Suite) -> tuple[ConfiguredModel, ...]:
         """The models that are evaluated on a task of a suite."""
