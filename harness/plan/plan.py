@@ -431,8 +431,10 @@ class Plan:
         is no suite.
 
         Args:
+            subjects: The models.
             suites: The suites; none to train models without evaluating them.
             store: The records of the results folder.
+            settings: The places of data.
             force: Whether scores with a record are computed again.
             gate: Whether the sanity gate may refuse a model.
             purpose: Where records are looked up and written: final scores, or trials.

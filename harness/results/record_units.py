@@ -352,7 +352,12 @@ class ScoredRecord:
         """The scored record from the first store that has its units, else from the first that has it.
 
         Args:
-            stores: The results folders, in the order of preference; all else is as in `load_record`.
+            stores: The results folders, in the order of preference.
+            artifact: The artifact's folder there (`Artifact.slug`).
+            task: The task's name.
+            key: The EvaluationKey.
+            parts: The metrics whose mean is a trained task's number.
+            cache: The cache folder.
         """
         without_units = None
         for store in stores:
