@@ -219,7 +219,9 @@ class NegativeFilter:
     threshold: float | None = None
 
     def mask(self, rows: Tensor, query_places: Tensor) -> Tensor:
-        """Whether each candidate is masked for each query.
+        """Whether each text is masked for each query; its own texts never are.
+
+        Cosines to equal texts are equal, as each text is multiplied once.
 
         Args:
             rows: The numbers of all rows whose texts are candidates, (rows,).
@@ -229,43 +231,16 @@ class NegativeFilter:
             (queries, rows × columns but the first), on the device of `rows`.
         """
         queries, *columns = (part.to(rows.device) for part in self.vectors(rows.tolist()))
-        return find_false_negatives(
-            queries[query_places], columns, query_places, margin=self.margin, threshold=self.threshold
-        )
-
-
-def find_false_negatives(
-    queries: Tensor,
-    columns: Sequence[Tensor],
-    query_rows: Tensor,
-    *,
-    margin: float = 0.0,
-    threshold: float | None = None,
-) -> Tensor:
-    """Whether each text is masked for each query: at least as similar to it as its positive plus `margin`.
-
-    A query's own texts are never masked. Cosines to equal texts are equal, as each text is multiplied once.
-
-    Args:
-        queries: The guide's vectors, (queries, dimensions).
-        columns: Those of the positives, then of mined negatives, each (rows, dimensions).
-        query_rows: The row of each query, (queries,).
-        margin: Added to the similarity of the query's own positive.
-        threshold: The similarity from which on a text is masked, in place of the margin.
-
-    Returns:
-        (queries, rows × columns).
-    """
-    # A matrix product may round equal columns differently, and the default margin is 0: a copy of the
-    # positive has to have exactly its cosine.
-    texts, places = torch.unique(cat([*columns]), dim=0, return_inverse=True)
-    scores = (normalize(queries) @ normalize(texts).T)[:, places]
-    rows, each = len(columns[0]), torch.arange(len(queries), device=queries.device)
-    limit = scores[each, query_rows].unsqueeze(1) + margin
-    mask = scores >= (limit if threshold is None else threshold)
-    for number in range(len(columns)):
-        mask[each, query_rows + number * rows] = False
-    return mask
+        # A matrix product may round equal columns differently, and the default margin is 0: a copy of the
+        # positive has to have exactly its cosine.
+        texts, places = torch.unique(cat(columns), dim=0, return_inverse=True)
+        scores = (normalize(queries[query_places]) @ normalize(texts).T)[:, places]
+        each = torch.arange(len(query_places), device=rows.device)
+        limit = scores[each, query_places].unsqueeze(1) + self.margin
+        mask = scores >= (limit if self.threshold is None else self.threshold)
+        for number in range(len(columns)):
+            mask[each, query_places + number * len(rows)] = False
+        return mask
 
 
 class InfoNCE:

@@ -25,7 +25,7 @@ from finetune.cde.clusters import FILE, ClusterWork, KMeans, PairClusters, Stopp
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ClusterSettings, ContextualSettings
 from finetune.embedding.batches import PackedOrder, pack_clusters
-from finetune.embedding.losses import NegativeFilter, build_filtered_loss, find_false_negatives
+from finetune.embedding.losses import NegativeFilter, build_filtered_loss
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
 from harness.core.encoding import Settings
@@ -292,12 +292,16 @@ def guide_vectors(rows: int, columns: int, *, seed: int = 0) -> list[torch.Tenso
     return found
 
 
+def mask_every_row(vectors: list[torch.Tensor], **how: float) -> torch.Tensor:
+    rows = torch.arange(len(vectors[0]))
+    return NegativeFilter(vectors=lambda _: vectors, **how).mask(rows, rows)
+
+
 @pytest.mark.parametrize("margin", [-0.05, 0.0, 0.05])
 @pytest.mark.parametrize("columns", [2, 3])
 def test_the_mask_is_that_of_a_double_loop(margin: float, columns: int) -> None:
     vectors = guide_vectors(17, columns)
-    own = torch.arange(17)
-    found = find_false_negatives(vectors[0], vectors[1:], own, margin=margin)
+    found = mask_every_row(vectors, margin=margin)
     documents = [row for column in vectors[1:] for row in column]
     for query in range(17):
         cosines = [float(torch.cosine_similarity(vectors[0][query], one, 0, 0)) for one in documents]
@@ -315,7 +319,7 @@ def test_every_exact_duplicate_is_masked(rows: int) -> None:
     """Whatever the kernel of the product makes of a text's place."""
     for seed in range(5):
         vectors = guide_vectors(rows, 3, seed=seed)
-        found = find_false_negatives(vectors[0], vectors[1:], torch.arange(rows))
+        found = mask_every_row(vectors)
         documents = torch.cat(vectors[1:])
         same = (documents[None] == vectors[1][:, None]).all(2)
         same[torch.arange(rows), torch.arange(rows)] = False
@@ -328,7 +332,7 @@ def test_every_exact_duplicate_is_masked(rows: int) -> None:
 
 def test_a_threshold_takes_the_place_of_the_margin() -> None:
     vectors = guide_vectors(9, 2)
-    found = find_false_negatives(vectors[0], vectors[1:], torch.arange(9), margin=5.0, threshold=0.1)
+    found = mask_every_row(vectors, margin=5.0, threshold=0.1)
     cosines = torch.nn.functional.normalize(vectors[0]) @ torch.nn.functional.normalize(vectors[1]).T
     assert torch.equal(found, (cosines >= 0.1) & ~torch.eye(9, dtype=torch.bool))
 
