@@ -380,10 +380,16 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.embedding import setups, trainer
+        from finetune.embedding.trainer import run_trainer
 
         settings = self._resolve_settings(spec.backbone)
-        trainer.run_trainer(spec, settings, setups.EmbeddingSetup(settings, self.loss, caches=self.caches))
+        run_trainer(spec, settings, self._open_setup(spec, settings))
+
+    def _open_setup(self, _spec: TrainingSpec, settings: EmbeddingT) -> Any:
+        """The parts of the training that depend on the kind of model (finetune.embedding.setups.Setup)."""
+        from finetune.embedding.setups import EmbeddingSetup
+
+        return EmbeddingSetup(settings, self.loss, caches=self.caches)
 
     def check_recipe_settings(self) -> None:
         """Refuse settings that no training can have, whatever its data.

@@ -148,14 +148,11 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
                 f"--set sets={others or '…'}",
             )
 
-    def train(self, spec: TrainingSpec) -> None:
-        """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.embedding.trainer import run_trainer
+    def _open_setup(self, spec: TrainingSpec, settings: MixSettings) -> Any:
         from finetune.mix.training import MixSetup
 
-        settings = self._resolve_settings(spec.backbone)
         prompts = self._build_prompts(InstructionFormat.read_instruction_format(spec.backbone.folder))
-        run_trainer(spec, settings, MixSetup(settings, self.sets, prompts))
+        return MixSetup(settings, self.sets, prompts)
 
     @property
     def _all(self) -> tuple[MixSet, ...]:

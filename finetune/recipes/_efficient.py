@@ -33,13 +33,10 @@ from harness.training.training import TrainingSpec
 class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
     """A recipe of contrastive pairs that trains a part of a backbone's weights, or all, within a budget."""
 
-    def train(self, spec: TrainingSpec) -> None:
-        """Train, in a process of its own, and write the model to `spec.output`."""
+    def _open_setup(self, spec: TrainingSpec, settings: EfficientSettings) -> Any:
         from finetune.efficient.training import EfficientSetup
-        from finetune.embedding.trainer import run_trainer
 
-        settings = self._resolve_settings(spec.backbone)
-        run_trainer(spec, settings, EfficientSetup(settings, self.loss, spec))
+        return EfficientSetup(settings, self.loss, spec)
 
     def _list_facts(self) -> dict[str, Any]:
         usual = FEW_WEIGHTS.get(self.settings.method, ALL_WEIGHTS)
