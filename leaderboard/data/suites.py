@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, count, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from harness.core.types import Column, Suite, SuiteOptions, Task
 from harness.plan import catalog
@@ -101,6 +101,10 @@ class Scope:
         return not self.data or len(revisions) == 1
 
 
+Scopes: TypeAlias = "Mapping[str, Mapping[int, Scope]]"
+"""What all suites ask of each task, by the scopes' numbers."""
+
+
 def extract_main_scores(
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]], metric: str, main_score: float | None
 ) -> dict[str, dict[str, float | None]]:
@@ -112,18 +116,18 @@ def extract_main_scores(
         main_score: The record's score, which replaces the score of a single subset.
     """
     scores_by_split = {
-        split: {subset: _find_main_score(metrics, metric) for subset, metrics in subsets.items()}
+        split: {
+            subset: float(value)
+            if isinstance(value := m.get("main_score", m.get(metric)), int | float)
+            else None
+            for subset, m in subsets.items()
+        }
         for split, subsets in scores.items()
     }
     cells = [(split, subset) for split, subsets in scores_by_split.items() for subset in subsets]
     if len(cells) == 1 and main_score is not None:
         scores_by_split[cells[0][0]][cells[0][1]] = main_score
     return scores_by_split
-
-
-def _find_main_score(metrics: Mapping[str, Any], metric: str) -> float | None:
-    value = metrics.get("main_score", metrics.get(metric))
-    return float(value) if isinstance(value, int | float) else None
 
 
 # Not None: that is a score which a file has, but which is no possible number.
@@ -248,13 +252,16 @@ def format_slug(text: str) -> str:
 _FORMAT = re.compile(r"\.(json|csv|md|tex|svg)$")
 
 
-def collect_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:
-    """Every scope that a suite asks for, by task."""
+def collect_scopes(suites: Sequence[SiteSuite]) -> Scopes:
+    """Every scope that a suite asks for, by task; their numbers begin with 1."""
     scopes_by_task: dict[str, dict[str, Scope]] = {}
     for site_suite in suites:
         for view in list_conventions(site_suite.suite):
             for column in site_suite.suite.columns:
-                joint_scope = build_whole_scope(column)
-                for scope in (*build_column_scopes(column, view), *([joint_scope] if joint_scope else [])):
+                every = (*build_column_scopes(column, view), build_whole_scope(column))
+                for scope in filter(None, every):
                     scopes_by_task.setdefault(scope.task, {})[scope.form] = scope
-    return {task: list(scopes.values()) for task, scopes in scopes_by_task.items()}
+    numbers = count(1)
+    return {
+        task: {next(numbers): scope for scope in scopes.values()} for task, scopes in scopes_by_task.items()
+    }

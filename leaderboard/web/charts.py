@@ -191,18 +191,16 @@ class Chart:
 def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution | Heat) -> Chart:
     """A plot as a chart; its name is unique on its page."""
     figure, heads, rows = _DRAW[type(plot)](plot)
-    cells = [
-        [v if isinstance(v, Cell) else Cell(text=format_chart_value(v), value=v) for v in row] for row in rows
+    body = [
+        TableRow(cells=[v if isinstance(v, Cell) else Cell(text=format_chart_value(v), value=v) for v in row])
+        for row in rows
     ]
+    texts = [any(isinstance(row[at], str | Cell) for row in rows) for at in range(len(heads))]
     columns = [
-        TableColumn(
-            key=f"c{at}", label=head, numeric=not any(isinstance(row[at], str | Cell) for row in rows)
-        )
-        for at, head in enumerate(heads)
+        TableColumn(key=f"c{at}", label=head, numeric=not text)
+        for at, (head, text) in enumerate(zip(heads, texts, strict=True))
     ]
-    table = Table(
-        name=f"{name}-values", caption=title, columns=columns, rows=[TableRow(cells=row) for row in cells]
-    )
+    table = Table(name=f"{name}-values", caption=title, columns=columns, rows=body)
     notes = _list_plot_notes(plot, len(rows)) if isinstance(plot, Scatter | Track) else []
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)
 
@@ -262,37 +260,28 @@ def convert_axis_value(value: Place, kind: Kind = "linear") -> Any:
     '2026-01-02'
     """
     if kind == "date":
-        return _time(value.isoformat() if isinstance(value, date) else value)
+        text: Any = value.isoformat() if isinstance(value, date) else value
+        try:
+            time = datetime.fromisoformat(text)
+            if time.year not in YEARS or len(text) == 10:
+                return text if time.year in YEARS else None
+            # A time in UTC.
+            return f"{time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        except (TypeError, ValueError, OverflowError):
+            return None
     if value is None or isinstance(value, str | date):
         return None
     valid = math.isfinite(value) and abs(value) <= LARGEST and (kind != "log" or value > 0)
     return float(value) if valid else None
 
 
-def _time(text: Any) -> str | None:
-    """A date, or a time in UTC, as ISO text."""
-    try:
-        time = datetime.fromisoformat(text)
-        if time.year not in YEARS or len(text) == 10:
-            return text if time.year in YEARS else None
-        return f"{time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
 def _place_points(plot: _Plane, points: Iterable[Point], *, gaps: bool = False) -> list[Point]:
     """The points that the axes can hold, with their places as JSON; `gaps` keeps those without a y."""
     across, up = plot.x.kind, plot.y.kind
-    placed = [
-        replace(
-            p,
-            x=convert_axis_value(p.x, across),
-            y=convert_axis_value(p.y, up),
-            low=convert_axis_value(p.low, up),
-            high=convert_axis_value(p.high, up),
-        )
-        for p in points
-    ]
+    placed = []
+    for p in points:
+        y, low, high = (convert_axis_value(value, up) for value in (p.y, p.low, p.high))
+        placed.append(replace(p, x=convert_axis_value(p.x, across), y=y, low=low, high=high))
     return [p for p in placed if p.x is not None and (gaps or p.y is not None)]
 
 

@@ -146,4 +146,4 @@ def test_all_scopes_by_task() -> None:
     found = collect_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
     assert {scope.view for scope in found["RTE"]} == set(glue.suite.conventions)
     assert {scope.view for scope in found["L"]} == {""}
-    assert [scope.form for scope in found["M"]] == [build_task_scope(fake_task("M")).form]
+    assert [scope.form for scope in found["M"].values()] == [build_task_scope(fake_task("M")).form]
