@@ -227,9 +227,7 @@ class SiteIndex:
         new.mkdir()
         tables = Tables()
         (new / OWN).mkdir()
-        read, stamps = self._fill_own_tables(
-            tables, former, units, fresh, new / OWN / _format_texts_name(version)
-        )
+        read, stamps = self._fill_own_tables(tables, former, units, fresh, new, version)
         changed = bool(read or gone or not former.version)
         if changed:
             # After all units: means over seeds need those that were kept as well as those just read.
@@ -253,7 +251,8 @@ class SiteIndex:
         former: Snapshot,
         units: Mapping[str, Unit],
         fresh: Mapping[str, Unit],
-        texts: Path,
+        new: Path,
+        version: int,
     ) -> tuple[int, dict[str, str]]:
         """Put everything but imports into tables: how many units were read, and the stamps of all there."""
         from pyarrow.parquet import ParquetWriter
@@ -261,7 +260,7 @@ class SiteIndex:
         kept = [name for name in units if name in former.units and name not in fresh]
         if former.version:
             tables.keep(former.folder / OWN, kept)
-        version, failed = int(texts.stem.rpartition("-")[2]), set[str]()
+        texts, failed = new / OWN / _format_texts_name(version), set[str]()
         with ParquetWriter(texts, create_text_schema(), compression="zstd") as writer:
             for chunk in read_units(fresh, self._reading):
                 write_texts(writer, tables.take(chunk.rows, version))

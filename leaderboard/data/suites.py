@@ -245,11 +245,7 @@ def format_slug(text: str) -> str:
     ('mteb-MTEB-eng-v2', 'org-name-v1.5', 'my-json')
     """
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
-    plain = "-".join(safe.split()).strip(".-")
-    return _FORMAT.sub(r"-\1", plain)
-
-
-_FORMAT = re.compile(r"\.(json|csv|md|tex|svg)$")
+    return re.sub(r"\.(json|csv|md|tex|svg)$", r"-\1", "-".join(safe.split()).strip(".-"))
 
 
 def collect_scopes(suites: Sequence[SiteSuite]) -> Scopes:

@@ -350,14 +350,11 @@ def _build_plane_figure(
         lines.append({"type": "line", **ends, "line": {"width": 1, "dash": "dash"}})
         # On a logarithmic axis Plotly takes the exponent for an annotation, but the value for a line.
         place = {"x": math.log10(position) if plot.x.kind == "log" else position, "y": 1, "yref": "paper"}
-        words.append(
-            {**place, "text": _escape_label(word), "showarrow": False, "xanchor": "left", "yanchor": above}
-        )
-    axes = (
-        _build_axis(plot.x, [p.x for p in points]),
-        _build_axis(plot.y, [p.y for p in points if p.y is not None]),
-    )
-    layout = {"height": height, "xaxis": axes[0], "yaxis": axes[1], "showlegend": True, "shapes": lines,
+        look = {"text": _escape_label(word), "showarrow": False, "xanchor": "left", "yanchor": above}
+        words.append({**place, **look})
+    across = _build_axis(plot.x, [p.x for p in points])
+    up = _build_axis(plot.y, [p.y for p in points if p.y is not None])
+    layout = {"height": height, "xaxis": across, "yaxis": up, "showlegend": True, "shapes": lines,
               "annotations": words, **more}  # fmt: skip
     heads = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")
     rows = [
@@ -463,6 +460,10 @@ def _build_frontier_line(best: Sequence[Point], points: Sequence[Point], *, lowe
              "meta": {"colour": "ink"}}  # fmt: skip
 
 
+_LINE_ALONE: Json = {"mode": "lines", "showlegend": False, "error_y": {"visible": False}}
+"""What makes a trace a line without points and intervals."""
+
+
 def _draw_lines(plot: Lines) -> tuple[Any, ...]:
     data: list[Json] = []
     shown: list[Point] = []
@@ -472,8 +473,7 @@ def _draw_lines(plot: Lines) -> tuple[Any, ...]:
         shown += [replace(p, label=p.label or line.label) for p in points]
         if line.law:
             law = _place_points(plot, line.law)
-            hidden = {"showlegend": False, "error_y": {"visible": False}}
-            data.append(_build_trace(plot, line.label, law, place, mode="lines", **hidden))
+            data.append(_build_trace(plot, line.label, law, place, **_LINE_ALONE))
             data.append(_build_trace(plot, line.label, points, place))
             continue
         trace = _build_trace(plot, line.label, points, place, mode=mode, connectgaps=False)
@@ -501,9 +501,7 @@ def _draw_track(plot: Track) -> tuple[Any, ...]:
     points = sorted(_place_points(plot, plot.points), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
     data: list[Json] = []
     if plot.joined:
-        solid = [p for p in points if not p.hollow]
-        hidden = {"showlegend": False, "error_y": {"visible": False}}
-        data.append(_build_trace(plot, "", solid, 0, mode="lines", **hidden))
+        data.append(_build_trace(plot, "", [p for p in points if not p.hollow], 0, **_LINE_ALONE))
     for place, (name, colour) in enumerate(plot.tones.items()):
         if group := [p for p in points if p.series == name]:
             data.append(
