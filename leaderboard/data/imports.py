@@ -155,9 +155,9 @@ def _fill_cards(cards: Sequence[Row]) -> list[Row]:
         facts_by_model.setdefault(card["model"], {}).update(_list_shared_facts(card))
     filled = []
     for card in cards:
-        own = _list_shared_facts(card)
+        stated = _list_shared_facts(card)
         others = facts_by_model[card["model"]].items()
-        filled.append({**card, **{name: fact for name, fact in others if name not in own}})
+        filled.append({**card, **{name: fact for name, fact in others if name not in stated}})
     return filled
 
 

@@ -116,18 +116,18 @@ def extract_main_scores(
         main_score: The record's score, which replaces the score of a single subset.
     """
     scores_by_split = {
-        split: {
-            subset: float(value)
-            if isinstance(value := m.get("main_score", m.get(metric)), int | float)
-            else None
-            for subset, m in subsets.items()
-        }
+        split: {subset: _find_main_score(metrics, metric) for subset, metrics in subsets.items()}
         for split, subsets in scores.items()
     }
     cells = [(split, subset) for split, subsets in scores_by_split.items() for subset in subsets]
     if len(cells) == 1 and main_score is not None:
         scores_by_split[cells[0][0]][cells[0][1]] = main_score
     return scores_by_split
+
+
+def _find_main_score(metrics: Mapping[str, Any], metric: str) -> float | None:
+    value = metrics.get("main_score", metrics.get(metric))
+    return float(value) if isinstance(value, int | float) else None
 
 
 # Not None: that is a score which a file has, but which is no possible number.
