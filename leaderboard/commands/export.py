@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -77,9 +77,7 @@ def command(
             )
         place: dict[str, Any] = {"suites": suites, "tasks": tasks, "settings": settings}
         place["results"] = next(iter(results), None)
-        if trec is not None:
-            return _export_runs(page, trec, place)
-        return _export_mteb(page, mteb or Path(), published, place)
+        return _export_model(page, trec, mteb, published, place)
     for name, value in {"--tasks": tasks, "--settings": settings, "--as": published}.items():
         if value:
             raise UsageError(f"{name} is for --trec or --mteb.", hint="Name a folder: --mteb DIR.")
@@ -107,28 +105,27 @@ def command(
     return 0
 
 
-def _export_runs(model: str, folder: Path, options: Mapping[str, Any]) -> int:
-    done = export_trec(model, folder, **options)
-    missing = (
-        [f"Not measured with these settings: {shorten_names([*done.left_out])}"] if done.left_out else []
-    )
-    _report_export(done.files, done.settings, missing, done.others)
-    return 0
-
-
-def _export_mteb(model: str, folder: Path, published: str, options: Mapping[str, Any]) -> int:
-    done = export_mteb(model, folder, published=published, resolve_revision=resolve_data_revision, **options)
-    left_out = group_by(done.left_out, done.left_out.__getitem__).items()
-    notes = [f"Left out: {shorten_names(tasks)}: {reason}" for reason, tasks in left_out]
-    _report_export(done.files, done.settings, notes, done.others)
-    return 0 if done.files else 1
-
-
-def _report_export(files: Sequence[Path], settings: str, notes: Sequence[str], others: Sequence[str]) -> None:
-    for path in files:
-        click.echo(f"{path}\t{settings}")
-    for note in [*notes, *(f"Measured with other settings, too: {t} (--settings chooses)" for t in others)]:
+def _export_model(
+    model: str, trec: Path | None, mteb: Path | None, published: str, options: Mapping[str, Any]
+) -> int:
+    """Write a model's runs or scores, and say which files there are and what is in none."""
+    done: Any
+    if trec is not None:
+        done, notes = export_trec(model, trec, **options), []
+        if done.left_out:
+            notes = [f"Not measured with these settings: {shorten_names([*done.left_out])}"]
+    else:
+        done = export_mteb(
+            model, mteb or Path(), published=published, resolve_revision=resolve_data_revision, **options
+        )
+        reasons = group_by(done.left_out, done.left_out.__getitem__).items()
+        notes = [f"Left out: {shorten_names(tasks)}: {reason}" for reason, tasks in reasons]
+    for path in done.files:
+        click.echo(f"{path}\t{done.settings}")
+    others = (f"Measured with other settings, too: {text} (--settings chooses)" for text in done.others)
+    for note in (*notes, *others):
         click.echo(note, err=True)
+    return 0 if done.files or trec is not None else 1
 
 
 def _split_address(page: str) -> tuple[str, str, str]:

@@ -35,10 +35,7 @@ class _TaskDescription:
 
 @cache
 def _load_descriptions() -> Mapping[str, Mapping[str, Any]]:
-    descriptions: Mapping[str, Mapping[str, Any]] = json.loads(
-        Path(__file__).with_name("descriptions.json").read_text("utf-8")
-    )
-    return descriptions
+    return dict(json.loads(Path(__file__).with_name("descriptions.json").read_text("utf-8")))
 
 
 _OWN: Mapping[str, str] = {

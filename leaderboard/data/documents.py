@@ -8,20 +8,21 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
+from harness.core.documents import DocumentFolder
 from harness.core.errors import HarnessError
-from harness.fits.stored import FITS
+from harness.fits.stored import FITS, StoredFit
 from harness.results.notes import NOTES
-from harness.watch.curves import CURVES, build_curves, compare_runs
-from harness.watch.grids import GRIDS
+from harness.watch.curves import CURVES, RunTable, build_curves, compare_runs
+from harness.watch.grids import GRIDS, RunGrid
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import format_slug
@@ -29,48 +30,37 @@ from leaderboard.data.suites import format_slug
 log = logging.getLogger(__name__)
 
 Kind = Literal["check", "watch", "note", "curves", "grid", "fit"]
+_Described: TypeAlias = tuple[str, dict[str, Any], str]
+"""When a document was written, what lists show of it, and the whole as JSON."""
 
 
 def iter_document_units(roots: Sequence[Path]) -> Iterator[Unit]:
     """One unit for each document; of two with one name that of the earlier folder."""
-    folders: dict[Kind, str] = {
-        "check": CHECKS.folder,
-        "watch": WATCHES.folder,
-        "note": NOTES.folder,
-        "curves": CURVES.folder,
-        "grid": GRIDS.folder,
-        "fit": FITS.folder,
-    }
-    for kind, folder in folders.items():
+    for kind, (documents, _) in _KINDS.items():
         seen = set()
-        for path, stamp in (file for root in roots for file in _iter_json_files(root / folder)):
+        folders = [root / documents.folder for root in roots]
+        for path, stamp in (file for folder in folders for file in _iter_json_files(folder)):
             name = format_document_name(path.stem)
             if name not in seen:
                 seen.add(name)
                 if kind == "watch" and (watch := _parse_watch(path, stamp)):
                     # Its scores are those of records, which change without it.
                     stamp += f"-{stamp_records(watch, path.parent.parent)}"
-                yield Unit(
-                    source=folder, name=name, stamp=stamp, read=partial(_read_document, kind, name, path)
-                )  # fmt: skip
+                read = partial(_read_document, kind, name, path)
+                yield Unit(source=documents.folder, name=name, stamp=stamp, read=read)
 
 
 def _read_document(kind: Kind, name: str, path: Path) -> list[StoredDocument]:
     """A document for the index; empty, with a line in the log, if the file is not one."""
+    documents, describe = _KINDS[kind]
     try:
-        match kind:
-            case "check":
-                return [_read_check(name, path)]
-            case "watch":
-                return [_read_watch(name, path)]
-            case "note":
-                return [_read_note(name, path)]
-            case "curves":
-                return [_read_curves(name, path)]
-            case "grid":
-                return [_read_grid(name, path)]
-            case "fit":
-                return [_read_fit(name, path)]
+        if kind == "watch":
+            documents.check_name(path.stem)
+            document = read_watch(path.parent.parent, path.stem)
+        else:
+            document = documents.read_document_file(path)
+        written, facts, text = describe(document, name)
+        return [StoredDocument(kind=kind, name=name, written=written, facts=facts, document=text)]
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)
     # Other programs and other versions write these files: a bad one must not take the rest off the site.
@@ -148,8 +138,8 @@ class CheckSummary(BaseModel):
     verdicts: Mapping[str, int]
 
 
-def _read_check(name: str, path: Path) -> StoredDocument:
-    document = build_check_adapter().dump_json(CHECKS.read_document_file(path))
+def _describe_check(check: Check, name: str) -> _Described:
+    document = build_check_adapter().dump_json(check)
     check = build_check_adapter().validate_json(document)
     summary = CheckSummary(
         name=name, when=check.when, id=check.id, line=format_line_name(check),
@@ -159,10 +149,7 @@ def _read_check(name: str, path: Path) -> StoredDocument:
         means=tuple(map(CheckedMean.model_validate, check.means)),
         verdicts=Counter(task.verdict for task in check.tasks),
     )  # fmt: skip
-    facts = summary.model_dump(mode="json")
-    return StoredDocument(
-        kind="check", name=name, written=check.when, facts=facts, document=document.decode()
-    )
+    return check.when, summary.model_dump(mode="json"), document.decode()
 
 
 @cache
@@ -213,9 +200,7 @@ def _parse_watch(path: Path, _stamp: str) -> Watch | None:
     return None
 
 
-def _read_watch(name: str, path: Path) -> StoredDocument:
-    WATCHES.check_name(path.stem)
-    watch = read_watch(path.parent.parent, path.stem)
+def _describe_watch(watch: Watch, name: str) -> _Described:
     document = json.dumps(watch.dump_output(), allow_nan=False)
     curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
     # Of equal means the later step counts, as pairs compare by their second part then.
@@ -227,39 +212,40 @@ def _read_watch(name: str, path: Path) -> StoredDocument:
         step=step, mean=mean, best=best, best_step=best_step,
         changes=tuple(change.step for change in watch.change_points),
     )  # fmt: skip
-    facts = summary.model_dump(mode="json")
-    return StoredDocument(kind="watch", name=name, written=summary.when, facts=facts, document=document)
+    return summary.when, summary.model_dump(mode="json"), document
 
 
-def _read_note(name: str, path: Path) -> StoredDocument:
-    note = NOTES.read_document_file(path)
-    return StoredDocument(
-        kind="note", name=name, written=note.when, facts={}, document=note.model_dump_json()
-    )
+# Other documents
 
 
-def _read_curves(name: str, path: Path) -> StoredDocument:
-    table = CURVES.read_document_file(path)
+def _describe_with(describe: Callable[[Any], dict[str, Any]]) -> Callable[[Any, str], _Described]:
+    """What describes a document that the index has whole: `describe` gives the facts for lists."""
+    return lambda one, name: (one.when, describe(one), one.model_dump_json())
+
+
+def _describe_curves(table: RunTable) -> dict[str, Any]:
     # What cannot be compared has no page, and is left out.
     compare_runs(build_curves(table.list_rows(), table.axis, "score")[1], table.reach)
     runs = {point.run for point in table.points}
-    facts = {"column": table.column, "runs": len(runs), "seeds": len(table.list_seeds())}
-    document = table.model_dump_json()
-    return StoredDocument(kind="curves", name=name, written=table.when, facts=facts, document=document)
+    return {"column": table.column, "runs": len(runs), "seeds": len(table.list_seeds())}
 
 
-def _read_grid(name: str, path: Path) -> StoredDocument:
-    grid = GRIDS.read_document_file(path)
-    facts = {"column": grid.column, "axes": [axis.name for axis in grid.axes], "runs": len(grid.runs)}
-    document = grid.model_dump_json()
-    return StoredDocument(kind="grid", name=name, written=grid.when, facts=facts, document=document)
+def _describe_grid(grid: RunGrid) -> dict[str, Any]:
+    return {"column": grid.column, "axes": [axis.name for axis in grid.axes], "runs": len(grid.runs)}
 
 
-def _read_fit(name: str, path: Path) -> StoredDocument:
-    fit = FITS.read_document_file(path)
+def _describe_fit(fit: StoredFit) -> dict[str, Any]:
     untold = sum(bool(quantity.reason) for quantity in fit.quantities)
     methods = [method for method in dict.fromkeys(fit.method) if method]
-    facts = {"law": fit.law, "runs": len(fit.method), "methods": methods, "untold": untold}
-    return StoredDocument(
-        kind="fit", name=name, written=fit.when, facts=facts, document=fit.model_dump_json()
-    )
+    return {"law": fit.law, "runs": len(fit.method), "methods": methods, "untold": untold}
+
+
+_KINDS: Mapping[Kind, tuple[DocumentFolder[Any], Callable[[Any, str], _Described]]] = {
+    "check": (CHECKS, _describe_check),
+    "watch": (WATCHES, _describe_watch),
+    "note": (NOTES, _describe_with(lambda note: {})),
+    "curves": (CURVES, _describe_with(_describe_curves)),
+    "grid": (GRIDS, _describe_with(_describe_grid)),
+    "fit": (FITS, _describe_with(_describe_fit)),
+}
+"""The folder of each kind of documents, and what the index has of one."""

@@ -231,13 +231,14 @@ class NewEntry(_EntryFacts):
         """The model's name in URLs; with a digest if other models may have it, or if it lost letters."""
         plain = format_slug(self.model.replace("/", "--"))[:120]
         lost = plain != self.model.replace("/", "--") or "--" in self.model
-        # The group is the lineage without its seed: all seeds are one model.
-        if self.lineage:
-            return f"{plain}-{self.lineage.group[:8]}".lstrip("-")
+        digest = _digest(self.model) if lost else ""
         # The name of a folder, which other folders may have, too.
         if self.artifact and "/" not in self.model:
-            return f"{plain}-{self.artifact[:8]}".lstrip("-")
-        return f"{plain}-{_digest(self.model)[:8]}".lstrip("-") if lost else plain
+            digest = self.artifact
+        # The group is the lineage without its seed: all seeds are one model.
+        if self.lineage:
+            digest = self.lineage.group
+        return "-".join(filter(None, (plain, digest[:8])))
 
     @cached_property
     def slug(self) -> str:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from harness.core.types import Offer
 from harness.plan import catalog
 from harness.storage.imported import Imported
 from leaderboard.data.entries import TRUST, NewEntry
-from leaderboard.data.suites import REASONS, Scope, read_revisions, resolve_data_revision
+from leaderboard.data.suites import REASONS, Scopes, read_revisions, resolve_data_revision
 from leaderboard.data.tables import Row, Tables, build_entry_row, compute_permanent_id
 
 MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
@@ -25,16 +26,6 @@ MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
 
 TRAINING_TASKS = Path(__file__).with_name("training_tasks.json")
 """The tasks that models were trained on, by mteb's own registry (suites/_mteb/make_snapshot.py)."""
-
-
-def list_imports(roots: Sequence[Path]) -> list[Imported]:
-    """Every import of some folders."""
-    return [source for root in roots for source in Imported.read_imports(root)]
-
-
-def resolve_table_path(source: Imported, table: str) -> Path:
-    """The Parquet file of a table of an import."""
-    return source.folder / f"{table}-{source.id}.parquet"
 
 
 Card = Mapping[str, Any]
@@ -66,16 +57,13 @@ def read_registry_cards() -> Mapping[str, Card]:
     return {model: {"model": model, "training_datasets": tasks} for model, tasks in pairs}
 
 
-def put_import(
-    tables: Tables, source: Imported, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]
-) -> int:
+def put_import(tables: Tables, source: Imported, scopes: Scopes) -> int:
     """Put an import's entries, results and scores into tables; returns how many entries it has.
 
     Args:
         tables: Tables in memory, which get the rows.
         source: The import.
-        scopes: What suites ask, by task.
-        numbers: The number of each scope, by its form.
+        scopes: What suites ask.
 
     Raises:
         duckdb.Error: Its Parquet files cannot be read.
@@ -84,7 +72,7 @@ def put_import(
     _read_rows(tables, source)
     tables.insert({"entries": _build_entry_rows(tables, source)})
     _put_results(tables)
-    _put_scores(tables, scopes, numbers)
+    _put_scores(tables, scopes)
     return int(tables.fetch_rows("SELECT count(*) AS n FROM owners")[0]["n"])
 
 
@@ -95,7 +83,7 @@ def _read_rows(tables: Tables, source: Imported) -> None:
              CASE WHEN coalesce(flag, '') = '' THEN main_score END AS score,
              flag IS NOT DISTINCT FROM 'no-score' AS empty, file_row_number AS line
            FROM read_parquet(?, file_row_number = true)""",
-        [str(resolve_table_path(source, "scores"))],
+        [str(source.locate_table("scores"))],
     )
     tables.connection.execute(
         """CREATE TEMP TABLE cells AS SELECT raw.* EXCLUDE line FROM raw LEFT JOIN (
@@ -119,8 +107,8 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
 
     The table `owners` says which entry each of them is joined in.
     """
-    path = str(resolve_table_path(source, "entries"))
-    cards = _fill_cards(tables.fetch_rows("SELECT * FROM read_parquet(?)", path))
+    path = source.locate_table("entries")
+    cards = _fill_cards(tables.fetch_rows("SELECT * FROM read_parquet(?)", str(path)))
     file_counts = tables.fetch_rows(
         """SELECT entry, count(*) AS tasks, list(DISTINCT version ORDER BY version)
              FILTER (WHERE version IS NOT NULL AND version != '') AS versions
@@ -135,65 +123,54 @@ def _build_entry_rows(tables: Tables, source: Imported) -> list[Row]:
             row |= {"tasks": about[number]["tasks"]}
             groups.setdefault((card["model"], card["experiment"]), []).append(row)
     rows: list[Row] = []
-    owners: list[Row] = []
+    owners: list[tuple[Any, ...]] = []
     for members in groups.values():
         # Slugs are addresses: an import that comes before this one has precedence.
         members = [row for row in members if row["slug"] not in tables.slugs]
         tables.slugs |= {row["slug"] for row in members}
         merged_row = _merge_revisions(members) if len(members) > 1 else None
         rows += members if merged_row is None else [merged_row, *members]
+        joined, unknown = merged_row and merged_row["id"], ("external", "no_revision_available")
         owners += [
-            {
-                "number": row["number"],
-                "id": row["id"],
-                "slug": row["slug"],
-                "joined": merged_row and merged_row["id"],
-                "main": _is_main(row),
-                "known": row["revision"] not in ("external", "no_revision_available"),
-            }
+            (row["number"], row["id"], row["slug"], joined, _is_main(row), row["revision"] not in unknown)
             for row in members
         ]
     kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
              "known": "BOOLEAN"}  # fmt: skip
-    tables.create("owners", kinds, [tuple(row.values()) for row in owners])
+    tables.create("owners", kinds, owners)
     return rows
 
 
-FILLED = ("license", "open_weights", "embed_dim")
-"""Facts of a card that are those of another revision of the model where it states none."""
-
-
 def _fill_cards(cards: Sequence[Row]) -> list[Row]:
-    """Cards, with the size, the length and the FILLED facts of another revision where they state none.
+    """Cards, with some facts of another revision where they state none.
 
     A size that no revision states is that of mteb's registry.
     """
-    registry = read_registry_sizes().items()
-    sizes = {model: {"n_parameters": count, "size_from": "mteb's registry"} for model, count in registry}
-    lengths: dict[str, Row] = {}
-    others: dict[str, Row] = {}
+    facts_by_model: dict[str, Row] = {
+        model: {"n_parameters": count, "size_from": "mteb's registry"}
+        for model, count in read_registry_sizes().items()
+    }
     # The best known revision last.
     for card in sorted(cards, key=lambda card: (_is_main(card), -TRUST.index(card["trust"]))):
-        if card["n_parameters"]:
-            source = f"the card of revision {card['revision']}"
-            sizes[card["model"]] = {"n_parameters": card["n_parameters"], "size_from": source}
-        if _states_length(card):
-            lengths[card["model"]] = {name: card.get(name) for name in ("max_tokens", "tokens_unlimited")}
-        stated = {name: card[name] for name in FILLED if card.get(name) is not None}
-        others[card["model"]] = {**others.get(card["model"], {}), **stated}
-    return [
-        {
-            **card,
-            **{name: fact for name, fact in others[card["model"]].items() if card.get(name) is None},
-            **({} if card["n_parameters"] else sizes.get(card["model"], {})),
-            **({} if _states_length(card) else lengths.get(card["model"], {})),
-        }
-        for card in cards
-    ]
+        facts_by_model.setdefault(card["model"], {}).update(_list_shared_facts(card))
+    filled = []
+    for card in cards:
+        stated = _list_shared_facts(card)
+        others = facts_by_model[card["model"]].items()
+        filled.append({**card, **{name: fact for name, fact in others if name not in stated}})
+    return filled
 
 
-def _states_length(card: Row) -> bool:
-    return bool(card.get("max_tokens") or card.get("tokens_unlimited"))
+def _list_shared_facts(card: Row) -> Row:
+    """What a card states of the model that other revisions have, too."""
+    shared = ("license", "open_weights", "embed_dim")
+    facts = {name: card[name] for name in shared if card.get(name) is not None}
+    if card["n_parameters"]:
+        source = f"the card of revision {card['revision']}"
+        facts |= {"n_parameters": card["n_parameters"], "size_from": source}
+    if card.get("max_tokens") or card.get("tokens_unlimited"):
+        facts |= {name: card.get(name) for name in ("max_tokens", "tokens_unlimited")}
+    return facts
 
 
 def _merge_revisions(members: Sequence[Row]) -> Row:
@@ -257,20 +234,18 @@ def _list_suite_offers() -> list[Offer]:
     return [offer for suite in catalog.load_suite_entries().values() for offer in suite.offers()]
 
 
-def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]) -> None:
+def _put_scores(tables: Tables, scopes: Scopes) -> None:
     """A score for each entry and scope that asks one of its tasks."""
-    every = [scope for some in scopes.values() for scope in some]
+    every = [pair for some in scopes.values() for pair in some.items()]
     tables.create(
         "scopes",
         {"scope": "INTEGER", "task": "VARCHAR", "data": "VARCHAR", "size": "INTEGER", "trained": "BOOLEAN"},
-        [(numbers[s.form], s.task, resolve_data_revision(s.task, s.data), len(s.splits) * len(s.subsets),
-          bool(s.view))
-         for s in every],
+        [(number, s.task, resolve_data_revision(s.task, s.data), len(s.splits) * len(s.subsets), bool(s.view))
+         for number, s in every],
     )  # fmt: skip
     tables.create(
         "parts", {"scope": "INTEGER", "task": "VARCHAR", "split": "VARCHAR", "subset": "VARCHAR"},
-        [(numbers[s.form], s.task, split, subset)
-         for s in every for split in s.splits for subset in s.subsets],
+        [(number, s.task, *part) for number, s in every for part in product(s.splits, s.subsets)],
     )  # fmt: skip
     same = [(task, data, first) for (task, data), first in read_revisions().items()]
     tables.create("same", dict.fromkeys(("task", "data", "first"), "VARCHAR"), same)
@@ -299,10 +274,8 @@ _OUTPUTS = {"late-interaction": "multivector", "cross-encoder": "cross-encoder",
 
 
 def _build_import_entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
-    plain, tokens = (
-        "cross-encoder" if facts.get("is_cross_encoder") else "vector",
-        facts.get("max_tokens") or 0,
-    )
+    plain = "cross-encoder" if facts.get("is_cross_encoder") else "vector"
+    tokens = facts.get("max_tokens") or 0
     return NewEntry(
         model=facts["model"], origin="imported", source=source, trust=facts["trust"],
         treatment=f"experiment {facts['experiment']}" if facts["experiment"] else "",

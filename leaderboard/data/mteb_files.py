@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from harness.core.paths import is_plain_name
+from harness.core.types import is_number
 
 CARD = "model_meta.json"
 
@@ -101,8 +102,13 @@ def parse_files(root: str, tasks: Tasks, paths: Sequence[str]) -> Parsed:
 
 def _load(path: str) -> dict[str, Any]:
     """The JSON object in a regular file."""
+    # Since the listing a link or a pipe may have taken the place of the file.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        content = _read_file_bytes(path)
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            # read(n) allocates n bytes at once, so n is what the file holds. One byte more tells a file that
+            # is too large. A pipe without a writer gives None.
+            content = file.read(min(os.fstat(file.fileno()).st_size, LARGEST) + 1) or b""
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error
     if len(content) > LARGEST:
@@ -116,16 +122,6 @@ def _load(path: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise Unreadable("no JSON object")
     return data
-
-
-def _read_file_bytes(path: str) -> bytes:
-    """The first bytes of a file, at most one more than LARGEST."""
-    # Since the listing a link or a pipe may have taken the place of the file.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
-        # read(n) allocates n bytes at once, so n is what the file holds. One byte more tells a file that is
-        # too large. A pipe without a writer gives None.
-        return file.read(min(os.fstat(file.fileno()).st_size, LARGEST) + 1) or b""
 
 
 def _filter_main_scores(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -181,8 +177,7 @@ def parse_main_score(value: Any) -> tuple[float, str]:
     >>> parse_main_score(0.5), parse_main_score(98.1), parse_main_score("0.5")
     ((0.5, ''), (98.1, 'impossible'), (nan, 'no-score'))
     """
-    # bool is a kind of int in Python: `true` is no score.
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return math.nan, NO_SCORE
     try:
         score = float(value)
@@ -196,8 +191,7 @@ def parse_main_score(value: Any) -> tuple[float, str]:
 
 def _parse_evaluation_time(seconds: Any) -> float | None:
     # Seconds: 2**31 are 68 years, and no evaluation took that long.
-    valid = not isinstance(seconds, bool) and isinstance(seconds, int | float) and 0 < seconds < 2**31
-    return float(seconds) if valid else None
+    return float(seconds) if is_number(seconds) and 0 < seconds < 2**31 else None
 
 
 def _require_name(name: Any, what: str) -> str:
@@ -326,9 +320,7 @@ def _parse_flag_or_link(value: Any) -> bool | None:
 
 def _parse_positive_number(value: Any) -> float | None:
     # Above, int64 columns could not hold it; infinity is left to `tokens_unlimited`.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**62:
-        return None
-    return float(value)
+    return float(value) if is_number(value) and 0 < value < 2**62 else None
 
 
 def _parse_card_count(value: Any) -> int | None:

@@ -230,8 +230,9 @@ def _refresh(
     # Only files of the last time were tried again, and failed again: the tables would be the same.
     if former.imported and not changed and all(content.problem for content in now.contents):
         return _build_unchanged_result(former.imported, facts, read=len(read), total=len(files))
-    new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
-    tables, counts = _build_import_tables(_build_arrow_table([*new, *bad], _FILES), same, now, former)
+    new = [*((*file, *content) for file, content in zip(read, now.contents, strict=True)), *bad]
+    new_files = pa.table([*zip(*new, strict=True)], schema=_FILES) if new else _FILES.empty_table()
+    tables, counts = _build_import_tables(new_files, same, now, former)
     return ImportResult(
         imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
         changed=True,
@@ -239,13 +240,6 @@ def _refresh(
         unchanged=len(files) - len(read),
         removed=len(rows.keys() - {file[0] for file in files}),
     )
-
-
-def _build_arrow_table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    if not rows:
-        return schema.empty_table()
-    columns = zip(zip(*rows, strict=True), schema.types, strict=True)
-    return pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=schema)
 
 
 def _build_import_tables(

@@ -56,6 +56,9 @@ MANY = 50
 CATALOG: Mapping[str, str] = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 """The models of harness' catalog, with the repositories that have the same weights."""
 
+COUNTED = [REASONS.index(""), REASONS.index("other")]
+"""The reasons of scores that count, unless only those on the pinned data do."""
+
 UNSCALED = "coalesce(type, '') NOT IN ('Efficiency', 'LanguageModelling')"
 """SQL for results that are shares of 1: pages of tasks and models show no others; /pareto has the speeds."""
 
@@ -220,8 +223,16 @@ class Queries:
     @cached_property
     def cards(self) -> dict[int, Card]:
         """The card of each entry, by the entry's number."""
-        stated = self._load_facts(origin="imported")
-        return {number: _parse_model_card(facts) for number, facts in stated.items()}
+        return {
+            number: Card(
+                memory=facts.get("memory_usage_mb"),
+                licence=str(facts.get("license") or "").rpartition("/")[2],
+                languages=frozenset(code.partition("-")[0] for code in facts.get("languages") or ()),
+                instructions=facts.get("use_instructions"),
+                size_from=facts.get("size_from", ""),
+            )
+            for number, facts in self._load_facts(origin="imported").items()
+        }
 
     @cached_property
     def measured_facts(self) -> dict[int, Mapping[str, Any]]:
@@ -556,7 +567,6 @@ class Queries:
         Returns:
             The scope, entry, value, data, result and chance of each.
         """
-        counted = [REASONS.index(""), REASONS.index("other")]
         return self._fetch_rows(
             """WITH compared AS (SELECT unnest(?::BIGINT[]) AS entry, unnest(?::VARCHAR[]) AS model),
                  always AS (SELECT unnest(?::INTEGER[]) AS scope),
@@ -570,7 +580,7 @@ class Queries:
                  count(*) OVER (PARTITION BY m.model, s.scope) > 1 OR (m.model, s.scope) IN (FROM printed))
                ORDER BY s.entry, s.scope""",
             list(models), list(models.values()), list(always), [model for model, _ in printed],
-            [scope for _, scope in printed], random, counted, [*scopes, *always], room,
+            [scope for _, scope in printed], random, COUNTED, [*scopes, *always], room,
         )  # fmt: skip
 
     def find_mteb_versions(self, entries: Sequence[int]) -> dict[tuple[int, str], str]:
@@ -578,16 +588,9 @@ class Queries:
         scoring = {n: one.get("treatment", {}).get("scoring") or "" for n, one in self.measured_facts.items()}
         measured = self.find_results(entry=[number for number in entries if number in scoring])
         versions = {(one.entry, one.task): scoring[one.entry] for one in measured}
-        ids = {place: number for number, place in self._find_import_rows({*entries}).items()}
-        for source, folder, identifier in self._imports:
-            rows = self._fetch_rows(
-                """SELECT entry, task, max(mteb_version) FROM read_parquet(?)
-                   WHERE mteb_version != '' AND entry IN (SELECT unnest(?::INTEGER[])) GROUP BY ALL""",
-                f"{folder}/scores-{identifier}.parquet",
-                [place for name, place in ids if name == source],
-            )
-            versions |= {(ids[source, place], task): version for place, task, version in rows}
-        return versions
+        imported = "task, max(mteb_version)", "mteb_version != '' GROUP BY ALL"
+        rows = self._read_imports("scores", *imported, {*entries})
+        return {**versions, **{(number, task): version for number, task, version in rows}}
 
     def list_averages(
         self, entries: Sequence[int] | None = None
@@ -600,11 +603,8 @@ class Queries:
         rows = self._fetch_rows("SELECT entry, suite, convention, document FROM averages")
         return [(entry, suite, convention, json.loads(text)) for entry, suite, convention, text in rows]
 
-    def find_best_scores(
-        self, scopes: Sequence[int], *, pinned: bool = False
-    ) -> dict[int, tuple[int, float]]:
+    def find_best_scores(self, scopes: Sequence[int]) -> dict[int, tuple[int, float]]:
         """The entry with the highest score that counts of each scope, and that score."""
-        counted = [REASONS.index(""), *([] if pinned else [REASONS.index("other")])]
         # Ties go to the lower number of an entry, so that every worker names the same one.
         rows = self._fetch_rows(
             """SELECT scope, entry, value FROM scores WHERE scope IN (SELECT unnest(?::INTEGER[]))
@@ -612,7 +612,7 @@ class Queries:
                  AND entry IN (SELECT id FROM entries WHERE origin != 'reported' AND NOT member)
                QUALIFY row_number() OVER (PARTITION BY scope ORDER BY value DESC, entry) = 1""",
             list(scopes),
-            counted,
+            COUNTED,
         )
         return {scope: (entry, value) for scope, entry, value in rows}
 
@@ -640,24 +640,17 @@ class Queries:
         self, results: Sequence[EntryResult], subsets: Sequence[str] | None = None
     ) -> dict[int, dict[str, dict[str, float | None]]]:
         """Main scores by split and subset, read from the Parquet files of imports."""
-        numbers = self._find_import_rows({row.source for row in results})
-        result_ids = {(*numbers[row.source], row.task): row.id for row in results}
+        result_ids = {(row.source, row.task): row.id for row in results}
         scores_by_result: dict[int, dict[str, dict[str, float | None]]] = {row.id: {} for row in results}
-        for source, folder, identifier in self._imports if result_ids else ():
-            source_keys = [key for key in result_ids if key[0] == source]
-            rows = self._fetch_rows(
-                """SELECT entry, task, split, subset, CASE WHEN coalesce(flag, '') = '' THEN main_score END
-                   FROM read_parquet(?, file_row_number = true)
-                   WHERE entry IN (SELECT unnest(?::INTEGER[])) AND task IN (SELECT unnest(?::VARCHAR[]))
-                     AND flag IS DISTINCT FROM 'no-score'
-                     AND (?::VARCHAR[] IS NULL OR list_contains(?::VARCHAR[], subset))
-                   ORDER BY file_row_number""",
-                f"{folder}/scores-{identifier}.parquet", sorted({number for _, number, _ in source_keys}),
-                sorted({task for *_, task in source_keys}), subsets, subsets,
-            )  # fmt: skip
-            for number, task, split, subset, score in rows:
-                if (source, number, task) in result_ids:
-                    scores_by_result[result_ids[source, number, task]].setdefault(split, {})[subset] = score
+        rows = self._read_imports(
+            "scores", "task, split, subset, CASE WHEN coalesce(flag, '') = '' THEN main_score END",
+            """task IN (SELECT unnest(?::VARCHAR[])) AND flag IS DISTINCT FROM 'no-score'
+               AND (?::VARCHAR[] IS NULL OR list_contains(?::VARCHAR[], subset)) ORDER BY file_row_number""",
+            {row.source for row in results}, sorted({row.task for row in results}), subsets, subsets,
+        )  # fmt: skip
+        for number, task, split, subset, score in rows:
+            if (number, task) in result_ids:
+                scores_by_result[result_ids[number, task]].setdefault(split, {})[subset] = score
         return scores_by_result
 
     def list_ranks(self) -> dict[str, dict[str, str]]:
@@ -685,22 +678,38 @@ class Queries:
         published = (Imported.read_import(Path(folder)) for _, folder, _ in self._imports)
         return [one for one in published if one is not None]
 
-    def _find_import_rows(self, entries: set[int]) -> dict[int, tuple[str, int]]:
-        """The source and the row of imported entries."""
-        sql = "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))"
-        rows = self._fetch_rows(sql, list(entries))
-        return {number: (source, row) for number, source, row in rows}
+    def _read_imports(
+        self, table: str, columns: str, fits: str, entries: set[int], *values: Any
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a table of the imports' Parquet files: the number of each of some entries, and columns.
+
+        Args:
+            table: The table.
+            columns: SQL of the columns.
+            fits: SQL of what rows must be, and what may follow it.
+            entries: The entries.
+            values: What stands for the question marks in `fits`.
+        """
+        sql = """SELECT source, number, id FROM entries
+                 WHERE number IS NOT NULL AND id IN (SELECT unnest(?::BIGINT[]))"""
+        ids = {(source, row): number for source, row, number in self._fetch_rows(sql, list(entries))}
+        rows = []
+        for source, folder, identifier in self._imports if ids else ():
+            part = self._fetch_rows(
+                f"""SELECT entry, {columns} FROM read_parquet(?, file_row_number = true)
+                    WHERE entry IN (SELECT unnest(?::INTEGER[])) AND {fits}""",
+                f"{folder}/{table}-{identifier}.parquet",
+                sorted(row for name, row in ids if name == source),
+                *values,
+            )
+            rows += [(ids[source, row], *others) for row, *others in part]
+        return rows
 
     def find_source_file(self, result: EntryResult) -> str:
         """The file of an imported result below its source's folder of results; empty for any other."""
-        source, number = self._find_import_rows({result.source}).get(result.source, ("", None))
-        for name, folder, identifier in self._imports if number is not None else ():
-            if name == source:
-                sql = """SELECT arg_max(path, file_row_number) FROM read_parquet(?, file_row_number = true)
-                         WHERE entry = ? AND task = ?"""
-                rows = self._fetch_rows(sql, f"{folder}/files-{identifier}.parquet", number, result.task)
-                return str(rows[0][0] or "")
-        return ""
+        last = "arg_max(path, file_row_number)", "task = ? GROUP BY entry"
+        rows = self._read_imports("files", *last, {result.source}, result.task)
+        return str(rows[0][1]) if rows else ""
 
     def load_entry_records(
         self, entries: Sequence[int], tasks: Sequence[str]
@@ -779,34 +788,15 @@ def _build_sql_conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     return " AND ".join(names) or "true", [*chain(*lists.values())]
 
 
-def _parse_model_card(facts: Mapping[str, Any]) -> Card:
-    return Card(
-        memory=facts.get("memory_usage_mb"),
-        licence=str(facts.get("license") or "").rpartition("/")[2],
-        languages=frozenset(code.partition("-")[0] for code in facts.get("languages") or ()),
-        instructions=facts.get("use_instructions"),
-        size_from=facts.get("size_from", ""),
-    )
-
-
 @cache
-def _parse_list(text: str) -> tuple[Any, ...]:
+def _parse_list(text: str, kind: Callable[[list[Any]], Any] = tuple) -> Any:
     # Many entries have the same list: parsed once, they share it.
-    return tuple(json.loads(text))
-
-
-@cache
-def _parse_name_set(text: str) -> frozenset[str]:
-    return frozenset(json.loads(text))
+    return kind(json.loads(text))
 
 
 def _parse_entry_row(values: dict[str, Any]) -> Entry:
-    trained_on, lineage = values.pop("trained_on"), values.pop("lineage")
-    seeds, revisions = (_parse_list(values.pop(name) or "[]") for name in ("seeds", "revisions"))
-    return Entry(
-        **values,
-        trained_on=None if trained_on is None else _parse_name_set(trained_on),
-        lineage=None if lineage is None else Lineage.model_validate_json(lineage),
-        seeds=seeds,
-        revisions=revisions,
-    )
+    trained_on, lineage = values["trained_on"], values["lineage"]
+    parsed = {name: _parse_list(values[name] or "[]") for name in ("seeds", "revisions")}
+    parsed["trained_on"] = None if trained_on is None else _parse_list(trained_on, frozenset)
+    parsed["lineage"] = None if lineage is None else Lineage.model_validate_json(lineage)
+    return Entry(**{**values, **parsed})

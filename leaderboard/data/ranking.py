@@ -93,7 +93,10 @@ def compute_suite_means(
             over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
     kinds = [suite.columns[place].type for place in averaged]
     type_weights = [column_weights[averaged][[kind == other for other in kinds]].mean() for kind in by_type]
-    over_types = _merge_type_means(by_type, len(values), np.array(type_weights))
+    type_values = np.array([means.values for means in by_type.values()]).reshape(len(by_type), len(values))
+    # A type counts only where all its columns do.
+    complete = np.array([means.complete for means in by_type.values()], bool).reshape(type_values.shape)
+    over_types = _compute_row_means("types", type_values.T, complete.T, np.array(type_weights))
     for row, seed_values in by_seed.items():
         # The deviation of a mean needs the mean of each seed: tasks vary together, so their deviations do
         # not add up to it.
@@ -132,14 +135,6 @@ def _compute_type_means(
         for kind in dict.fromkeys(types.values())
         for at in [[place for place, other in types.items() if other == kind]]
     }
-
-
-def _merge_type_means(by_type: Mapping[str, Means], entries: int, weights: Floats) -> Means:
-    """The mean of the types' means; a type counts only where all its columns do."""
-    shape = (len(by_type), entries)
-    values = np.array([means.values for means in by_type.values()]).reshape(shape).T
-    complete = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
-    return _compute_row_means("types", values, complete, weights)
 
 
 def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = ()) -> Floats:

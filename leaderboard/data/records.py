@@ -275,6 +275,11 @@ def _compute_standings(
     """What a recipe trained, by every convention: task → view → number, and the means."""
     done = sorted((record for record, _ in members if record.status == "done"), key=_find_write_time)
     places = {record.key: path for record, path in members}
+
+    def find_examples_file(record: Record) -> Path | None:
+        path = places[record.key]
+        return Store(path.parents[3]).find_part_file(record, path.parts[-3])
+
     numbers: dict[str, dict[str, TaskNumber]] = {}
     averages = []
     for site_suite in learnt:
@@ -283,7 +288,7 @@ def _compute_standings(
         }
         for view, convention in site_suite.suite.conventions.items():
             trained_result = TrainedResult.build_trained_result(
-                site_suite.suite, records, convention, lambda r: _find_examples_file(r, places)
+                site_suite.suite, records, convention, find_examples_file
             )
             for row in trained_result.rows:
                 if row.record is not None:
@@ -295,28 +300,9 @@ def _compute_standings(
 
 
 def _average(trained_result: TrainedResult) -> dict[str, Any]:
-    bounds = {"interval": trained_result.interval, "mean_of_bounds": trained_result.mean_of_bounds}
-    return {
-        "value": trained_result.average.value,
-        "there": trained_result.average.there,
-        "wanted": trained_result.average.wanted,
-        **{name: [b.low, b.high] if b else None for name, b in bounds.items()},
-    }
-
-
-def _find_examples_file(record: Record, places: Mapping[str, Path]) -> Path | None:
-    """The per-example file of a record, if it exists and has the recorded digest."""
-    if record.examples is None:
-        return None
-    path = places[record.key].with_name(record.examples.file)
-    try:
-        # A run that goes on, or a copy that broke off, may have left another file of this name.
-        intact = hashlib.sha256(path.read_bytes()).hexdigest() == record.examples.sha256
-    except OSError:
-        return None
-    if not intact:
-        log.warning("%s has other content than its record says. Its scores have no interval.", path)
-    return path if intact else None
+    average = {name: getattr(trained_result.average, name) for name in ("value", "there", "wanted")}
+    bounds = {name: getattr(trained_result, name) for name in ("interval", "mean_of_bounds")}
+    return average | {name: [b.low, b.high] if b else None for name, b in bounds.items()}
 
 
 def _find_write_time(record: Record) -> str:

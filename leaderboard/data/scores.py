@@ -100,17 +100,16 @@ class Cells:
         """
         # DuckDB gives masked arrays for columns that hold NULL.
         stored = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
-        indices, rows, places = _locate_cells(stored, entries, scopes)
+        has_entry, row_of = _locate_values(stored["entry"], entries)
+        has_scope, place_of = _locate_values(stored["scope"], scopes)
+        indices = np.flatnonzero(has_entry & has_scope)
+        rows, places = row_of[indices], place_of[indices]
         arrays: dict[str, Any] = {}
         for name, column in _CELLS.items():
             arrays[name] = np.full((len(entries), len(scopes)), _EMPTY[column])
             arrays[name][rows, places] = stored[column][indices]
         cells = zip(rows.tolist(), places.tolist(), stored["data"][indices], strict=True)
-        by_seed = {}
-        for row, members in seeds.items():
-            chosen, seed, place = _locate_cells(stored, members, scopes)
-            by_seed[row] = np.full((len(members), len(scopes)), np.nan)
-            by_seed[row][seed, place] = stored["value"][chosen]
+        by_seed = {row: Cells.from_columns(stored, some, scopes, {}).values for row, some in seeds.items()}
         arrays["reasons"] = arrays["reasons"].astype(np.uint8)
         data = {(row, place): str(revision) for row, place, revision in cells if revision}
         return Cells(by_seed=by_seed, data=data, **arrays)
@@ -333,16 +332,6 @@ _CELLS = {
     "seeds": "seeds", "trained_on": "trained_on", "sources": "source",
 }  # fmt: skip
 """The arrays of cells, and the columns that they are of."""
-
-
-def _locate_cells(
-    columns: Mapping[str, NDArray[Any]], entries: Sequence[int], scopes: Sequence[int]
-) -> tuple[Ints, Ints, Ints]:
-    """The rows of some entries and scopes, and the place of each among these."""
-    rows, row = _locate_values(columns["entry"], entries)
-    places, place = _locate_values(columns["scope"], scopes)
-    indices = np.flatnonzero(rows & places)
-    return indices, row[indices], place[indices]
 
 
 def _locate_values(values: NDArray[Any], wanted: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
+from harness.core.types import is_number
+from harness.results.scores import compute_seed_spread
 from leaderboard.data.groups import group_by
 from leaderboard.data.suites import REASONS
 from leaderboard.data.tables import Row, Tables, compute_permanent_id
@@ -93,36 +95,28 @@ def _merge_lineages(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _mean_scores(scores: Sequence[Row], expected: int) -> Row:
     """The mean of a scope's scores and its deviation; where some seeds have none, how many have one."""
-    values = [score["value"] for score in scores if score["value"] is not None]
-    complete = len(values) == expected
+    spread = _compute_spread([score["value"] for score in scores], expected)
     reasons = {score["reason"] for score in scores}
-    texts = [score["trained_on"] for score in scores if score["trained_on"] is not None]
-    reason = _SOME if values else max(reasons)
-    if complete:
+    reason = _SOME if spread["seeds"] else max(reasons)
+    if spread["value"] is not None:
         reason = _OTHER if _OTHER in reasons else 0
-    return {
-        "value": fmean(values) if complete else None, "reason": reason,
-        "deviation": stdev(values) if complete else None, "seeds": len(values),
-        "trained_on": max(texts, default=None), "data": scores[0]["data"],
-    }  # fmt: skip
+    texts = [score["trained_on"] for score in scores if score["trained_on"] is not None]
+    return {**spread, "reason": reason, "trained_on": max(texts, default=None), "data": scores[0]["data"]}
 
 
 def _mean_results(results: Sequence[Row], expected: int) -> Row:
     """The result of a task over all seeds."""
-    values = [one["value"] for one in results if one["value"] is not None and one["status"] == "done"]
-    complete = len(values) == expected
+    done = [one["value"] if one["status"] == "done" else None for one in results]
+    spread = _compute_spread(done, expected)
     newest = max(results, key=lambda one: one["written"] or "")
-    return {
-        **newest,
-        "status": "done" if complete else "part",
-        "value": fmean(values) if complete else None,
-        # Seeds that were scored on different data prove no revision.
-        "data": newest["data"] if len({result["data"] for result in results}) == 1 else "",
-        "key": None,
-        "batch": None,
-        "deviation": stdev(values) if complete else None,
-        "seeds": len(values),
-    }
+    # Seeds that were scored on different data prove no revision.
+    data = newest["data"] if len({result["data"] for result in results}) == 1 else ""
+    status = "part" if spread["value"] is None else "done"
+    return {**newest, **spread, "status": status, "data": data, "key": None, "batch": None}
+
+
+def _compute_spread(values: Sequence[float | None], expected: int) -> Row:
+    return compute_seed_spread([*values, *[None] * (expected - len(values))])
 
 
 def merge_seed_documents(
@@ -140,22 +134,17 @@ def merge_seed_documents(
     apart = {"key", "digest", "examples", "run"}
     document = {name: value for name, value in documents[0].items() if name not in apart}
     document["lineage"] = _merge_lineages([one["lineage"] for one in documents])
-    for part, seed_fields in (
-        ("identity", {"artifact"}),
-        ("model", {"artifact", "weights"}),
-        ("lineage", {"seed"}),
-    ):
-        document[part] = {name: value for name, value in document[part].items() if name not in seed_fields}
+    seed_fields = {"identity": {"artifact"}, "model": {"artifact", "weights"}, "lineage": {"seed"}}
+    for part, names in seed_fields.items():
+        document[part] = {name: value for name, value in document[part].items() if name not in names}
+    seed_results = [
+        {"seed": seed, "result": r["id"], "key": r["key"], "status": r["status"], "main_score": r["value"]}
+        for seed, r in zip(seeds, results, strict=True)
+    ]
     return document | {
         "training": {}, "main_score": mean,
         "scores": {} if mean is None else _mean_of([one["scores"] for one in documents]),
-        "seeds": [
-            {
-                "seed": seed, "result": r["id"], "key": r["key"], "status": r["status"],
-                "main_score": r["value"],
-            }
-            for seed, r in zip(seeds, results, strict=True)
-        ],
+        "seeds": seed_results,
         "error": None,
     }  # fmt: skip
 
@@ -165,5 +154,4 @@ def _mean_of(values: Sequence[Any]) -> Any:
     if all(isinstance(value, Mapping) for value in values):
         shared = [name for name in values[0] if all(name in value for value in values)]
         return {name: _mean_of([value[name] for value in values]) for name in shared}
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return fmean(values) if numbers else None
+    return fmean(values) if all(map(is_number, values)) else None

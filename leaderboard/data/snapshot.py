@@ -137,14 +137,9 @@ class SiteIndex:
         self.folder = folder
         self.suites = suites
         self._scopes = collect_scopes(list(suites.values()))
-        forms = [scope.form for some in self._scopes.values() for scope in some]
-        self.scope_ids = {form: number for number, form in enumerate(forms, 1)}
-        self._reading = Reading(
-            cache=paths.resolve_cache_folder(),
-            suites=settings.suites,
-            scopes=self._scopes,
-            numbers=self.scope_ids,
-        )
+        self.scope_ids = {one.form: n for some in self._scopes.values() for n, one in some.items()}
+        cache = paths.resolve_cache_folder()
+        self._reading = Reading(cache=cache, suites=settings.suites, scopes=self._scopes)
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
         self.damaged = False
         self._verified = 0
@@ -208,7 +203,7 @@ class SiteIndex:
             former = NOTHING
         fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
         gone = former.units.keys() - units.keys()
-        parts = _map_import_parts(imports.list_imports(self.settings.results))
+        parts = _map_import_parts([i for root in self.settings.results for i in Imported.read_imports(root)])
         if not fresh and not gone and list(former.parts) == [OWN, *parts]:
             return Changes(taken=0, dropped=0, version=former.version)
         return self._write_version(former, units, fresh, len(gone), parts)
@@ -232,9 +227,7 @@ class SiteIndex:
         new.mkdir()
         tables = Tables()
         (new / OWN).mkdir()
-        read, stamps = self._fill_own_tables(
-            tables, former, units, fresh, new / OWN / _format_texts_name(version)
-        )
+        read, stamps = self._fill_own_tables(tables, former, units, fresh, new, version)
         changed = bool(read or gone or not former.version)
         if changed:
             # After all units: means over seeds need those that were kept as well as those just read.
@@ -258,7 +251,8 @@ class SiteIndex:
         former: Snapshot,
         units: Mapping[str, Unit],
         fresh: Mapping[str, Unit],
-        texts: Path,
+        new: Path,
+        version: int,
     ) -> tuple[int, dict[str, str]]:
         """Put everything but imports into tables: how many units were read, and the stamps of all there."""
         from pyarrow.parquet import ParquetWriter
@@ -266,7 +260,7 @@ class SiteIndex:
         kept = [name for name in units if name in former.units and name not in fresh]
         if former.version:
             tables.keep(former.folder / OWN, kept)
-        version, failed = int(texts.stem.rpartition("-")[2]), set[str]()
+        texts, failed = new / OWN / _format_texts_name(version), set[str]()
         with ParquetWriter(texts, create_text_schema(), compression="zstd") as writer:
             for chunk in read_units(fresh, self._reading):
                 write_texts(writer, tables.take(chunk.rows, version))
@@ -292,7 +286,7 @@ class SiteIndex:
             # One set for all parts: of an entry that two imports have only the first is taken.
             tables.slugs = slugs
             try:
-                taken += imports.put_import(tables, source, self._scopes, self.scope_ids)
+                taken += imports.put_import(tables, source, self._scopes)
                 tables.save_tables(new / name)
                 locations[name] = (source.source, str(source.folder.resolve()), source.id)
             except (duckdb.Error, KeyError, TypeError, ValueError) as error:
@@ -414,7 +408,8 @@ def open_index(settings: SiteSettings) -> SiteIndex:
     folders = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]
     # Everything that a snapshot's numbers depend on beside the folders.
-    forms = [scope.form for some in collect_scopes(list(suites.values())).values() for scope in some]
+    scopes = collect_scopes(list(suites.values())).values()
+    forms = [scope.form for some in scopes for scope in some.values()]
     form = hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
     folder = (settings.snapshots or cache / "site") / f"{name}-{form}"
     # Those of other forms that nobody has used for a week.

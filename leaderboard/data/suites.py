@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, count, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from harness.core.types import Column, Suite, SuiteOptions, Task
 from harness.plan import catalog
@@ -99,6 +99,10 @@ class Scope:
         """Whether data is the pinned one, or is known to hold the same texts."""
         revisions = {resolve_data_revision(self.task, one) for one in (data, self.data)}
         return not self.data or len(revisions) == 1
+
+
+Scopes: TypeAlias = "Mapping[str, Mapping[int, Scope]]"
+"""What all suites ask of each task, by the scopes' numbers."""
 
 
 def extract_main_scores(
@@ -241,20 +245,19 @@ def format_slug(text: str) -> str:
     ('mteb-MTEB-eng-v2', 'org-name-v1.5', 'my-json')
     """
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
-    plain = "-".join(safe.split()).strip(".-")
-    return _FORMAT.sub(r"-\1", plain)
+    return re.sub(r"\.(json|csv|md|tex|svg)$", r"-\1", "-".join(safe.split()).strip(".-"))
 
 
-_FORMAT = re.compile(r"\.(json|csv|md|tex|svg)$")
-
-
-def collect_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:
-    """Every scope that a suite asks for, by task."""
+def collect_scopes(suites: Sequence[SiteSuite]) -> Scopes:
+    """Every scope that a suite asks for, by task; their numbers begin with 1."""
     scopes_by_task: dict[str, dict[str, Scope]] = {}
     for site_suite in suites:
         for view in list_conventions(site_suite.suite):
             for column in site_suite.suite.columns:
-                joint_scope = build_whole_scope(column)
-                for scope in (*build_column_scopes(column, view), *([joint_scope] if joint_scope else [])):
+                every = (*build_column_scopes(column, view), build_whole_scope(column))
+                for scope in filter(None, every):
                     scopes_by_task.setdefault(scope.task, {})[scope.form] = scope
-    return {task: list(scopes.values()) for task, scopes in scopes_by_task.items()}
+    numbers = count(1)
+    return {
+        task: {next(numbers): scope for scope in scopes.values()} for task, scopes in scopes_by_task.items()
+    }

@@ -27,7 +27,7 @@ import duckdb
 from harness.core.provenance import count_cores
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument, Unit
 from leaderboard.data.records import SOURCE, RecordReader
-from leaderboard.data.suites import REASONS, Scope, is_possible_score, load_site_suites
+from leaderboard.data.suites import REASONS, Scope, Scopes, is_possible_score, load_site_suites
 
 if TYPE_CHECKING:
     # Servers that only read do without 35 MB of it.
@@ -126,7 +126,7 @@ class Tables:
         self.slugs = {slug for (slug,) in self.connection.execute("SELECT slug FROM entries").fetchall()}
 
     def take(self, rows: Mapping[str, pa.Table], batch: int) -> pa.Table:
-        """Take the rows that a Writer made, of two entries with one slug only the first.
+        """Take the rows of some units, of two entries with one slug only the first.
 
         Args:
             rows: Rows by the table's name.
@@ -281,59 +281,37 @@ def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
     }  # fmt: skip
 
 
-_ENTRY_TEXTS = {"entry": "BIGINT", "id": "BIGINT", "document": "VARCHAR"}
+_TEXTS = {"entry": "BIGINT", "id": "BIGINT", "document": "VARCHAR"}
+"""The columns of the texts of results, with their entries."""
 
 
-class Writer:
-    """Rows of entries and documents, collected for tables."""
-
-    def __init__(self, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]) -> None:
-        self._scopes = scopes
-        self._numbers = numbers
-        self._slugs: set[str] = set()
-        self.rows: dict[str, list[Row]] = {name: [] for name in (*TABLES, "texts")}
-
-    def put(self, item: NewEntry | StoredDocument, unit: str) -> None:
-        """Take in an entry or a document; of two entries with one slug only the first."""
-        if isinstance(item, StoredDocument):
-            values = {name: getattr(item, name) for name in ("kind", "name", "written", "document")}
-            self.rows["documents"].append({**values, "unit": unit, "facts": json.dumps(item.facts)})
-        elif item.slug in self._slugs:
-            _warn_double(item.model, item.treatment)
-        else:
-            self._slugs.add(item.slug)
-            self._add_entry(item, unit)
-
-    def build_tables(self) -> dict[str, pa.Table]:
-        """The rows by the table's name, and the texts of results with their entries."""
-        return {name: _convert_rows(rows, TABLES.get(name, _ENTRY_TEXTS)) for name, rows in self.rows.items()}
-
-    def _add_entry(self, entry: NewEntry, unit: str) -> None:
-        row = build_entry_row(entry, unit)
-        number = row["id"]
-        self.rows["entries"].append(row)
-        scores: dict[int, list[Row]] = {}
-        results: set[int] = set()
-        for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
-            result = compute_permanent_id(entry.slug, outcome.key or outcome.task)
-            while result in results:
-                result += 1
-            results.add(result)
-            score_fields = {"unit": unit, "entry": number, "source": number, "data": outcome.data,
-                   "trained_on": outcome.trained_on}  # fmt: skip
-            columns = {name: getattr(outcome, name, None) for name in TABLES["results"]}
-            self.rows["results"].append({**columns, **score_fields, "id": result})
-            self.rows["texts"].append({"entry": number, "id": result, "document": outcome.document})
-            for scope in self._scopes.get(outcome.task, ()):
-                value, low, high, reason = _answer(scope, outcome)
-                score = {"scope": self._numbers[scope.form], "value": value, "low": low, "high": high,
-                         "reason": REASONS.index(reason), "result": result}  # fmt: skip
-                scores.setdefault(self._numbers[scope.form], []).append({**score_fields, **score})
-        self.rows["scores"] += [min(some, key=lambda s: BEST.index(s["reason"])) for some in scores.values()]
-        self.rows["averages"] += [
-            {"unit": unit, "entry": number, "suite": suite, "convention": convention, "document": document}
-            for suite, convention, document in entry.averages
-        ]
+def _add_entry(rows: Mapping[str, list[Row]], entry: NewEntry, unit: str, scopes: Scopes) -> None:
+    """Add an entry, its results with their texts, and how these answer scopes."""
+    row = build_entry_row(entry, unit)
+    number = row["id"]
+    rows["entries"].append(row)
+    scores: dict[int, list[Row]] = {}
+    results: set[int] = set()
+    for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
+        result = compute_permanent_id(entry.slug, outcome.key or outcome.task)
+        while result in results:
+            result += 1
+        results.add(result)
+        shared = {"unit": unit, "entry": number, "source": number, "data": outcome.data,
+               "trained_on": outcome.trained_on}  # fmt: skip
+        columns = {name: getattr(outcome, name, None) for name in TABLES["results"]}
+        rows["results"].append({**columns, **shared, "id": result})
+        rows["texts"].append({"entry": number, "id": result, "document": outcome.document})
+        for place, scope in scopes.get(outcome.task, {}).items():
+            value, low, high, reason = _answer(scope, outcome)
+            score = {"scope": place, "value": value, "low": low, "high": high,
+                     "reason": REASONS.index(reason), "result": result}  # fmt: skip
+            scores.setdefault(place, []).append({**shared, **score})
+    rows["scores"] += [min(some, key=lambda s: BEST.index(s["reason"])) for some in scores.values()]
+    rows["averages"] += [
+        {"unit": unit, "entry": number, "suite": suite, "convention": convention, "document": document}
+        for suite, convention, document in entry.averages
+    ]
 
 
 def _answer(scope: Scope, outcome: EntryOutcome) -> tuple[float | None, float | None, float | None, Any]:
@@ -372,7 +350,7 @@ class _Chunk:
     Attributes:
         names: The units.
         failed: Those that could not be read.
-        rows: Rows of the others by the table's name (`Writer.build_tables`).
+        rows: Rows of the others by the table's name, and the texts of results.
         messages: What another process had to say about them.
     """
 
@@ -389,14 +367,12 @@ class Reading:
     Attributes:
         cache: The cache that suites are opened from.
         suites: The suites of one's own, as SiteSettings has them.
-        scopes: What suites ask, by task.
-        numbers: The number of each scope, by its form.
+        scopes: What suites ask.
     """
 
     cache: Path
     suites: Sequence[str]
-    scopes: Mapping[str, Sequence[Scope]]
-    numbers: Mapping[str, int]
+    scopes: Scopes
 
 
 def read_units(units: Mapping[str, Unit], reading: Reading) -> Iterator[_Chunk]:
@@ -419,24 +395,27 @@ def _split(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
-    writer, failed = Writer(reading.scopes, reading.numbers), []
+    rows: dict[str, list[Row]] = {name: [] for name in (*TABLES, "texts")}
+    slugs, failed = set[str](), []
     for name, unit in units.items():
-        items = _read_unit(unit)
-        if items is None:
+        try:
+            items = unit.read()
+        # Whatever is wrong with a single file, the site shows the rest; the next refresh tries again.
+        except Exception:
+            log.exception("%s of %s cannot be read. What was known of it stays.", unit.name, unit.source)
             failed.append(name)
-        for item in items or ():
-            writer.put(item, name)
-    return _Chunk(names=list(units), failed=failed, rows=writer.build_tables())
-
-
-def _read_unit(unit: Unit) -> Sequence[Any] | None:
-    """What a unit holds; None, with a line in the log, if it cannot be read: the next refresh tries again."""
-    try:
-        return unit.read()
-    # Whatever is wrong with a single file, the site shows the rest.
-    except Exception:
-        log.exception("%s of %s cannot be read. What was known of it stays.", unit.name, unit.source)
-        return None
+            continue
+        for item in items:
+            if isinstance(item, StoredDocument):
+                values = {column: getattr(item, column) for column in ("kind", "name", "written", "document")}
+                rows["documents"].append({**values, "unit": name, "facts": json.dumps(item.facts)})
+            elif item.slug in slugs:
+                _warn_double(item.model, item.treatment)
+            else:
+                slugs.add(item.slug)
+                _add_entry(rows, item, name, reading.scopes)
+    tables = {name: _convert_rows(some, TABLES.get(name, _TEXTS)) for name, some in rows.items()}
+    return _Chunk(names=list(units), failed=failed, rows=tables)
 
 
 def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int) -> Iterator[_Chunk]:

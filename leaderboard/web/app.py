@@ -161,7 +161,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     static = _StaticFiles(directory=STATIC)
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
-    for kind in (Refusal, HarnessError, RequestValidationError, HTTPException, Exception):
+    for kind in (HarnessError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, partial(_answer_error, site))
     app.add_middleware(_BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
@@ -236,10 +236,9 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
 
     text = Annotated[str, PathParameter(max_length=300)]
     kinds: dict[str, Any] = {part[1:-1]: text for part in route.path.split("/") if part.startswith("{")}
-    kinds["state"] = Annotated[route.state, Query()]
-    parameters = [inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request)]
-    named = inspect.Parameter.KEYWORD_ONLY
-    parameters += [inspect.Parameter(name, named, annotation=kind) for name, kind in kinds.items()]
+    kinds |= {"state": Annotated[route.state, Query()], "request": Request}
+    named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    parameters = [named(name, annotation=kind) for name, kind in kinds.items()]
     signature = inspect.Signature(parameters, return_annotation=Any)
     # FastAPI reads the signature to learn the parameters; a function for all pages has none to write out.
     vars(answer_page).update(__signature__=signature, state=route.state)
@@ -404,7 +403,7 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
 def _describe_http_error(request: Request, error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
     """The status, message, hint and headers of the answer to an error."""
     if isinstance(error, Refusal):
-        return error.status, error.message, error.hint, error.headers
+        return error.status, error.message, error.hint or "", error.headers
     if isinstance(error, HarnessError):
         status = 503 if isinstance(error, StoreError) else 500
         if isinstance(error, UsageError):
@@ -452,28 +451,13 @@ def _is_json_request(request: Request) -> bool:
 QUERY_BYTES, PARAMETERS, VALUE = 8192, 256, 512
 
 
-class Refusal(Exception):
-    """A request that is not carried out, and why.
+class Refusal(HarnessError):
+    """A request that is not carried out: its HTTP status, and the headers that the answer needs."""
 
-    Attributes:
-        status: The HTTP status.
-        message: What is wrong, in a sentence.
-        hint: What exists or what to do instead; empty for nothing.
-        headers: What the answer needs beside its body.
-    """
-
-    def __init__(
-        self, status: int, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, message: str, *, hint: str = "", headers: Mapping[str, str] = {}) -> None:
+        super().__init__(message, hint=hint)
         self.status = status
-        self.message = message
-        self.hint = hint
-        self.headers = {"Cache-Control": "no-store", **(headers or {})}
-
-    def build_response(self) -> JSONResponse:
-        """The refusal as JSON, in the shape of every error of the site."""
-        return _build_error_response(self.status, self.message, self.hint, self.headers)
+        self.headers = {"Cache-Control": "no-store", **headers}
 
 
 def _build_error_response(status: int, message: str, hint: str, headers: Mapping[str, str]) -> JSONResponse:
@@ -562,6 +546,7 @@ class _BoundedQueries:
                     # Routes look at what stands behind the root path.
                     scope = {**scope, "snapshot": match[1], "root_path": match[0]}
         except Refusal as refusal:
-            await refusal.build_response()(scope, receive, send)
+            respond = _build_error_response(*_describe_http_error(Request(scope), refusal))
+            await respond(scope, receive, send)
         else:
             await self.app(scope, receive, send)

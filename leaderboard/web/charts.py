@@ -191,18 +191,16 @@ class Chart:
 def build_chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution | Heat) -> Chart:
     """A plot as a chart; its name is unique on its page."""
     figure, heads, rows = _DRAW[type(plot)](plot)
-    cells = [
-        [v if isinstance(v, Cell) else Cell(text=format_chart_value(v), value=v) for v in row] for row in rows
+    body = [
+        TableRow(cells=[v if isinstance(v, Cell) else Cell(text=format_chart_value(v), value=v) for v in row])
+        for row in rows
     ]
+    texts = [any(isinstance(row[at], str | Cell) for row in rows) for at in range(len(heads))]
     columns = [
-        TableColumn(
-            key=f"c{at}", label=head, numeric=not any(isinstance(row[at], str | Cell) for row in rows)
-        )
-        for at, head in enumerate(heads)
+        TableColumn(key=f"c{at}", label=head, numeric=not text)
+        for at, (head, text) in enumerate(zip(heads, texts, strict=True))
     ]
-    table = Table(
-        name=f"{name}-values", caption=title, columns=columns, rows=[TableRow(cells=row) for row in cells]
-    )
+    table = Table(name=f"{name}-values", caption=title, columns=columns, rows=body)
     notes = _list_plot_notes(plot, len(rows)) if isinstance(plot, Scatter | Track) else []
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)
 
@@ -262,37 +260,28 @@ def convert_axis_value(value: Place, kind: Kind = "linear") -> Any:
     '2026-01-02'
     """
     if kind == "date":
-        return _time(value.isoformat() if isinstance(value, date) else value)
+        text: Any = value.isoformat() if isinstance(value, date) else value
+        try:
+            time = datetime.fromisoformat(text)
+            if time.year not in YEARS or len(text) == 10:
+                return text if time.year in YEARS else None
+            # A time in UTC.
+            return f"{time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        except (TypeError, ValueError, OverflowError):
+            return None
     if value is None or isinstance(value, str | date):
         return None
     valid = math.isfinite(value) and abs(value) <= LARGEST and (kind != "log" or value > 0)
     return float(value) if valid else None
 
 
-def _time(text: Any) -> str | None:
-    """A date, or a time in UTC, as ISO text."""
-    try:
-        time = datetime.fromisoformat(text)
-        if time.year not in YEARS or len(text) == 10:
-            return text if time.year in YEARS else None
-        return f"{time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
 def _place_points(plot: _Plane, points: Iterable[Point], *, gaps: bool = False) -> list[Point]:
     """The points that the axes can hold, with their places as JSON; `gaps` keeps those without a y."""
     across, up = plot.x.kind, plot.y.kind
-    placed = [
-        replace(
-            p,
-            x=convert_axis_value(p.x, across),
-            y=convert_axis_value(p.y, up),
-            low=convert_axis_value(p.low, up),
-            high=convert_axis_value(p.high, up),
-        )
-        for p in points
-    ]
+    placed = []
+    for p in points:
+        y, low, high = (convert_axis_value(value, up) for value in (p.y, p.low, p.high))
+        placed.append(replace(p, x=convert_axis_value(p.x, across), y=y, low=low, high=high))
     return [p for p in placed if p.x is not None and (gaps or p.y is not None)]
 
 
@@ -361,14 +350,11 @@ def _build_plane_figure(
         lines.append({"type": "line", **ends, "line": {"width": 1, "dash": "dash"}})
         # On a logarithmic axis Plotly takes the exponent for an annotation, but the value for a line.
         place = {"x": math.log10(position) if plot.x.kind == "log" else position, "y": 1, "yref": "paper"}
-        words.append(
-            {**place, "text": _escape_label(word), "showarrow": False, "xanchor": "left", "yanchor": above}
-        )
-    axes = (
-        _build_axis(plot.x, [p.x for p in points]),
-        _build_axis(plot.y, [p.y for p in points if p.y is not None]),
-    )
-    layout = {"height": height, "xaxis": axes[0], "yaxis": axes[1], "showlegend": True, "shapes": lines,
+        look = {"text": _escape_label(word), "showarrow": False, "xanchor": "left", "yanchor": above}
+        words.append({**place, **look})
+    across = _build_axis(plot.x, [p.x for p in points])
+    up = _build_axis(plot.y, [p.y for p in points if p.y is not None])
+    layout = {"height": height, "xaxis": across, "yaxis": up, "showlegend": True, "shapes": lines,
               "annotations": words, **more}  # fmt: skip
     heads = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")
     rows = [
@@ -474,6 +460,10 @@ def _build_frontier_line(best: Sequence[Point], points: Sequence[Point], *, lowe
              "meta": {"colour": "ink"}}  # fmt: skip
 
 
+_LINE_ALONE: Json = {"mode": "lines", "showlegend": False, "error_y": {"visible": False}}
+"""What makes a trace a line without points and intervals."""
+
+
 def _draw_lines(plot: Lines) -> tuple[Any, ...]:
     data: list[Json] = []
     shown: list[Point] = []
@@ -483,8 +473,7 @@ def _draw_lines(plot: Lines) -> tuple[Any, ...]:
         shown += [replace(p, label=p.label or line.label) for p in points]
         if line.law:
             law = _place_points(plot, line.law)
-            hidden = {"showlegend": False, "error_y": {"visible": False}}
-            data.append(_build_trace(plot, line.label, law, place, mode="lines", **hidden))
+            data.append(_build_trace(plot, line.label, law, place, **_LINE_ALONE))
             data.append(_build_trace(plot, line.label, points, place))
             continue
         trace = _build_trace(plot, line.label, points, place, mode=mode, connectgaps=False)
@@ -512,9 +501,7 @@ def _draw_track(plot: Track) -> tuple[Any, ...]:
     points = sorted(_place_points(plot, plot.points), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
     data: list[Json] = []
     if plot.joined:
-        solid = [p for p in points if not p.hollow]
-        hidden = {"showlegend": False, "error_y": {"visible": False}}
-        data.append(_build_trace(plot, "", solid, 0, mode="lines", **hidden))
+        data.append(_build_trace(plot, "", [p for p in points if not p.hollow], 0, **_LINE_ALONE))
     for place, (name, colour) in enumerate(plot.tones.items()):
         if group := [p for p in points if p.series == name]:
             data.append(

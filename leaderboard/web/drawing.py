@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from markupsafe import Markup
@@ -19,6 +20,8 @@ from markupsafe import Markup
 Json: TypeAlias = "dict[str, Any]"
 Box: TypeAlias = "tuple[float, float, float, float]"
 """Left, top, right and bottom, in pixels."""
+_Boxed: TypeAlias = "tuple[tuple[Any, Any], Box]"
+"""A point by its values, and the box of its marker."""
 
 FRAME = 64
 """Pixels of a figure's height that its axis and its legend take."""
@@ -95,7 +98,8 @@ def draw_figure(figure: Json) -> Markup:
     plane = _Plane(x=_fit_axis(data, layout, "x"), y=_fit_axis(data, layout, "y"), height=height)
     parts = [*_draw_axes(plane, layout), *_draw_shapes(plane, layout)]
     for trace in data:
-        parts += _draw_trace(plane, trace)
+        inside = {"bar": _draw_columns, "heatmap": _draw_cells}.get(trace["type"], _draw_points)
+        parts.append(f'<g class="c-{trace["meta"]["colour"]}">{"".join(inside(plane, trace))}</g>')
     parts += _draw_names(plane, figure)
     plot = f'<svg class="plane" height="{height}" aria-hidden="true">{"".join(parts)}</svg>'
     return Markup(f"{_draw_legend(data, layout)}{plot}")
@@ -231,11 +235,6 @@ def _draw_shapes(plane: _Plane, layout: Json) -> Iterator[str]:
         yield f'<text class="word" x="{x}" dx="4" y="{y}">{word["text"]}</text>'
 
 
-def _draw_trace(plane: _Plane, trace: Json) -> Iterator[str]:
-    inside = {"bar": _draw_columns, "heatmap": _draw_cells}.get(trace["type"], _draw_points)(plane, trace)
-    yield f'<g class="c-{trace["meta"]["colour"]}">{"".join(inside)}</g>'
-
-
 def _draw_points(plane: _Plane, trace: Json) -> Iterator[str]:
     """The line or area of a trace, the intervals of its points, and their markers."""
     if "lines" in trace["mode"] or trace.get("fill"):
@@ -322,12 +321,9 @@ def _draw_columns(plane: _Plane, trace: Json) -> Iterator[str]:
     """The upright bars of a histogram."""
     half = trace["width"] / 2
     for index, (x, y) in enumerate(zip(trace["x"], trace["y"], strict=True)):
-        left, width = (
-            plane.place_across(x - half),
-            0.96 * (plane.x.find_share(x + half) - plane.x.find_share(x - half)),
-        )
-        top = plane.place_up(y)
-        box = f'x="{left}" width="{_format_share(width)}" y="{top}" height="{plane.height - top:.1f}"'
+        width = 0.96 * (plane.x.find_share(x + half) - plane.x.find_share(x - half))
+        place, top = f'x="{plane.place_across(x - half)}" width="{_format_share(width)}"', plane.place_up(y)
+        box = f'{place} y="{top}" height="{plane.height - top:.1f}"'
         yield _link(trace, index, f'<rect class="column" {box}/>')
 
 
@@ -384,35 +380,20 @@ def _draw_legend(data: Sequence[Json], layout: Json) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-@dataclass(kw_only=True)
-class _Names:
-    """The names of points in a plot of one size, and what they may not cover."""
-
-    size: tuple[float, float]
-    points: Sequence[tuple[tuple[Any, Any], Box]]
-    taken: list[Box]
-
-    def find_shift(self, name: Json, x: float, y: float, *, most: int) -> tuple[float, float] | None:
-        """How far from its point a name stands, in pixels; None if it would cover more than `most` points."""
-        width = _measure_text(name["text"])
-        free: list[tuple[int, tuple[float, float], Box]] = []
-        for across, up in ((-1, -20), (-0.5, -23), (0, -21), (-1, -7), (0, -7), (0, 6), (-0.5, 9), (-1, 6)):
-            # Beside the point where it is not above or below.
-            shift = (across * width + {-1: -6, -0.5: 0, 0: 7}[across], float(up))
-            left, top = x + shift[0], y + shift[1]
-            box = (left, top, left + width, top + 14)
-            inside = left >= 0 and box[2] <= self.size[0] and top >= -8 and box[3] <= self.size[1]
-            if inside and all(_is_apart(box, other) for other in self.taken):
-                place = (name["x"], name["y"])
-                covered = sum(point != place and not _is_apart(box, other) for point, other in self.points)
-                free.append((covered, shift, box))
-        covered, shift, box = min(
-            free, key=lambda option: option[0], default=(most + 1, (0, 0), (0, 0, 0, 0))
-        )
-        if covered > most:
-            return None
-        self.taken.append(box)
-        return shift
+def _list_shifts(
+    name: Json, x: float, y: float, size: Sequence[float], points: Sequence[_Boxed], taken: Sequence[Box]
+) -> Iterator[tuple[int, tuple[float, float], Box]]:
+    """Where a name may stand: how many points it covers, how far from its own in pixels, and its box."""
+    width = _measure_text(name["text"])
+    for across, up in ((-1, -20), (-0.5, -23), (0, -21), (-1, -7), (0, -7), (0, 6), (-0.5, 9), (-1, 6)):
+        # Beside the point where it is not above or below.
+        shift = (across * width + {-1: -6, -0.5: 0, 0: 7}[across], float(up))
+        left, top = x + shift[0], y + shift[1]
+        box = (left, top, left + width, top + 14)
+        inside = left >= 0 and box[2] <= size[0] and top >= -8 and box[3] <= size[1]
+        if inside and all(_is_apart(box, other) for other in taken):
+            place = (name["x"], name["y"])
+            yield sum(point != place and not _is_apart(box, other) for point, other in points), shift, box
 
 
 def _measure_text(text: str) -> float:
@@ -429,25 +410,26 @@ def _draw_names(plane: _Plane, figure: Json) -> Iterator[str]:
     shifts: dict[int, tuple[float, float]] = {}
     for width, kind in ((NARROW, "name"), (WIDE, "name wide")):
         places = [(plane.x.find_share(name["x"]) * width, plane.place_up(name["y"])) for name in names]
-        plan = _Names(
-            size=(width, plane.height),
-            points=list(_list_point_boxes(plane, figure["data"], width)),
-            taken=list(_list_drawn_boxes(plane, figure, width)),
-        )
+        points = list(_list_point_boxes(plane, figure["data"], width))
+        taken = list(_list_drawn_boxes(plane, figure, width))
         for index, (dx, dy) in shifts.items():
             left, top = places[index][0] + dx, places[index][1] + dy
-            plan.taken.append((left, top, left + _measure_text(names[index]["text"]), top + 14))
+            taken.append((left, top, left + _measure_text(names[index]["text"]), top + 14))
         for index, (name, (x, y)) in enumerate(zip(names, places, strict=True)):
+            if index in shifts:
+                continue
+            free = _list_shifts(name, x, y, (width, plane.height), points, taken)
+            best = min(free, key=itemgetter(0), default=None)
             # The first names may cover two points, so that the best are named in a crowd.
-            if index not in shifts and (shift := plan.find_shift(name, x, y, most=2 if index < 8 else 0)):
-                shifts[index] = shift
-                place = f'x="{plane.place_across(name["x"])}" dx="{shift[0]:.0f}" y="{y + shift[1] + 11:.0f}"'
+            if best and best[0] <= (2 if index < 8 else 0):
+                _, (dx, dy), box = best
+                shifts[index] = (dx, dy)
+                taken.append(box)
+                place = f'x="{plane.place_across(name["x"])}" dx="{dx:.0f}" y="{y + dy + 11:.0f}"'
                 yield f'<text class="{kind}" {place}>{name["text"]}</text>'
 
 
-def _list_point_boxes(
-    plane: _Plane, data: Sequence[Json], width: float
-) -> Iterator[tuple[tuple[Any, Any], Box]]:
+def _list_point_boxes(plane: _Plane, data: Sequence[Json], width: float) -> Iterator[_Boxed]:
     for trace in data:
         if trace.get("mode") != "markers":
             continue

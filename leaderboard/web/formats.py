@@ -59,14 +59,18 @@ def render_csv(tables: Sequence[Table], as_of: str = "") -> str:
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        for index, line in enumerate(_build_csv_lines(table, _list_headings(table))):
+        for index, line in enumerate(_build_csv_lines(table)):
             snapshot = [as_of if index else "snapshot"] if as_of else []
             writer.writerow([_escape_formula(value) for value in line] + snapshot)
     return out.getvalue()
 
 
-def _build_csv_lines(table: Table, heads: Sequence[str]) -> list[list[Any]]:
-    rows = list(table.entries)
+def _build_csv_lines(table: Table, *, unique: bool = False) -> list[list[Any]]:
+    """The heads and the rows; heads that shall be `unique` are the columns' keys where several are alike."""
+    rows, heads = list(table.entries), [_format_column_heading(column) for column in table.columns]
+    if unique:
+        pairs = zip(table.columns, heads, strict=True)
+        heads = [head if heads.count(head) == 1 else column.key for column, head in pairs]
     ways: dict[str, Callable[[Cell], str]] = {
         "deviations": lambda cell: "" if cell.deviation is None else repr(parse_cell_deviation(cell)),
         "marks": lambda cell: ", ".join(filter(None, (KINDS[kind].csv for kind in _list_cell_kinds(cell)))),
@@ -92,7 +96,7 @@ def render_parquet(tables: Sequence[Table], facts: Mapping[str, str] | None = No
     import pyarrow as pa
     from pyarrow import parquet
 
-    heads, *rows = _build_csv_lines(tables[0], _list_unique_headings(tables[0])) if tables else [[]]
+    heads, *rows = _build_csv_lines(tables[0], unique=True) if tables else [[]]
     values = [[None if row[at] == "" else row[at] for row in rows] for at in range(len(heads))]
     for column in values:
         if not all(value is None or is_number(value) for value in column):
@@ -102,17 +106,6 @@ def render_parquet(tables: Sequence[Table], facts: Mapping[str, str] | None = No
     table = pa.Table.from_arrays(arrays, names=heads, metadata=dict(facts or {}))
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue()
-
-
-def _list_headings(table: Table) -> list[str]:
-    return [_format_column_heading(column) for column in table.columns]
-
-
-def _list_unique_headings(table: Table) -> list[str]:
-    """The headings of columns; those that several have are the columns' keys."""
-    heads = _list_headings(table)
-    pairs = zip(table.columns, heads, strict=True)
-    return [head if heads.count(head) == 1 else column.key for column, head in pairs]
 
 
 def _format_csv_value(cell: Cell) -> Any:

@@ -269,11 +269,31 @@ class Site:
         if form == "html":
             path = route.path.format(**arguments)
             return self.render_html(page, state, _list_format_links(route, state, arguments), path)
-        body = _format_page(page, state, form, self.queries.snapshot, self.as_of)
+        body = self.format_page(page, state, form)
         if self.prefix and form == "json":
             link = f'"{self.prefix}/'.encode()
             body = JSON_LINKS.sub(lambda match: match[0].replace(b'"/', link), body)
         return RenderedPage(body=body, type=FORMATS[form][1])
+
+    def format_page(self, page: Page, state: State, form: str) -> bytes:
+        """A page in one of FORMATS."""
+        snapshot, as_of = self.queries.snapshot, self.as_of
+        if form == "parquet":
+            facts = {f"snapshot_{name}": text for name, text in _describe_snapshot(snapshot).items()}
+            return formats.render_parquet(page.tables, facts)
+        if form == "csv":
+            return formats.render_csv(page.tables, as_of).encode()
+        if form == "json":
+            document = build_page_json(page, state, snapshot)
+            text = clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))
+            return f"{text}\n".encode()
+        notes, view = (
+            [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])],
+            state.build_filter_query(),
+        )
+        if form == "md":
+            return formats.render_markdown(page.title, page.tables, notes=notes, view=view).encode()
+        return formats.render_tex(page.tables, notes=notes, view=view).encode()
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
@@ -467,21 +487,6 @@ def _describe_snapshot(snapshot: Snapshot | None) -> dict[str, str]:
     return {"id": snapshot.id, "date": snapshot.made[:10]} if snapshot else {}
 
 
-def _format_page(page: Page, state: State, form: str, snapshot: Snapshot | None, as_of: str) -> bytes:
-    if form == "parquet":
-        facts = {f"snapshot_{name}": text for name, text in _describe_snapshot(snapshot).items()}
-        return formats.render_parquet(page.tables, facts)
-    if form == "json":
-        document = build_page_json(page, state, snapshot)
-        return f"{clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))}\n".encode()
-    if form == "csv":
-        return formats.render_csv(page.tables, as_of).encode()
-    notes, view = [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])], state.build_filter_query()
-    if form == "md":
-        return formats.render_markdown(page.title, page.tables, notes=notes, view=view).encode()
-    return formats.render_tex(page.tables, notes=notes, view=view).encode()
-
-
 def _list_format_links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
     """The other formats of a page, with all rows of its tables: their names and addresses."""
     defaults = default_values(type(state))
@@ -584,8 +589,7 @@ def _write_page(site: Site, plain: PlainFiles, route: PageRoute, path: str) -> I
     for name, suite, entry in set(BADGE.findall(html)) if site.settings.url else ():
         yield name.decode(), render_badge(site, suite.decode(), entry.decode()).encode()
     for form in route.formats:
-        body = _format_page(page, state, form, site.queries.snapshot, site.as_of)
-        yield f"{name_file(path)}.{form}", body
+        yield f"{name_file(path)}.{form}", site.format_page(page, state, form)
 
 
 def _write_site_file(path: Path, content: bytes) -> int:

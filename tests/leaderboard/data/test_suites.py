@@ -144,6 +144,6 @@ def test_all_scopes_by_task() -> None:
     assert set(list_conventions(glue.suite)) == set(glue.suite.conventions)
     plain = Suite(name="s", title="S", columns=(Column(name="LM", type="x", tasks=(task, fake_task("M"))),))
     found = collect_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
-    assert {scope.view for scope in found["RTE"]} == set(glue.suite.conventions)
-    assert {scope.view for scope in found["L"]} == {""}
-    assert [scope.form for scope in found["M"]] == [build_task_scope(fake_task("M")).form]
+    assert {scope.view for scope in found["RTE"].values()} == set(glue.suite.conventions)
+    assert {scope.view for scope in found["L"].values()} == {""}
+    assert [scope.form for scope in found["M"].values()] == [build_task_scope(fake_task("M")).form]

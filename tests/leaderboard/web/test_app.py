@@ -481,10 +481,9 @@ def test_clients_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] += 0.5
     with pytest.raises(Refusal) as caught:
         limits.enforce("a")
-    response = caught.value.build_response()
-    assert (response.status_code, response.headers["retry-after"]) == (429, "60")
-    error = json.loads(bytes(response.body))["error"]
-    assert error == {"status": 429, "message": "Too many requests.", "hint": "Wait 60 s and try again."}
+    refusal = caught.value
+    assert (refusal.status, refusal.headers["Retry-After"]) == (429, "60")
+    assert (refusal.message, refusal.hint) == ("Too many requests.", "Wait 60 s and try again.")
     now[0] += 60
     limits.enforce("a")
 
