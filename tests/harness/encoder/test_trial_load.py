@@ -432,7 +432,7 @@ for model, _ in pickle.load(sys.stdin.buffer):
     one = artifact(copy)
     names = ["a", "end", "end", "four", "end"]
     models = [(replace(one, name=name), resolve_encoding(describe(copy), Settings())) for name in names]
-    monkeypatch.setattr(models, "START", program)
+    monkeypatch.setattr("harness.plan.models.START", program)
     monkeypatch.delitem(sys.modules, "torch")
     assert [verdict.special_tokens for verdict in judge_models(models, None)] == [1, 0, 0, 4, 0]
 
