@@ -21,7 +21,7 @@ from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Artifact
 from harness.encoder.backbones import minilm
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -32,7 +32,7 @@ LIBRARIES = ("torch", "transformers", "sentence-transformers")
 
 def measure_folder(folder: Path) -> dict[str, Any]:
     """The key of a folder, its description in words, and the vectors of texts on each side."""
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     description = describe(folder)
     artifact = Artifact(name="model", source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(description, Settings())

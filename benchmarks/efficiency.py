@@ -21,7 +21,7 @@ import torch
 from measuring import format_table, load_encoder, locate_minilm, read_options, report_missed
 
 from harness.core.types import Artifact, MeasuredModel
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from suites._efficiency.measuring import build_loader, plan_engine
 from suites._efficiency.rounds import Device, Workload, draw_lengths, measure_rounds, time_run
 
@@ -43,7 +43,7 @@ def make_folder(name: str, target: Path) -> Path:
 
 def load_networks(folder: Path) -> dict[str, Any]:
     """The model with each engine."""
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     model = MeasuredModel(
         artifact=artifact,

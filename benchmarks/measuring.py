@@ -98,12 +98,12 @@ def load_encoder(
     """The engine with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.folder.content import compute_content_key
+    from harness.encoder.folder.content import compute_folder_identity
     from harness.encoder.folder.description import describe
     from harness.encoder.loading import load_encoder
     from harness.encoder.resolved_encoding import resolve_encoding
 
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
     return load_encoder(artifact, encoding, device=device, batch_tokens=batch_tokens)

@@ -33,7 +33,7 @@ from harness.checks.questions import ModelOutputs, compare_encoded, find_coarser
 from harness.checks.sides import Comparison
 from harness.core.encoding import Settings
 from harness.core.types import Artifact, Suite
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -164,7 +164,7 @@ def iter_folders(home: Path, names: Sequence[str]) -> Iterator[Path]:
 
 def encode(folder: Path, form: Form, texts: Sequence[str]) -> tuple[ConfiguredModel, ModelOutputs]:
     """A form of a model, with its tokens and vectors of texts."""
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(dtype=form.dtype))
     loaded: Any = load_encoder(artifact, encoding, device="cpu", batch_tokens=form.batch_tokens)

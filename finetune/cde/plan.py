@@ -22,7 +22,14 @@ from harness.core.identity import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
-from harness.encoder.folder.description import Description, describe_two_stage
+from harness.encoder.folder.description import (
+    TWO_BACKBONES,
+    Description,
+    compute_text_limits,
+    require_network,
+)
+from harness.encoder.folder.modules import OWN_POOLING, find_backbone_folder
+from harness.encoder.two_stage_settings import TwoStageSettings
 from harness.jobs.recipe import PlannedModel
 from harness.training.training import TrainingSpec
 
@@ -226,7 +233,7 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
 
     def _plan_description(self, description: Description) -> Description:
         length = self.settings.max_length or description.max_length
-        return describe_two_stage(description, self.settings.stages, max_length=length, prompts={})
+        return describe_two_stage(description, self.settings.stages, max_length=length)
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         if description.two_stage is None:
@@ -263,3 +270,31 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
                 f"{backbone.name} is already an embedding model: both stages start from its weights",
             )
         return notes
+
+
+def describe_two_stage(backbone: Description, stages: TwoStageSettings, *, max_length: int) -> Description:
+    """The description of a two-stage model that is to be made of a backbone, for both stages.
+
+    Args:
+        backbone: The description of the backbone; ModelError if our network does not run it.
+        stages: The settings of the two stages.
+        max_length: The most tokens of a text; ModelError if there are too few positions.
+    """
+    place = find_backbone_folder(backbone.folder)
+    require_network(place)
+    limits = replace(backbone.lengths[0], most=max_length, named=max_length)
+    length = compute_text_limits(place, stages, limits)
+    return replace(
+        backbone,
+        pooling=OWN_POOLING,
+        normalize=False,
+        max_length=max_length,
+        position_limit=length.limit,
+        lengths=(length,),
+        prompts={},
+        default_prompt_name=None,
+        similarity_fn_name="cosine",
+        late_interaction=None,
+        two_stage=stages,
+        unscalable=TWO_BACKBONES,
+    )

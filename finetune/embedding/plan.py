@@ -31,8 +31,7 @@ from harness.core.types import SEED, Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import find_backbone_folder, find_library_class, list_input_modules
-from harness.encoder.folder.pooling import WIDTHS
+from harness.encoder.folder.modules import WIDTHS, find_backbone_folder, list_input_modules
 from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry, build_two_stage_error
 from harness.training.training import TrainingSpec
 
@@ -288,9 +287,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         if description.two_stage is not None and not self.trains_two_stages:
             raise build_two_stage_error(backbone.name, self.name)
-        entered = list_input_modules(backbone.folder)
-        # A bare backbone has no modules.json, and so no list of modules.
-        if entered and [find_library_class(kind) for kind, _ in entered] != ["Transformer"]:
+        if [module.class_name for module in list_input_modules(backbone.folder)] != ["Transformer"]:
             raise UsageError(
                 f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
                 hint="Give the bare backbone.",

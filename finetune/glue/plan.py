@@ -38,7 +38,7 @@ from harness.core.sources import (
 )
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
@@ -352,7 +352,7 @@ class _TaskPlanner:
         if self.settings.mnli is not None:
             _require_same(self.artifact.folder, self.settings.mnli)
             path = self.settings.mnli
-            content = compute_content_key(path)[0] if path.is_dir() else hash_file(path)
+            content = compute_folder_identity(path).key if path.is_dir() else hash_file(path)
             start = StartFrom(kind="folder" if path.is_dir() else "file", path=path)
             start_identity = {"from": "checkpoint", "content": content}
             return _StartModel(start=start, identity=start_identity, said=start_identity)

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.core.lineage import Lineage, ModelDocument
 from harness.core.types import LabelledData, Task, build_artifact_slug
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.jobs.context import Event, JobContext
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore
 from harness.training.training import MODEL, TrainingLog
@@ -71,7 +71,7 @@ class ClassifierPlace:
         for split, values in predictions.items():
             name, text = _format_predictions(task, split, splits[split].ids, values, labelled.names)
             (place / name).write_text(text, encoding="utf-8", newline="")
-        content, weights = compute_content_key(folder, context.cache)
+        content, weights, _ = compute_folder_identity(folder, context.cache)
         document = ModelDocument(
             name=self.name,
             key=key,

@@ -25,6 +25,7 @@ PARTS = {
     "clusters": "clusters of training pairs",
     "plaid": "indexes of approximate searches",
     "verdicts": "outcomes of trial loads",
+    "adapters": "folders of links to adapters and their base models",
 }
 
 
@@ -95,16 +96,16 @@ def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
     # Only these two say whose they are: with --model nothing else is removed.
     spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
-    others = [
-        folder for part in ("datasets", "finetuned", "clusters") for folder in sorted((root / part).glob("*"))
-    ]
+    parts = ("datasets", "finetuned", "clusters", "adapters")
+    others = [folder for part in parts for folder in sorted((root / part).glob("*"))]
     return spaces if vectors_only else [*spaces, *others, *source]
 
 
 def _is_prunable(folder: Path, older_than: float | None, artifact: str) -> bool:
     if older_than is not None:
         # The time of a folder changes with the names in it only, not when one of its files is written.
-        newest = max((f.stat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
+        # That of a link is its own: what it leads to may be gone.
+        newest = max((f.lstat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
         # 86,400 seconds are a day.
         if time.time() - newest < older_than * 86_400:
             return False

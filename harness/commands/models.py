@@ -32,7 +32,6 @@ from harness.encoder.folder.content import (
     VOLATILE,
     WHOLE,
     FolderIdentity,
-    compute_content_key,
     compute_folder_identity,
     list_content_files,
 )
@@ -697,7 +696,7 @@ def _stage_folder(folder: Path) -> Iterator[Path]:
 
 def _describe_loading(folder: Path) -> str:
     """What loads an exported model."""
-    kinds = {kind for kind, _ in list_modules(folder)}
+    kinds = {module.kind for module in list_modules(folder)}
     config = read_object(find_backbone_folder(folder) / "config.json")
     if str(config.get("architectures")).endswith("ForSequenceClassification']"):
         return "AutoModelForSequenceClassification of transformers loads it."
@@ -741,7 +740,7 @@ def _average_models(models: Sequence[Artifact], output: Path, cache: Path) -> Mo
     lineage = Lineage(recipe=RECIPE, settings={}, parents=parents, data=(), seed=0)
     with _stage_folder(output) as staging:
         _write_average(models[0].folder, headers, staging)
-        content, weights = compute_content_key(staging, cache)
+        content, weights, _ = compute_folder_identity(staging, cache)
         document = ModelDocument(
             name=output.resolve().name, key=lineage.key, content=content, weights=weights, lineage=lineage
         )

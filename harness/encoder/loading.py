@@ -30,8 +30,8 @@ from harness.encoder.engine import (
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
-from harness.encoder.folder.pooling import ATTENTION, counts_places
-from harness.encoder.folder.trust import check_family, check_trust
+from harness.encoder.folder.modules import ATTENTION, counts_places
+from harness.encoder.folder.preflight import check_family, check_trust
 from harness.encoder.library import (
     build_pooling,
     get_max_length,

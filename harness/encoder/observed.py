@@ -25,8 +25,7 @@ from harness.core.types import SIDES
 from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
 from harness.encoder.folder.description import OFFSET_MODELS, read_token_limits
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import list_input_modules, read_module_config
-from harness.encoder.folder.pooling import counts_places
+from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
 from harness.encoder.token_encoder import TokenEncoder
@@ -72,7 +71,7 @@ def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.f
         vectors: Some of its vectors, (rows, dimension).
     """
     modules = collect_input_modules(encoder.model)
-    places = [sub for _, sub in list_input_modules(folder)] or [""]
+    places = [module.sub for module in list_input_modules(folder)]
     observations = []
     for module, place, limits in zip(modules, places, read_token_limits(folder), strict=True):
         length = get_max_length(module)

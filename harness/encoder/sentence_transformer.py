@@ -25,14 +25,17 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    ORDER,
+    ROUTERS,
     TOKENS,
     adapt_config,
     find_library_class,
     is_model2vec,
+    name_pooling,
     read_modules,
     read_router_config,
+    split_pooling,
 )
-from harness.encoder.folder.pooling import ORDER, name_pooling, split_pooling
 from harness.encoder.library import RENAMED, build_pooling, get_dimension, rename_loading_arguments
 from harness.encoder.library_load import let_end_pad, scale_library_rotary
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
@@ -179,7 +182,7 @@ def _load_module(class_ref: str, model_name_or_path: str, **options: Any) -> nn.
     place = Path(model_name_or_path, options.get("subfolder", ""))
     if class_name == "Transformer":
         return Transformer.load(model_name_or_path, **options)
-    if class_name in ("Router", "Asym"):
+    if class_name in ROUTERS:
         return _load_router(model_name_or_path, **options)
     if class_name == "StaticEmbedding" and is_model2vec(place):
         return Model2Vec.load(model_name_or_path, **options)
@@ -318,7 +321,7 @@ class SentenceTransformer(_SentenceTransformer):
     ) -> list[nn.Module]:
         """The modules of a bare backbone, which are it and mean pooling, or of a model of model2vec."""
         if stored_modules := read_modules(Path(model_name_or_path)):
-            return [_load_module(kind, model_name_or_path, subfolder=sub) for kind, sub in stored_modules]
+            return [_load_module(one.kind, model_name_or_path, subfolder=one.sub) for one in stored_modules]
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
         transformer = Transformer(
             model_name_or_path,

@@ -29,8 +29,8 @@ from harness.encoder.batch_queue import Span
 from harness.encoder.engine import AHEAD, SHORT_TEXT, WINDOW, Engine, Progress, VectorSink, find_unique_texts
 from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import TOKENS, find_library_class, read_modules
-from harness.encoder.folder.trust import check_trust
+from harness.encoder.folder.modules import TOKENS, find_backbone_folder, read_modules
+from harness.encoder.folder.preflight import check_trust
 from harness.encoder.inputs import Arrival, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
@@ -57,13 +57,17 @@ def open_modules(folder: Path, model_args: dict[str, Any]) -> SentenceTransforme
 
     What a MultiVectorEncoder does besides, `compute_token_vectors` does.
     """
-    (_, sub), *rest = read_modules(folder)
+    first, *rest = read_modules(folder)
     trusts = model_args.pop("trust_remote_code")
     backbone = Transformer.load(
-        str(folder), subfolder=sub, trust_remote_code=trusts, local_files_only=True, model_kwargs=model_args
+        str(folder),
+        subfolder=first.sub,
+        trust_remote_code=trusts,
+        local_files_only=True,
+        model_kwargs=model_args,
     )
-    dense = [place for kind, place in rest if find_library_class(kind) == "Dense"]
-    projections = [TokenProjection.load(str(folder), place) for place in dense]
+    dense = [module.sub for module in rest if module.class_name == "Dense"]
+    projections = [TokenProjection.load(str(folder), sub) for sub in dense]
     return SentenceTransformer(modules=[backbone, *projections], device="cpu")
 
 
@@ -223,10 +227,10 @@ def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -
         late: The settings of the vectors.
     """
     check_trust(artifact)
-    (_, sub), *_ = read_modules(artifact.folder)
+    place = find_backbone_folder(artifact.folder)
     shared = {"trust_remote_code": artifact.trust_remote_code, "local_files_only": True}
-    tokenizer = AutoTokenizer.from_pretrained(str(artifact.folder / sub), **shared)
-    lower = bool(read_object(artifact.folder / sub / "sentence_bert_config.json").get("do_lower_case"))
+    tokenizer = AutoTokenizer.from_pretrained(str(place), **shared)
+    lower = bool(read_object(place / "sentence_bert_config.json").get("do_lower_case"))
     module = SimpleNamespace(tokenizer=tokenizer, do_lower_case=lower)
     most = late.query_length - bool(late.query_prefix)
     parts = (texts[start : start + WINDOW] for start in range(0, len(texts), WINDOW))

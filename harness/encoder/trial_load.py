@@ -35,16 +35,16 @@ from harness.encoder.backbones import has_network, read_family
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    ROUTERS,
     TEXT,
-    TRANSFORMER,
     TWO_STAGE,
-    find_library_class,
     list_modules,
     read_module_config,
     read_modules,
+    read_pooling,
+    split_pooling,
     weight_files,
 )
-from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
@@ -113,7 +113,7 @@ def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
             first_line = (str(doubt).strip().splitlines() or [""])[0]
             raise ModelError(f"{artifact.name} does not load: {type(doubt).__name__}: {first_line}")
         return 0
-    # The program of `harness/encoder/folder/preflight.py` hides these, which sentence-transformers needs.
+    # The program of `harness/plan/models.py` hides these, which sentence-transformers needs.
     for name in ("sklearn", "scipy"):
         if sys.modules.get(name, torch) is None:
             del sys.modules[name]
@@ -132,31 +132,31 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
     pads = encoding.late_interaction is None
     folder, special, width, pooled = artifact.folder, 0, None, False
     modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
-    if pads and any("name" not in module for module in modules):
+    if pads and any("name" not in entry for entry in modules):
         raise DamagedModelError(f"{folder / 'modules.json'} has a module without a name.")
-    if any(find_library_class(kind) in ("Router", "Asym") for kind, _ in read_modules(folder)):
+    if any(module.class_name in ROUTERS for module in read_modules(folder)):
         raise _DoubtError
     for path in weight_files(folder):
         if path.suffix == ".safetensors":
             _require_readable(path)
-    for kind, sub in list_modules(folder) or [(TRANSFORMER, "")]:
-        name = find_library_class(kind)
+    for module in list_modules(folder):
+        name, place = module.class_name, module.place
         if name not in KNOWN:
             raise _DoubtError
-        config = read_module_config(folder / sub, name)
-        _require_plain(folder / sub, str(name), config)
+        config = read_module_config(place, name)
+        _require_plain(place, str(name), config)
         if name == "Transformer":
-            added, width = _try_backbone(folder / sub, artifact, encoding)
+            added, width = _try_backbone(place, artifact, encoding)
             special = max(special, added)
         elif name in ("Pooling", ATTENTIVE) and width is not None:
             size = config["word_embedding_dimension"]
             # A learned pooling has weights of its width; any other takes what comes, as the sanity gate says.
             if name == ATTENTIVE and size != width:
                 raise ModelError(
-                    f"{folder / sub} pools vectors of {size} dimensions, and its backbone's have {width}.",
+                    f"{place} pools vectors of {size} dimensions, and its backbone's have {width}.",
                     hint="Its config and its backbone do not belong together: fetch the folder again.",
                 )
-            width *= len(split_pooling(str(read_pooling(folder, [(kind, sub)]))))
+            width *= len(split_pooling(str(read_pooling([module]))))
             pooled = True
         elif name == "Dense":
             reads_text = pads and config.get("module_input_name", TEXT) == TEXT

@@ -15,7 +15,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import DivergenceError, StoreError, TrainingError
 from harness.core.lineage import Lineage, MemberPart, ModelDocument
 from harness.core.types import Artifact
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext
@@ -120,7 +120,7 @@ class Train:
             )
 
     def _build_model_document(self, folder: Path, facts: Mapping[str, Any], cache: Path) -> ModelDocument:
-        content, weights = compute_content_key(folder, cache)
+        content, weights, _ = compute_folder_identity(folder, cache)
         return ModelDocument(
             name=self.artifact.name,
             key=self.artifact.key,

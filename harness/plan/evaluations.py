@@ -13,8 +13,9 @@ from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.lineage import Lineage
 from harness.core.types import SIDES, Suite
+from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import Description
-from harness.encoder.folder.trust import find_float32_reason
+from harness.encoder.folder.modules import list_module_folders
 from harness.encoder.resolved_encoding import describe_rope_scaling, resolve_encoding
 from harness.executors.executor import LOCAL, parse_executor
 from harness.executors.local import default_devices
@@ -167,4 +168,5 @@ class EvaluationChoice:
             devices = self.devices or (() if parse_executor(self.executor) else default_devices())
             if "cpu" in devices:
                 return "a CPU has no float16"
-        return find_float32_reason(folder)
+        families = (read_family(place) for place in list_module_folders(folder))
+        return next((family.float32_only for family in families if family and family.float32_only), None)

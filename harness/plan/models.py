@@ -1,25 +1,35 @@
-"""The resolution of --model: from a catalog name, folder, hub id or trained model to an Artifact."""
+"""The resolution of --model: from a catalog name, folder, hub id or trained model to one that loads."""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
+import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
 from harness.core import paths
+from harness.core.arguments import list_allowed_tensors
+from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import ModelError, UsageError, find_similar_names, shorten_names
+from harness.core.errors import ModelError, StoreError, UsageError, find_similar_names, shorten_names
+from harness.core.identity import digest
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.folder import content
 from harness.encoder.folder.adapters import lay_beside_base
-from harness.encoder.folder.description import describe
-from harness.encoder.folder.preflight import check_folder, check_load
+from harness.encoder.folder.description import Description, describe
+from harness.encoder.folder.modules import list_module_folders
+from harness.encoder.folder.preflight import check_folder
 from harness.plan.evaluations import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
@@ -88,7 +98,7 @@ def _resolve_files(text: str, settings: Settings, options: ModelOptions) -> Conf
         model = _resolve_files(place, settings, options)
         return replace(model, artifact=replace(model.artifact, name=name))
     try:
-        return _configure_model(_resolve(text, options), settings, options)
+        return _configure_model(*_resolve(text, options), settings, options)
     # The files of a model folder are the user's: any value in them may have another type or be out of range.
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise ModelError(
@@ -122,9 +132,10 @@ def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
     return name, place
 
 
-def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    folder_description = describe(artifact.folder, own_code=artifact.trust_remote_code)
-    description = replace(folder_description, name=artifact.name)
+def _configure_model(
+    artifact: Artifact, description: Description, settings: Settings, options: ModelOptions
+) -> ConfiguredModel:
+    description = replace(description, folder=artifact.folder, name=artifact.name)
     document = read_document(artifact.folder) if artifact.trained else None
     lineage = None if document is None else document.lineage
     encoding, sentence = options.evaluation.configure_encoding(
@@ -135,20 +146,22 @@ def _configure_model(artifact: Artifact, settings: Settings, options: ModelOptio
     return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage, evaluation=sentence)
 
 
-def _resolve(text: str, options: ModelOptions) -> Artifact:
+def _resolve(text: str, options: ModelOptions) -> tuple[Artifact, Description]:
     named = None if text.startswith(PLACES) else backbones.find_catalog_model(text)
     if named is not None and named.locate is not None:
         place = named.locate()
         if Path(place).is_dir():
-            artifact = _build_folder_artifact(Path(place), name=text, source=text, options=options)
+            artifact, description = _build_folder_artifact(
+                Path(place), name=text, source=text, options=options
+            )
         else:
-            artifact = _fetch_hub_artifact(place, name=text, options=options)
+            artifact, description = _fetch_hub_artifact(place, name=text, options=options)
         if named.weights not in (None, artifact.weights):
             raise ModelError(
                 f"The weights in {artifact.folder} are not the official ones of {named.name}.",
                 hint="Install or fetch it again, or give the folder as the model.",
             )
-        return artifact
+        return artifact, description
     folder = paths.resolve_home_path(text)
     # Before the hub: a folder wins over a hub model of the same spelling, as in transformers.
     if _is_folder(folder):
@@ -212,11 +225,10 @@ def is_hub_name(text: str) -> bool:
 
 def _build_folder_artifact(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
-) -> Artifact:
+) -> tuple[Artifact, Description]:
     try:
-        cache = options.cache or paths.resolve_cache_folder(None)
-        folder = lay_beside_base(folder, cache, partial(_locate_base, options))
-        describe(folder, own_code=options.trust_remote_code)
+        folder = link_adapters(folder, options)
+        description = describe(folder, own_code=options.trust_remote_code)
         identity = content.compute_folder_identity(
             folder, options.cache, trust_remote_code=options.trust_remote_code
         )
@@ -228,7 +240,7 @@ def _build_folder_artifact(
     named = None if identity.document is None or revision is not None else identity.document.name
     hint = "Type --model NAME=FOLDER to give it another one."
     paths.require_plain_name(named or name, "a model's name", hint=hint)
-    return Artifact(
+    artifact = Artifact(
         name=named or name,
         source=source,
         folder=folder.resolve() if revision is None else folder,
@@ -239,6 +251,17 @@ def _build_folder_artifact(
         trust_remote_code=options.trust_remote_code,
         allow=options.allow,
     )
+    return artifact, description
+
+
+def link_adapters(folder: Path, options: ModelOptions) -> Path:
+    """The folder that a model is loaded from: that of an adapter has its base model beside it, by links.
+
+    Raises:
+        ModelError: An adapter cannot be merged, is damaged, or has no base.
+    """
+    cache = options.cache or paths.resolve_cache_folder(None)
+    return lay_beside_base(folder, cache, partial(_locate_base, options))
 
 
 def _locate_base(options: ModelOptions, config: Path, text: str, revision: str | None) -> Path:
@@ -259,7 +282,7 @@ def _locate_base(options: ModelOptions, config: Path, text: str, revision: str |
         ) from error
 
 
-def _fetch_hub_artifact(text: str, *, name: str, options: ModelOptions) -> Artifact:
+def _fetch_hub_artifact(text: str, *, name: str, options: ModelOptions) -> tuple[Artifact, Description]:
     folder, repository = _fetch_hub_folder(text, options), text.partition("@")[0]
     # The hub cache names the folder of a snapshot by its commit.
     return _build_folder_artifact(folder, name=name, source=repository, options=options, revision=folder.name)
@@ -364,3 +387,145 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
         "trained model of the results folder (`harness models list`).",
     )
     return backbones.BACKBONES.add_failures(error)
+
+
+# Whether models load: each is tried once for each content, in a process of its own
+
+
+TRIAL_FORM = 4
+"""The number of the present trial; another number makes every verdict anew."""
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
+"""The libraries on whose versions a verdict depends."""
+
+# transformers imports these where it finds them, for generation and losses alone: a second of each trial. The
+# collector would look through all that is imported again and again, and find nothing.
+START = (
+    "import gc, runpy, sys; gc.disable(); sys.modules['sklearn'] = sys.modules['scipy'] = None; "
+    "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
+)
+"""The program that tries the models of its standard input."""
+
+SECONDS = 600
+"""The most seconds of one process."""
+
+
+def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
+    """Refuse models that do not load (ModelError), and lengths that leave nothing of a text (UsageError).
+
+    They come after `check_folder`. Outcomes are kept in the folder `cache`; None to try every model.
+    """
+    for (artifact, encoding), verdict in zip(models, judge_models(models, cache), strict=True):
+        if verdict.message is not None:
+            raise ModelError(verdict.message, hint=verdict.hint)
+        if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
+            raise UsageError(
+                f"A maximum length of {encoding.max_length} leaves nothing of a text: the tokenizer of "
+                f"{artifact.name} adds {verdict.special_tokens} tokens of its own.",
+                hint=f"Give more than {verdict.special_tokens}.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of a trial load: `message` and `hint` of the refusal, if any.
+
+    `special_tokens` is the number of tokens that the tokenizer adds to a text.
+    """
+
+    message: str | None = None
+    hint: str | None = None
+    special_tokens: int = 0
+
+
+def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
+    """The verdict on each model, cached by the content of its folder.
+
+    Args:
+        models: The models, with the settings of their evaluation.
+        cache: The cache folder; None to try every model.
+    """
+    places = [None if cache is None else _locate_verdict(cache, *model) for model in models]
+    verdicts = [
+        None if place is None else _read_verdict(place, artifact)
+        for place, (artifact, _) in zip(places, models, strict=True)
+    ]
+    due = [at for at, verdict in enumerate(verdicts) if verdict is None]
+    for at, verdict in zip(due, _try_models([models[at] for at in due]), strict=True):
+        verdicts[at] = verdict
+        place = places[at]
+        if verdict is not None and place is not None:
+            content = {"schema": 1, "folder": str(models[at][0].folder), **asdict(verdict)}
+            with suppress(OSError, StoreError):
+                write_content_file(place, content)
+    return [verdict or Verdict() for verdict in verdicts]
+
+
+def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path:
+    folders = list_module_folders(artifact.folder)
+    key = digest(
+        {
+            "form": TRIAL_FORM,
+            "key": artifact.key,
+            "allow_extra": list_allowed_tensors(artifact.allow),
+            "own code": artifact.trust_remote_code,
+            # A load, which settles a doubt, asks for it.
+            "pooling": encoding.pooling,
+            "scaling": encoding.rope_scaling and [encoding.rope_scaling, encoding.max_length],
+            # A plugin may add the network of a family.
+            "networks": [backbones.has_network(at, own_code=artifact.trust_remote_code) for at in folders],
+            "versions": {name: version(name) for name in LIBRARIES},
+        }
+    )
+    return cache / "verdicts" / f"{key}.json"
+
+
+def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
+    try:
+        content = read_content_file(path)
+        verdict = Verdict(**{name: content[name] for name in asdict(Verdict())})
+    except (OSError, ValueError, KeyError):
+        return None
+    # The refusal names the folder in which it was found.
+    moved = verdict.message is not None and content["folder"] != str(artifact.folder)
+    return None if moved else verdict
+
+
+def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
+    """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
+    if {"torch", "transformers"} <= sys.modules.keys():
+        from harness.encoder.trial_load import answer_model
+
+        return [Verdict(**answer_model(*model)) for model in models]
+    verdicts: list[Verdict | None] = []
+    while len(verdicts) < len(models):
+        verdicts += _try_apart(models[len(verdicts) :]) or [None]
+    return verdicts
+
+
+def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
+    """The verdicts of another process, up to the model with which it ends."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    try:
+        # -P: nothing is imported from the working folder, unless this program does so.
+        answers = subprocess.run(
+            [sys.executable, "-P", "-c", START],
+            input=pickle.dumps(models),
+            capture_output=True,
+            env=environment,
+            timeout=SECONDS,
+            check=False,
+        ).stdout
+    # Of a process that is killed or runs out of memory the answers count; the run itself shows what the next
+    # model does.
+    except subprocess.TimeoutExpired as error:
+        answers = error.stdout or b""
+    except OSError:
+        return []
+    lines = answers.splitlines(keepends=True)
+    return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]

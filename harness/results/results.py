@@ -15,7 +15,7 @@ from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.prompts import select_prompt
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.names import rename_record
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
@@ -669,4 +669,4 @@ def _list_folder_keys(model: str) -> list[str]:
     folder = paths.resolve_home_path(model)
     if "/" not in model or not folder.is_dir():
         return []
-    return [compute_content_key(folder, trust_remote_code=trusted)[0] for trusted in (False, True)]
+    return [compute_folder_identity(folder, trust_remote_code=trusted).key for trusted in (False, True)]

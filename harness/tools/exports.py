@@ -35,7 +35,7 @@ def list_published_files(folder: Path) -> dict[str, Path]:
     They are the files that decide what it computes, the indexes of weights in parts, its model.json and its
     licence. Of code only a model that runs its own has any.
     """
-    packages = {str(kind).partition(".")[0] for kind, _ in list_modules(folder)}
+    packages = {module.kind.partition(".")[0] for module in list_modules(folder)}
     own_code = list_remote_classes(folder) or packages - {*_LIBRARIES}
     paths = [path for path in list_content_files(folder) if own_code or path.suffix != ".py"]
     indexes = {index for path in paths for index in path.parent.glob(f"*{path.suffix}.index.json")}

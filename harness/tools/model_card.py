@@ -20,7 +20,7 @@ from harness.driver.report.suite import (
     is_selection_score,
 )
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import find_backbone_folder, list_modules
+from harness.encoder.folder.modules import find_backbone_folder, read_modules
 from harness.plan import catalog
 from harness.results.compute import SHORT, BackboneCompute
 from harness.results.cost.duration import format_duration
@@ -383,9 +383,8 @@ def _describe_kind(folder: Path | None) -> dict[str, Any]:
     """The library, the task and the tags of a model folder, in the hub's words."""
     if folder is None:
         return {}
-    kinds = [str(kind) for kind, _ in list_modules(folder)]
-    if kinds:
-        late = any(kind.startswith("pylate.") for kind in kinds)
+    if modules := read_modules(folder):
+        late = any(module.kind.startswith("pylate.") for module in modules)
         library = "PyLate" if late else "sentence-transformers"
         tags = [library, "sentence-similarity", "ColBERT" if late else "feature-extraction"]
         return {"library_name": library, "tags": tags, "pipeline_tag": tags[1]}

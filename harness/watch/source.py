@@ -17,7 +17,7 @@ from harness.encoder.folder.content import list_content_files
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_json
 from harness.encoder.folder.modules import weight_files
-from harness.plan.models import is_hub_name
+from harness.plan.models import ModelOptions, is_hub_name, link_adapters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +67,15 @@ class CheckpointSource(Protocol):
         """The name of a checkpoint as a model; "" for the model's own name."""
 
 
-def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
-    """The source of checkpoints that a text names.
+def open_source(text: str, *, offline: bool = False, cache: Path | None = None) -> CheckpointSource:
+    """The source of checkpoints that a text names; adapters are laid out in `cache`, None for the default.
 
     Raises:
         UsageError: It is neither a folder nor a hub repository, or a hub repository without a network.
     """
     folder = paths.resolve_home_path(text)
     if folder.is_dir():
-        return _Folder(folder)
+        return _Folder(folder, ModelOptions(offline=offline, cache=cache))
     if folder.exists():
         raise UsageError(f"{text} is a file.", hint="Watch the folder that checkpoints are written into.")
     if not is_hub_name(text):
@@ -122,8 +122,8 @@ def _parse_entries(named: Iterable[tuple[str, Path | None]]) -> Found:
 class _Folder:
     """A folder into which a training run writes, one folder for each checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
+    def __init__(self, folder: Path, options: ModelOptions) -> None:
+        self._folder, self._options = folder.resolve(), options
         self.text = str(self._folder)
         self.name = self._folder.name
 
@@ -143,12 +143,16 @@ class _Folder:
     def check_condition(self, checkpoint: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """The condition of a checkpoint by its files."""
         assert checkpoint.folder is not None
-        return _check_checkpoint(checkpoint.folder, settle=settle, own_code=own_code)
+        return _check_checkpoint(checkpoint.folder, self._options, settle=settle, own_code=own_code)
 
     def compute_stamp(self, checkpoint: Checkpoint) -> str:
         """The stamp of sizes and times of files."""
         assert checkpoint.folder is not None
-        return _compute_folder_stamp(checkpoint.folder)
+        try:
+            return _compute_folder_stamp(link_adapters(checkpoint.folder, self._options))
+        # Without a complete model.
+        except (ModelError, OSError):
+            return ""
 
     def format_model_label(self, checkpoint: Checkpoint) -> str:
         """The checkpoint's name behind the run's, as every run has a checkpoint-1000."""
@@ -306,24 +310,27 @@ class _Condition:
     settles: float = 0.0
 
 
-def _check_checkpoint(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> _Condition:
+def _check_checkpoint(folder: Path, options: ModelOptions, *, settle: float, own_code: bool) -> _Condition:
     """The condition of a checkpoint; with `own_code`, code of its own repository is run.
 
     Weights must be readable to their end (the length that a safetensors header promises, every part of an
     index, the directory of a zip), configs must parse, a tokenizer must be there, and nothing may have
     changed for `settle` seconds.
     """
+    laid = folder
     try:
         age = time.time() - _find_last_change(folder)
-        describe(folder, own_code=own_code)
-        for path in weight_files(folder):
+        laid = link_adapters(folder, options)
+        describe(laid, own_code=own_code)
+        for path in weight_files(laid):
             _check_pickle(path)
-        for path in list_content_files(folder):
+        for path in list_content_files(laid):
             if path.suffix == ".json":
                 read_json(path)
-        stamp = _compute_folder_stamp(folder)
+        stamp = _compute_folder_stamp(laid)
     except ModelError as error:
-        return _Condition(problem=error.message.replace(f"{folder}/", "").replace(str(folder), "it"))
+        message = error.message.replace(f"{laid}/", "").replace(str(laid), "it")
+        return _Condition(problem=message.replace(f"{folder}/", "").replace(str(folder), "it"))
     except (OSError, ValueError) as error:
         return _Condition(problem=f"it cannot be read: {error}")
     if age < settle:
@@ -333,11 +340,8 @@ def _check_checkpoint(folder: Path, *, settle: float = SETTLE, own_code: bool = 
 
 
 def _compute_folder_stamp(folder: Path) -> str:
-    """A digest of the files that decide what the model computes; "" without a complete model."""
-    try:
-        files = [(p.relative_to(folder).as_posix(), p.stat()) for p in list_content_files(folder)]
-    except (ModelError, OSError):
-        return ""
+    """A digest of the files that decide what the model computes."""
+    files = [(p.relative_to(folder).as_posix(), p.stat()) for p in list_content_files(folder)]
     return digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in files])
 
 

@@ -343,7 +343,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
     """
     request = check_fields(options.request, Request, "request").validate_fields()
     options = replace(check_fields(options, WatchOptions, "options"), request=request)
-    source = open_source(options.source, offline=request.offline)
+    source = open_source(options.source, offline=request.offline, cache=request.cache)
     if len(request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
     if request.seeds > 1 or request.sweep:

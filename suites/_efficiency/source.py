@@ -19,7 +19,7 @@ from harness.core.types import (
     Task,
 )
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.modules import locate_modules
+from harness.encoder.folder.modules import list_modules
 from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
 
 ENGINES = ("ours", "padded")
@@ -45,7 +45,7 @@ class _EfficiencySource:
         if not protocol.waits and dtype != "float32":
             return f"{protocol.name} is in float32, as the released script: leave out --dtype {dtype}."
         description = describe(artifact.folder, own_code=artifact.trust_remote_code)
-        kinds = [kind for kind, _ in locate_modules(artifact.folder)]
+        kinds = [module.class_name for module in list_modules(artifact.folder)]
         if kinds.count("Transformer") > 1 or description.two_stage is not None:
             return f"{name} has several backbones: a speed is of one."
         # A class of the model's own has no kind.

@@ -33,7 +33,7 @@ from harness.core.types import SIDES, Artifact
 from harness.data.locate import DataSettings
 from harness.data.training.loading import count_trained, load_training, read_text_hashes, write_text_hashes
 from harness.data.training.sets import LocatedTraining, locate_user_training
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -213,7 +213,7 @@ def test_a_trained_model_is_opened_by_pylate_with_equal_vectors(make: Callable[.
 
 
 def opened(folder: Path) -> TokenEncoder:
-    key, hashed = compute_content_key(folder)
+    key, hashed, _ = compute_folder_identity(folder)
     model = Artifact(name="late", source=str(folder), folder=folder, key=key, weights=hashed)
     found = load_any(model, resolve_encoding(describe(folder), Settings()), device="cpu")
     assert isinstance(found, TokenEncoder)

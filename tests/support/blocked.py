@@ -39,8 +39,8 @@ with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suite
 SEVERAL = f"""{BLOCKER}
 import contextlib, io, json
 from harness.cli import invoke
-from harness.encoder.folder import preflight
-preflight._try_models = lambda models: [None] * len(models)
+from harness.plan import models
+models._try_models = lambda models: [None] * len(models)
 told = []
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:

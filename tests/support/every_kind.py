@@ -27,9 +27,9 @@ from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError
 from harness.core.identity import digest, serialize_canonical
-from harness.encoder.folder.preflight import Verdict
 from harness.executors.run_log import HEADERS, HEARTBEATS, iter_log_lines
 from harness.fits.stored import FITS
+from harness.plan.models import Verdict
 from harness.proxy.document import PROXIES, Proxy
 from harness.results import index as record_index
 from harness.results.cost.encoding import note_speed, read_speeds

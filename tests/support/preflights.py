@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from harness.core.encoding import Encoding
 from harness.core.types import Artifact
-from harness.encoder.folder.preflight import check_folder, check_load
+from harness.encoder.folder.preflight import check_folder
+from harness.plan.models import check_load
 
 
 def check_model(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:

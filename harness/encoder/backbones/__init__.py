@@ -1,6 +1,8 @@
 """The catalog of backbones by family, and what it says of the backbone in a folder."""
 
 import functools
+import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 from harness.core.errors import DamagedModelError
 from harness.core.registry import Registry
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Family
-from harness.encoder.folder.adapters import is_plain_lora
+from harness.encoder.folder.adapters import ADAPTER, CONFIG
 from harness.encoder.folder.files import read_object
 
 BACKBONES = Registry(
@@ -58,6 +60,21 @@ def read_family(folder: Path) -> Family | None:
     return find_family(read_object(folder / "config.json"))
 
 
+def read_library_types() -> frozenset[str]:
+    """The model types of the installed transformers, read from its source, since an import takes seconds."""
+    try:
+        spec = importlib.util.find_spec("transformers")
+    except ImportError:
+        return frozenset()
+    roots = () if spec is None else spec.submodule_search_locations or ()
+    # The second file is of transformers 5.4 and later.
+    names = ("configuration_auto.py", "auto_mappings.py")
+    paths = [Path(root, "models/auto", name) for root in roots for name in names]
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.is_file()]
+    # Pairs in a list, or entries of a dictionary.
+    return frozenset(re.findall(r'[({\n]\s*"([^"]+)"(?:,|:) "\w+Config"', "".join(texts)))
+
+
 def parse_harness_architecture(config: Mapping[str, Any]) -> Architecture:
     """The architecture in a config.json under our own model type.
 
@@ -83,11 +100,19 @@ def read_architecture(folder: Path) -> Architecture:
 def has_network(folder: Path, *, own_code: bool = False) -> bool:
     """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
     config = read_object(folder / "config.json")
-    is_adapter = (folder / "adapter_config.json").is_file() or not is_plain_lora(folder)
+    is_adapter = (folder / "adapter_config.json").is_file() or not _is_plain_lora(folder)
     if is_adapter or can_run_remote_code(config, own_code):
         return False
     family = read_family(folder)
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
+
+
+def _is_plain_lora(place: Path) -> bool:
+    """Whether the adapter in a backbone's folder, if any, is low-rank products beside linear layers alone."""
+    config = read_object(place / ADAPTER / CONFIG)
+    more = ("modules_to_save", "target_parameters", "trainable_token_indices")
+    plain = config.get("peft_type") == "LORA" and config.get("bias", "none") == "none"
+    return not config or (plain and not any(config.get(name) for name in more))
 
 
 def can_run_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:

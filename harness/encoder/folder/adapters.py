@@ -12,7 +12,7 @@ from typing import Any
 from harness.core.errors import DamagedModelError, ModelError
 from harness.core.identity import digest
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import VOCABULARIES, list_module_folders, locate_modules
+from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
 from harness.encoder.tensors import check_weights, list_module_weights
 
 ADAPTER = "peft-adapter"
@@ -33,17 +33,6 @@ that have peft import a module by its name."""
 ORIGIN = ("base_model_name_or_path", "revision", "peft_version", "auto_mapping", "inference_mode")
 """Fields of an adapter's config without effect on a vector, once the base lies beside it."""
 
-TOKENIZER = (*VOCABULARIES, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-"""The files of a tokenizer."""
-
-
-def is_plain_lora(place: Path) -> bool:
-    """Whether the adapter in a backbone's folder, if any, is low-rank products beside linear layers alone."""
-    config = read_object(place / ADAPTER / CONFIG)
-    more = ("modules_to_save", "target_parameters", "trainable_token_indices")
-    plain = config.get("peft_type") == "LORA" and config.get("bias", "none") == "none"
-    return not config or (plain and not any(config.get(name) for name in more))
-
 
 def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, str | None], Path]) -> Path:
     """A folder of links in which each adapter of a model lies in its base; the folder itself without any.
@@ -59,7 +48,8 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
     Raises:
         ModelError: An adapter cannot be merged, is damaged, or has no base.
     """
-    places = [place for name, place in locate_modules(folder) if name == "Transformer" and _is_adapter(place)]
+    backbones = list_backbone_folders(folder)
+    places = [at for at in backbones if (at / CONFIG).is_file() and not list_module_weights(at)]
     if not places:
         return folder
     roots = {folder, *list_module_folders(folder)}
@@ -82,10 +72,6 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
     return laid
 
 
-def _is_adapter(place: Path) -> bool:
-    return (place / CONFIG).is_file() and not list_module_weights(place)
-
-
 def _read_config(place: Path) -> dict[str, Any]:
     """The config of an adapter that can be merged, whose weights are whole and whose base has a name."""
     path = place / CONFIG
@@ -102,12 +88,10 @@ def _read_config(place: Path) -> dict[str, Any]:
             hint="Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA.",
         )
     if not (place / WEIGHTS).is_file():
-        raise ModelError(
-            f"{place} has no {WEIGHTS}.",
-            hint=f"Save the adapter of adapter_model.bin as {WEIGHTS} with a newer peft."
-            if (place / "adapter_model.bin").is_file()
-            else "Fetch or write the folder again.",
-        )
+        hint = "Fetch or write the folder again."
+        if (place / "adapter_model.bin").is_file():
+            hint = f"Save the adapter of adapter_model.bin as {WEIGHTS} with a newer peft."
+        raise ModelError(f"{place} has no {WEIGHTS}.", hint=hint)
     check_weights(place / WEIGHTS)
     return config
 
@@ -122,7 +106,8 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
             hint="Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result.",
         )
     has_own = any(any(place.glob(pattern)) for pattern in VOCABULARIES)
-    patterns = ("config.json", "*.index.json", "*.py", *(() if has_own else TOKENIZER))
+    tokenizer = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", *VOCABULARIES)
+    patterns = ("config.json", "*.index.json", "*.py", *(() if has_own else tokenizer))
     return [*weights, *(path for pattern in patterns for path in base.glob(pattern))]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.core.errors import ModelError
 from harness.core.files import hash_file, hash_files, require_size
@@ -21,7 +21,10 @@ from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.adapters import ADAPTER
 from harness.encoder.folder.files import LARGEST, SETTINGS, read_json, read_object
-from harness.encoder.folder.modules import list_module_folders, weight_files
+from harness.encoder.folder.modules import (
+    list_module_folders,
+    weight_files,
+)
 from harness.encoder.tensors import hash_shards, list_module_weights
 
 CONFIGS = ("config.json", "modules.json", SETTINGS, "special_tokens_map.json", "added_tokens.json")
@@ -66,8 +69,7 @@ def list_content_files(folder: Path) -> list[Path]:
     return content_files
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderIdentity:
+class FolderIdentity(NamedTuple):
     """The ArtifactKey of a folder and the hash of its weights, 64 hex digits each.
 
     `document` is its model.json, where the key comes from there.
@@ -76,14 +78,6 @@ class FolderIdentity:
     key: str
     weights: str
     document: ModelDocument | None = None
-
-
-def compute_content_key(
-    folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
-) -> tuple[str, str]:
-    """The ArtifactKey of a folder and the hash of its weights (see `compute_folder_identity`)."""
-    identity = compute_folder_identity(folder, cache_dir, trust_remote_code=trust_remote_code)
-    return identity.key, identity.weights
 
 
 def compute_folder_identity(

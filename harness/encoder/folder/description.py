@@ -33,24 +33,25 @@ from harness.encoder.folder.modules import (
     TEXT_STAGE,
     TOKENIZED,
     TOKENS,
-    TRANSFORMER,
     TWO_STAGE,
     VOCABULARIES,
     Module,
     explain_not_run,
     find_backbone_folder,
-    find_library_class,
     find_sentence_config,
+    infer_vector_size,
+    list_backbone_folders,
     list_input_modules,
     list_module_folders,
-    locate_modules,
+    list_modules,
+    name_pooling,
     read_module_config,
     read_modules,
+    read_pooling,
     weight_files,
 )
-from harness.encoder.folder.pooling import OWN_POOLING, infer_vector_size, name_pooling, read_pooling
 from harness.encoder.tensors import check_weights
-from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
+from harness.encoder.two_stage_settings import TwoStageSettings
 
 COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
 """The types of a PyLate model in its settings, and of sentence-transformers' own multi-vector model."""
@@ -115,15 +116,15 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     if modules:
         _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
-    pooling, family = read_pooling(folder, modules), read_family(find_backbone_folder(folder))
-    token_limits = read_token_limits(folder, own_code=own_code)
-    late = _read_late_interaction(folder, modules, library, token_limits[0].most)
-    stages = _read_two_stage(folder, modules)
-    kind, sub = modules[-1] if modules else ("", "")
-    last = find_library_class(kind)
+    pooling, family = read_pooling(modules), read_family(find_backbone_folder(folder))
+    token_limits, late = read_token_limits(folder, own_code=own_code), None
+    if kind != "SentenceTransformer":
+        read = _read_pylate_settings if kind == COLBERT else _read_multi_vector_settings
+        late = read(folder, modules, library, token_limits[0].most)
+    stages, last = _read_two_stage(folder, modules), modules[-1] if modules else Module("", folder)
     prompts, default_prompt = _read_prompts(folder, library)
     if stages is not None:
-        token_limits = (_compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
+        token_limits = (compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
     limits = [length.limit for length in token_limits if length.limit is not None]
     return Description(
         folder=folder,
@@ -131,7 +132,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         pooling=pooling,
         usual_pooling="mean" if family is None else family.pooling,
         # A Normalize of the vectors of tokens leaves that of a text as it is.
-        normalize=last == "Normalize" and read_module_config(folder / sub, last)["module_input_name"] == TEXT,
+        normalize=last.class_name == "Normalize"
+        and read_module_config(last.place, "Normalize")["module_input_name"] == TEXT,
         truncate_dim=_read_truncation(folder, library, pooling),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
@@ -142,23 +144,22 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         similarity_fn_name="maxsim" if late is not None else _read_similarity(folder, library),
         late_interaction=late,
         two_stage=stages,
-        unscalable=_explain_unscalable(folder, own_code=own_code),
+        unscalable=_explain_unscalable(folder, modules, own_code=own_code),
     )
 
 
-def _explain_unscalable(folder: Path, *, own_code: bool) -> str | None:
+def _explain_unscalable(folder: Path, modules: Sequence[Module], *, own_code: bool) -> str | None:
     """The reason why the positions of a model cannot be scaled for longer texts; None if they can."""
-    backbones = [place for class_name, place in locate_modules(folder) if class_name == "Transformer"]
+    backbones = list_backbone_folders(folder)
     # Behind a Router, or in two stages, a backbone is not the first module.
-    first = read_modules(folder)[:1] or [("", "")]
-    if backbones != [folder / sub for _, sub in first]:
+    if backbones != [modules[0].place if modules else folder]:
         return TWO_BACKBONES
     return explain_unscalable(read_object(backbones[0] / "config.json"), own_code=own_code)
 
 
 def _check_files(folder: Path) -> None:
     """Refuse files that are missing, cannot be read, or have a value of another type."""
-    backbones = [place for class_name, place in locate_modules(folder) if class_name == "Transformer"]
+    backbones = list_backbone_folders(folder)
     for place in backbones:
         _require_config(place)
     for place in list_module_folders(folder):
@@ -175,22 +176,26 @@ def _check_files(folder: Path) -> None:
 def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> str:
     """The class of sentence-transformers or PyLate whose model it is."""
     for package, kind in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
-        if any(name.startswith(f"sentence_transformers.{package}.") for name, _ in modules):
+        if any(module.kind.startswith(f"sentence_transformers.{package}.") for module in modules):
             return kind
-    return str(library.get("model_type") or "SentenceTransformer")
+    kind = str(library.get("model_type") or "SentenceTransformer")
+    # Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate.
+    is_pylate = any(module.kind.startswith("pylate.") for module in modules)
+    is_late = is_pylate or library.get("similarity_fn_name") == "MaxSim"
+    return COLBERT if is_late and kind == "SentenceTransformer" else kind
 
 
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
-    for class_name, place in locate_modules(folder):
-        config = read_module_config(place, class_name)
-        if class_name == "Pooling":
-            name_pooling(config, place / "config.json")
-        own = read_object(path := find_sentence_config(place))
-        for name in LATE if class_name == "Transformer" and not is_late else ():
+    for module in list_modules(folder):
+        config = read_module_config(module.place, module.class_name)
+        if module.class_name == "Pooling":
+            name_pooling(config, module.place / "config.json")
+        own = read_object(path := find_sentence_config(module.place))
+        for name in LATE if module.class_name == "Transformer" and not is_late else ():
             if own.get(name) is not None:
                 raise explain_not_run(path, name, own[name], None)
-        if class_name == MASK and not is_late:
+        if module.class_name == MASK and not is_late:
             raise ModelError(
                 f"{folder} has a {MASK}, which only a {MULTI_VECTOR} has.", hint="Save the model again."
             )
@@ -206,21 +211,19 @@ def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | No
 
 def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
     """The settings of a two-stage model, whose backbones must be ours; None for any other."""
-    classes = [find_library_class(kind) for kind, _ in modules]
-    if TWO_STAGE not in classes:
+    if all(module.class_name != TWO_STAGE for module in modules):
         return None
-    if classes[0] != TWO_STAGE:
+    if modules[0].class_name != TWO_STAGE:
         raise ModelError(
             f"{folder} has two stages behind another module.",
             hint="Save the model again, with that module first.",
         )
-    place = folder / modules[0][1]
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
-        _require_network(place / stage)
-    return TwoStageSettings.read_stage_settings(place)
+        require_network(modules[0].place / stage)
+    return TwoStageSettings.read_stage_settings(modules[0].place)
 
 
-def _compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
+def compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
     """The limits of a text behind a context; ModelError if `backbone`, the second stage, has no room."""
     shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
     stages.check_positions(shape, limits.most if limits.most < NO_LIMIT else 1, kind)
@@ -229,38 +232,8 @@ def _compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _Toke
     return replace(limits, limit=limit, table=table)
 
 
-def describe_two_stage(
-    backbone: Description, stages: TwoStageSettings, *, max_length: int, prompts: Mapping[str, str] = PREFIXES
-) -> Description:
-    """The description of a two-stage model that is to be made of a backbone, for both stages.
-
-    Args:
-        backbone: The description of the backbone; ModelError if our network does not run it.
-        stages: The settings of the two stages.
-        max_length: The most tokens of a text; ModelError if there are too few positions.
-        prompts: Its prompts by name.
-    """
-    place = find_backbone_folder(backbone.folder)
-    _require_network(place)
-    limits = replace(backbone.lengths[0], most=max_length, named=max_length)
-    length = _compute_text_limits(place, stages, limits)
-    return replace(
-        backbone,
-        pooling=OWN_POOLING,
-        normalize=False,
-        max_length=max_length,
-        position_limit=length.limit,
-        lengths=(length,),
-        prompts=dict(prompts),
-        default_prompt_name=None,
-        similarity_fn_name="cosine",
-        late_interaction=None,
-        two_stage=stages,
-        unscalable=TWO_BACKBONES,
-    )
-
-
-def _require_network(backbone: Path) -> None:
+def require_network(backbone: Path) -> None:
+    """Refuse the backbone of a two-stage model that our network does not run."""
     if not has_network(backbone):
         raise ModelError(
             f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
@@ -271,14 +244,11 @@ def _require_network(backbone: Path) -> None:
 def _require_config(place: Path) -> None:
     """Refuse the folder of a transformer without a config."""
     if not (place / "config.json").is_file():
-        adapter = place / "adapter_config.json"
-        base = read_object(adapter).get("base_model_name_or_path") or "another model"
-        raise ModelError(
-            f"{place} has no config.json.",
-            hint=f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
-            if adapter.is_file()
-            else "Give the folder of a transformers or sentence-transformers model.",
-        )
+        hint = "Give the folder of a transformers or sentence-transformers model."
+        if (adapter := place / "adapter_config.json").is_file():
+            base = read_object(adapter).get("base_model_name_or_path") or "another model"
+            hint = f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
+        raise ModelError(f"{place} has no config.json.", hint=hint)
 
 
 def _require_tokenizer(place: Path) -> None:
@@ -323,7 +293,7 @@ def _read_similarity(folder: Path, library: Mapping[str, Any]) -> Similarity:
 
 def _require_late_files(folder: Path, modules: Sequence[Module]) -> None:
     """Refuse a multi-vector folder without one of its files, which would be another model by defaults."""
-    is_late = any(kind.startswith("pylate.") or find_library_class(kind) == MASK for kind, _ in modules)
+    is_late = any(one.kind.startswith("pylate.") or one.class_name == MASK for one in modules)
     if not modules:
         is_late = read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR)
     lost = SETTINGS if modules else "modules.json"
@@ -331,36 +301,12 @@ def _require_late_files(folder: Path, modules: Sequence[Module]) -> None:
         raise DamagedModelError(f"{folder} is a multi-vector model without {lost}, which belongs to it.")
 
 
-def _read_late_interaction(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
-) -> LateInteraction | None:
-    """The settings of a multi-vector model as its files have them; None for a model with one vector a text.
-
-    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate.
-
-    Args:
-        folder: The model folder.
-        modules: Its modules, as in modules.json.
-        library: The content of its config_sentence_transformers.json.
-        length: The most tokens of a text where sentence-transformers' model has no length of its own.
-
-    Raises:
-        ModelError: Its modules are not those that run here, or a setting has another value than runs here.
-    """
-    is_pylate = any(kind.startswith("pylate.") for kind, _ in modules)
-    if library.get("model_type") == MULTI_VECTOR:
-        return _read_multi_vector_settings(folder, modules, library, length)
-    if is_pylate or library.get("model_type") == COLBERT or library.get("similarity_fn_name") == "MaxSim":
-        return _read_pylate_settings(folder, modules, library)
-    return None
-
-
 def _read_pylate_settings(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any]
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], _length: int
 ) -> LateInteraction:
     """The settings of a PyLate model; those that its files do not name have PyLate's defaults."""
-    classes = [find_library_class(kind) for kind, _ in modules]
-    if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
+    first, *others = [module.class_name for module in modules]
+    if first != "Transformer" or {*others} != {"Dense"}:
         raise ModelError(
             f"{folder} is a PyLate model of {_name_classes(modules)}: "
             "it must be a backbone followed by projections of token vectors.",
@@ -381,26 +327,29 @@ def _read_pylate_settings(
 
 
 def _name_classes(modules: Sequence[Module]) -> str:
-    return ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
+    return ", ".join(module.kind.rpartition(".")[2] for module in modules)
 
 
 def _read_multi_vector_settings(
     folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
 ) -> LateInteraction:
-    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts."""
+    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts.
+
+    `length` is the most tokens of a text where it names none.
+    """
     similarity = library.get("similarity_fn_name")
     if similarity not in (None, "maxsim"):
         raise explain_not_run(folder / SETTINGS, "similarity_fn_name", similarity, "maxsim")
-    places = [(find_library_class(kind), folder / sub) for kind, sub in modules]
-    order = [name for name, _ in places if name != MASK]
-    masks = [place / "config.json" for name, place in places if name == MASK]
-    inputs = [
-        read_object(place / "config.json").get("module_input_name", TOKENS if name == "Dense" else None)
-        for name, place in places
-        if name in ("Dense", "Normalize")
-    ]
+    order = [module.class_name for module in modules if module.class_name != MASK]
+    masks = [module.place / "config.json" for module in modules if module.class_name == MASK]
+    defaults: dict[str | None, str | None] = {"Dense": TOKENS, "Normalize": None}
+    inputs = {
+        read_object(one.place / "config.json").get("module_input_name", defaults[one.class_name])
+        for one in modules
+        if one.class_name in defaults
+    }
     wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
-    if order != wanted or len(masks) != 1 or {*inputs} != {TOKENS}:
+    if order != wanted or len(masks) != 1 or inputs != {TOKENS}:
         raise ModelError(
             f"{folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
             "projections of token vectors, their normalisation and one mask.",
@@ -412,7 +361,7 @@ def _read_multi_vector_settings(
     words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
     if words and tasks not in (["document"], "document"):
         raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
-    config = read_object(path := find_sentence_config(places[0][1]))
+    config = read_object(path := find_sentence_config(modules[0].place))
     expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
     if expansion is not None:
         _require_fixed_expansion(path, expansion, query_length)
@@ -432,16 +381,12 @@ def _read_multi_vector_settings(
 def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> None:
     """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
     run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
-    known = (
-        isinstance(expansion, dict)
-        and expansion.keys() <= run.keys()
-        and expansion.get("token") is None
-        and isinstance(expansion.get("attend"), bool | None)
-    )
-    length = expansion.get("length") if known else None
+    named = expansion if isinstance(expansion, dict) else {"token": expansion}
+    length, attend = named.get("length"), named.get("attend")
     # At least and at most the same length is that length.
-    is_fixed = known and (expansion.get("strategy") == "fixed" or query_length == length)
-    if not is_fixed or type(length) is not int or length < 1:
+    is_fixed = named.get("strategy") == "fixed" or query_length == length
+    is_known = named.keys() <= run.keys() and named.get("token") is None and isinstance(attend, bool | None)
+    if not is_fixed or not is_known or type(length) is not int or length < 1:
         raise explain_not_run(path, "query_expansion", expansion, run)
     tokenizer = path.with_name("tokenizer_config.json")
     if read_object(tokenizer).get("padding_side") == "left":
@@ -474,14 +419,14 @@ class _TokenLimits:
 
 def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    entered = list_input_modules(folder)
+    is_bare = not read_modules(folder)
     return tuple(
-        _read_module_limits(find_library_class(kind), folder / sub, bare=not entered, own_code=own_code)
-        for kind, sub in entered or [(TRANSFORMER, "")]
+        _read_module_limits(module, bare=is_bare, own_code=own_code) for module in list_input_modules(folder)
     )
 
 
-def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:
+def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _TokenLimits:
+    root = module.place
     config = read_object(root / "config.json")
     # A config that also covers other inputs has a part for texts.
     if config.get("text_config") is not None and _parse_positions(config) is None:
@@ -493,12 +438,12 @@ def _read_module_limits(class_name: str | None, root: Path, *, bare: bool, own_c
     # Computed positions reach as far as the config says, or to the model's own length if that is longer.
     computed = None if positions is None else max(positions, config_length or 0)
     limit = computed if table is None else table
-    if named is None and class_name in TOKENIZED:
+    if named is None and module.class_name in TOKENIZED:
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer without a limit has 1e30.
     length_limit = int(named) if named is not None and 0 < named < NO_LIMIT else None
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
-    cuts = class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
+    cuts = module.class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 

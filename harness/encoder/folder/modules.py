@@ -1,4 +1,4 @@
-"""The modules of a model folder, their weight files, and their configs in the installed library's words.
+"""The modules of a model folder: weight files, pooling, and configs in the installed library's words.
 
 Version 5.4 of sentence-transformers renamed settings and added some; a value that changes a vector and is
 not run here is refused.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError
+from harness.core.errors import DamagedModelError, ModelError, find_similar_names
 from harness.core.types import SIDES
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.tensors import list_module_weights, read_tensor_headers
@@ -147,8 +148,8 @@ def _find_route(structure: Mapping[str, Any], by_pair: Mapping[Any, str], side: 
     return mapped or next((name for name in (side, "text") if name in structure), None)
 
 
-Module = tuple[str, str]
-"""The type of a module, and its subfolder."""
+ROUTERS = ("Router", "Asym")
+"""The module that sends texts of each side through modules of their own, by its present and its old name."""
 
 ATTENTIVE, TWO_STAGE = "AttentivePooling", "TwoStage"
 """Our own modules: a pooling whose weights over the tokens are learned, and two backbones, whose vectors
@@ -183,7 +184,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "WordWeights": (CONFIG,),
 }
 """The modules that read weights from their folder, that cannot be loaded without a config.json, and that read
-the vectors of another one; Asym is the old name of Router."""
+the vectors of another one."""
 
 LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE}
 """The modules of sentence-transformers; the others are ours."""
@@ -232,6 +233,58 @@ def find_library_class(kind: str) -> str | None:
     return name if name in classes and in_own_file else None
 
 
+@dataclass(frozen=True)
+class Module:
+    """A module: its type as modules.json has it, the model's folder, and its own subfolder."""
+
+    kind: str
+    folder: Path
+    sub: str = ""
+
+    @property
+    def class_name(self) -> str | None:
+        """The class of `find_library_class`."""
+        return find_library_class(self.kind)
+
+    @property
+    def place(self) -> Path:
+        """The folder of the module."""
+        return self.folder / self.sub
+
+    @cached_property
+    def inner(self) -> dict[str, Module]:
+        """The modules within a Router or of two stages, by the name of their subfolder."""
+        types = dict[str, Any]()
+        if self.class_name == TWO_STAGE:
+            types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
+        elif self.class_name in ROUTERS:
+            named = read_router_config(self.place).get("types")
+            types = named if isinstance(named, dict) else {}
+        for name in types:
+            _require_inside(self.place / "router_config.json", name, deeper=True)
+        return {name: self._build_inner(str(kind), name) for name, kind in types.items()}
+
+    def _build_inner(self, kind: str, name: str) -> Module:
+        return Module(kind, self.folder, f"{self.sub}/{name}".lstrip("/"))
+
+    def list_all(self) -> list[Module]:
+        """The module and those within it, at any depth; the backbones of two stages come before it."""
+        within = [module for inner in self.inner.values() for module in inner.list_all()]
+        return [*within, self] if self.class_name == TWO_STAGE else [self, *within]
+
+    def list_inputs(self) -> list[Module]:
+        """The module itself, or the first one of each tower of a Router; of two stages that of texts."""
+        if not self.inner:
+            return [self]
+        towers = read_router_config(self.place).get("structure")
+        firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else self.inner
+        if self.class_name == TWO_STAGE:
+            # Texts enter the second stage alone; context documents are encoded before.
+            firsts = [TEXT_STAGE]
+        inputs = (self.inner.get(name, self._build_inner("", name)) for name in firsts)
+        return [module for tower in inputs for module in tower.list_inputs()]
+
+
 def read_modules(folder: Path) -> list[Module]:
     """The modules by modules.json, or of model2vec; none for a bare backbone, ModelError for another file."""
     path = folder / "modules.json"
@@ -239,25 +292,25 @@ def read_modules(folder: Path) -> list[Module]:
         config = read_object(folder / "config.json")
         if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
             return []
-        modules = [("sentence_transformers.models.StaticEmbedding", "")]
-        scaled = [("sentence_transformers.models.Normalize", "1_Normalize")]
+        modules = [Module("sentence_transformers.models.StaticEmbedding", folder)]
+        scaled = [Module("sentence_transformers.models.Normalize", folder, "1_Normalize")]
         return modules + scaled if config.get("normalize") else modules
     content = read_json(path)
     try:
-        modules = [(m["type"], m["path"]) for m in content]
+        modules = [Module(m["type"], folder, m["path"]) for m in content]
         names = [m["name"] for m in content if "name" in m]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{path} is not a list of modules.") from error
-    if any(not isinstance(value, str) for value in chain(names, *modules)):
+    if not all(isinstance(text, str) for m in modules for text in (m.kind, m.sub, *names)):
         raise ModelError(f"{path} has a type, path or name of a module that is no text.")
     # The library keeps modules by their names: of two alike it would drop one.
     if len({*names}) < len(names) or any(not name or "." in name for name in names):
         raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
     if not modules:
         raise ModelError(f"{path} lists no module.")
-    for _, sub in modules:
-        _require_inside(path, sub)
-    if BEHIND in MODULES.get(first := find_library_class(modules[0][0]) or "", ()):
+    for module in modules:
+        _require_inside(path, module.sub)
+    if BEHIND in MODULES.get(first := modules[0].class_name or "", ()):
         raise DamagedModelError(f"{path} begins with {first}, which reads no text.")
     return modules
 
@@ -267,72 +320,37 @@ def is_model2vec(place: Path) -> bool:
     return "embeddings" in (read_tensor_headers(list_module_weights(place, sharded=False)) or {})
 
 
+def _list_all_modules(folder: Path) -> list[Module]:
+    roots = read_modules(folder) or [Module(TRANSFORMER, folder)]
+    return [module for root in roots for module in root.list_all()]
+
+
 def list_modules(folder: Path) -> list[Module]:
-    """The modules of `read_modules`, with each Router replaced by the modules within it, at any depth.
+    """The modules of `read_modules`, with each Router replaced by those within it, at any depth.
 
-    The backbones of a two-stage module come before it, that of texts first.
+    A bare backbone is a Transformer; the backbones of a two-stage module come before it, that of texts first.
     """
-    return [(kind, sub) for kind, sub, router in _walk_modules(folder, read_modules(folder)) if not router]
+    return [one for one in _list_all_modules(folder) if one.class_name not in ROUTERS or not one.inner]
 
 
-def locate_modules(folder: Path) -> list[tuple[str | None, Path]]:
-    """The class and the folder of each module of `list_modules`; a bare backbone is a Transformer."""
-    modules = list_modules(folder) or [(TRANSFORMER, "")]
-    return [(find_library_class(kind), folder / sub) for kind, sub in modules]
+def list_backbone_folders(folder: Path) -> list[Path]:
+    """The folder of every Transformer."""
+    return [module.place for module in list_modules(folder) if module.class_name == "Transformer"]
 
 
 def list_input_modules(folder: Path) -> list[Module]:
     """The first module, or the first module of each tower of a Router; of two stages that of texts."""
-    modules = read_modules(folder)
-    return list(_iter_input_modules(folder, *modules[0])) if modules else []
+    return (read_modules(folder) or [Module(TRANSFORMER, folder)])[0].list_inputs()
 
 
 def find_backbone_folder(folder: Path) -> Path:
     """The folder of the first module, with the backbone's config and weights."""
-    return locate_modules(folder)[0][1]
+    return list_modules(folder)[0].place
 
 
 def list_module_folders(folder: Path) -> list[Path]:
     """The folder of every module, Routers included; the model's own folder for a bare backbone."""
-    walk = _walk_modules(folder, read_modules(folder))
-    return list(dict.fromkeys(folder / sub for _, sub, _ in walk)) or [folder]
-
-
-def _walk_modules(folder: Path, modules: Iterable[Module]) -> Iterator[tuple[str, str, bool]]:
-    """Every module at every depth, and whether it is a Router with modules."""
-    for kind, sub in modules:
-        inner, staged = _read_inner_modules(folder, kind, sub), find_library_class(kind) == TWO_STAGE
-        if not staged:
-            yield kind, sub, bool(inner)
-        yield from _walk_modules(folder, inner.values())
-        if staged:
-            yield kind, sub, False
-
-
-def _iter_input_modules(folder: Path, kind: str, sub: str) -> Iterator[Module]:
-    inner = _read_inner_modules(folder, kind, sub)
-    towers = read_router_config(folder / sub).get("structure") if inner else None
-    firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
-    if find_library_class(kind) == TWO_STAGE:
-        # Texts enter the second stage alone; context documents are encoded before.
-        firsts = [TEXT_STAGE]
-    if not inner:
-        yield kind, sub
-    for name in firsts:
-        yield from _iter_input_modules(folder, *inner.get(name, ("", f"{sub}/{name}".lstrip("/"))))
-
-
-def _read_inner_modules(folder: Path, kind: str, sub: str) -> dict[str, Module]:
-    """The modules within a Router or of two stages, by the name of their subfolder."""
-    class_name, types = find_library_class(kind), dict[str, Any]()
-    if class_name == TWO_STAGE:
-        types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
-    elif class_name in ("Router", "Asym"):
-        named = read_router_config(folder / sub).get("types")
-        types = named if isinstance(named, dict) else {}
-    for name in types:
-        _require_inside(folder / sub / "router_config.json", name, deeper=True)
-    return {name: (str(inner), f"{sub}/{name}".lstrip("/")) for name, inner in types.items()}
+    return list(dict.fromkeys(module.place for module in _list_all_modules(folder)))
 
 
 def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
@@ -365,14 +383,14 @@ def weight_files(folder: Path) -> list[Path]:
 
     In each module safetensors take precedence over .bin, and an index stands for its parts.
     """
-    weights, modules = set[Path](), locate_modules(folder)
-    for class_name, place in modules:
+    weights, modules = set[Path](), list_modules(folder)
+    for module in modules:
         # Those alone, and modules of the model's own, may have sharded weights.
-        paths = list_module_weights(place, sharded=class_name in (None, *TOKENIZED))
+        paths = list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
         # A first module of the model's own is its backbone.
-        needed = place == modules[0][1] if class_name is None else WEIGHTS in MODULES.get(class_name, ())
-        if needed and not paths:
-            raise _explain_missing_weights(folder, place)
+        is_backbone = module.class_name is None and module.place == modules[0].place
+        if not paths and (is_backbone or WEIGHTS in MODULES.get(module.class_name or "", ())):
+            raise _explain_missing_weights(folder, module.place)
         weights.update(paths)
     return sorted(weights)
 
@@ -386,3 +404,104 @@ def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
     )
     lacks = f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin."
     return ModelError(lacks, hint=next(other, "Fetch or write the model folder again."))
+
+
+POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""The flags of a Pooling config and their modes, in the order of the name: "cls+mean+max" is the library's
+name for these three, although its vector has the maximum before the mean."""
+
+ORDER = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+"""The modes in the order in which the library joins their vectors."""
+
+OWN_POOLING, ATTENTION = "own", "attention"
+"""The pooling of a model without a Pooling module, and that whose weights over the tokens are learned, which
+only a model that has it can use."""
+
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+"""The names under which configs have the width of a backbone."""
+
+
+def infer_vector_size(folder: Path, pooling: str) -> int | None:
+    """The dimension of a model's vectors with a pooling ("cls+mean" has twice the width), from its configs.
+
+    None where these do not say.
+    """
+    modules = list_modules(folder)
+    config = read_object(modules[0].place / "config.json")
+    dense = [module.place for module in modules if module.class_name == "Dense"]
+    out = read_object(dense[-1] / "config.json").get("out_features") if dense else None
+    width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
+    return out or (None if width is None else width * len(split_pooling(pooling)))
+
+
+def read_pooling(modules: Sequence[Module]) -> str | None:
+    """The pooling of the modules, ATTENTION or OWN_POOLING without modes; None for a bare backbone."""
+    if not modules:
+        return None
+    places = {module.class_name: module.place for module in reversed(modules)}
+    if place := places.get("Pooling"):
+        return name_pooling(read_module_config(place, "Pooling"), place / "config.json")
+    if ATTENTIVE in places:
+        return ATTENTION
+    static = places.get("StaticEmbedding")
+    return MODEL2VEC if static is not None and is_model2vec(static) else OWN_POOLING
+
+
+def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
+    """The pooling of a Pooling config of any version: by flags, a name, or a list of modes.
+
+    Modes are joined by "+" where their vectors are in the library's order, and by "," in any other.
+
+    >>> [name_pooling({"pooling_mode": modes}, "") for modes in (["cls", "max", "mean"], ["mean", "cls"])]
+    ['cls+mean+max', 'mean,cls']
+
+    Raises:
+        ModelError: A mode or a flag is unknown, no mode is set, or they would leave the prompt out in a way
+            that is not run here.
+    """
+    named, flags = config.get("pooling_mode"), [name for name in config if name.startswith("pooling_mode_")]
+    _require_known(path, "has the flag", flags, POOLING_FLAGS)
+    if named is None:
+        # A missing flag means off, but for the mean on.
+        modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
+        if not modes:
+            raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
+        return "+".join(modes)
+    text = named.lower() if isinstance(named, str) else ""
+    modes = text.split("+") if text else named if isinstance(named, list) else []
+    if not modes or not all(isinstance(mode, str) for mode in modes):
+        raise explain_not_run(path, "pooling_mode", named, "mean")
+    if "cls" in modes and config.get("include_prompt") is False:
+        # Since 5.4 that is the first token behind the prompt, before it was the first of all.
+        raise explain_not_run(path, "include_prompt", False, True)
+    _require_known(path, "names the pooling", modes, ORDER)
+    in_order = sorted({*modes}, key=ORDER.index)
+    # "+" is the library's own way to name flags, which have no order.
+    if text or modes == in_order:
+        return "+".join(mode for mode in POOLING_FLAGS.values() if mode in modes)
+    return ",".join(modes)
+
+
+def _require_known(path: Path | str, what: str, names: Sequence[str], choices: Collection[str]) -> None:
+    for name in names:
+        if name not in choices:
+            close = " or ".join(find_similar_names(name, choices))
+            hint = f"Did you mean {close}?" if close else f"There is: {', '.join(sorted(choices))}."
+            raise ModelError(f"{path} {what} {name!r}.", hint=hint)
+
+
+def split_pooling(name: str) -> list[str]:
+    """The modes of a pooling's name."""
+    return re.split("[+,]", name)
+
+
+def counts_places(name: str) -> bool:
+    """Whether a pooling counts places from the first, and would take padding on the left for tokens."""
+    return not {"cls", "weightedmean"}.isdisjoint(split_pooling(name))

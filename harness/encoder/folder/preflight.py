@@ -1,36 +1,29 @@
-"""The checks of a model folder before any work: what it is, its tensors, and its tokenizer.
+"""The checks of a model folder before any work: what its JSON and the headers of its weights show.
 
-What JSON and the headers of weight files show is checked here, without torch. Whether the model loads is
-tried once for each content, and the verdict is cached (`harness/encoder/trial_load.py`).
+Its own code needs the user's trust, before anything of the folder is imported, and no variant is run as the
+model that it resembles.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import subprocess
-import sys
+import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.core.arguments import list_allowed_tensors
-from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding
-from harness.core.errors import (
-    DamagedModelError,
-    ModelError,
-    StoreError,
-    UsageError,
-    find_similar_names,
-)
-from harness.core.identity import digest
+from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.types import Artifact
-from harness.encoder.backbones import has_network, read_architecture, read_family
+from harness.encoder.backbones import (
+    can_run_remote_code,
+    has_network,
+    list_backbones,
+    read_architecture,
+    read_family,
+    read_library_types,
+)
 from harness.encoder.family import MODEL_TYPE, Config
+from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
@@ -38,14 +31,15 @@ from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     MODULES,
     TEXT_STAGE,
+    TOKENIZED,
     TWO_STAGE,
     VOCABULARIES,
+    find_library_class,
     list_module_folders,
-    locate_modules,
+    list_modules,
     read_modules,
 )
 from harness.encoder.folder.special_tokens import check_special_tokens
-from harness.encoder.folder.trust import check_family, check_trust, read_library_types
 from harness.encoder.tensors import (
     Shapes,
     check_present,
@@ -58,39 +52,6 @@ from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shap
 
 ORDER = "order-dependence"
 """The name by which vectors that depend on the texts before them are accepted."""
-
-TRIAL_FORM = 4
-"""The number of the present trial; another number makes every verdict anew."""
-
-LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
-"""The libraries on whose versions a verdict depends."""
-
-# transformers imports these where it finds them, for generation and losses alone: a second of each trial. The
-# collector would look through all that is imported again and again, and find nothing.
-START = (
-    "import gc, runpy, sys; gc.disable(); sys.modules['sklearn'] = sys.modules['scipy'] = None; "
-    "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
-)
-"""The program that tries the models of its standard input."""
-
-SECONDS = 600
-"""The most seconds of one process."""
-
-
-def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
-    """Refuse models that do not load (ModelError), and lengths that leave nothing of a text (UsageError).
-
-    They come after `check_folder`. Outcomes are kept in the folder `cache`; None to try every model.
-    """
-    for (artifact, encoding), verdict in zip(models, judge_models(models, cache), strict=True):
-        if verdict.message is not None:
-            raise ModelError(verdict.message, hint=verdict.hint)
-        if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
-            raise UsageError(
-                f"A maximum length of {encoding.max_length} leaves nothing of a text: the tokenizer of "
-                f"{artifact.name} adds {verdict.special_tokens} tokens of its own.",
-                hint=f"Give more than {verdict.special_tokens}.",
-            )
 
 
 def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
@@ -110,7 +71,8 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         _check_kind(folder)
     check_trust(artifact)
     check_family(artifact, encoding)
-    for class_name, place in locate_modules(folder):
+    for module in list_modules(folder):
+        class_name, place = module.class_name, module.place
         if CONFIG in MODULES.get(class_name or "", ()) and not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
@@ -187,25 +149,19 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
 
 def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
     """Refuse a config without a model type, or with one that neither we nor transformers know."""
-    kind = config.get("model_type")
+    kind, path = config.get("model_type"), place / "config.json"
     if own_code and config.get("auto_map"):
         return
-    path = place / "config.json"
-    if not isinstance(kind, str) or not kind:
+    if not kind:
         raise ModelError(
             f"{path} has no model_type.", hint='Take it from the published model, e.g. "model_type": "bert".'
         )
-    if kind == MODEL_TYPE or read_family(place) is not None or config.get("auto_map"):
-        return
     model_types = read_library_types()
-    if model_types and kind not in model_types:
+    is_known = kind == MODEL_TYPE or kind in model_types or config.get("auto_map") or read_family(place)
+    if model_types and not is_known:
         close = " or ".join(find_similar_names(kind, model_types))
-        raise ModelError(
-            f"{path} has the model_type {kind!r}, which transformers does not know.",
-            hint=f"Did you mean {close}?"
-            if close
-            else "`harness list backbones` shows what the harness adds.",
-        )
+        hint = f"Did you mean {close}?" if close else "`harness list backbones` shows what the harness adds."
+        raise ModelError(f"{path} has the model_type {kind!r}, which transformers does not know.", hint=hint)
 
 
 COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
@@ -223,12 +179,11 @@ KINDS = (
 
 def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
-    what = _detect_model_kind(folder)
+    hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
+    if (what := _detect_model_kind(folder)) == COLBERT:
+        save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
+        hint = f"{save} to evaluate it as it is. {hint}"
     if what is not None:
-        hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
-        if what == COLBERT:
-            save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
-            hint = f"{save} to evaluate it as it is. {hint}"
         raise UsageError(f"{folder} is {what}, not an embedding model.", hint=hint)
 
 
@@ -253,106 +208,136 @@ def _detect_model_kind(root: Path) -> str | None:
     return COLBERT if "linear.weight" in tensors else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The outcome of a trial load: `message` and `hint` of the refusal, if any.
+ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")
+"""The modules from which a config may import its activation function."""
 
-    `special_tokens` is the number of tokens that the tokenizer adds to a text.
+TOKENIZER = re.compile(
+    r"sentence_transformers\.(models|sentence_transformer\.modules)\.tokenizer(\.\w+)?"
+    r"\.(WhitespaceTokenizer|PhraseTokenizer|TransformersTokenizerWrapper)"
+)
+"""The tokenizers of a WordEmbeddings module."""
+
+
+def check_trust(artifact: Artifact) -> None:
+    """Refuse a model that would run code of its own, unless that is allowed and the code is pinned.
+
+    It is refused as well where it names code of its own without which it would be another model.
     """
-
-    message: str | None = None
-    hint: str | None = None
-    special_tokens: int = 0
-
-
-def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
-    """The verdict on each model, cached by the content of its folder.
-
-    Args:
-        models: The models, with the settings of their evaluation.
-        cache: The cache folder; None to try every model.
-    """
-    places = [None if cache is None else _locate_verdict(cache, *model) for model in models]
-    verdicts = [
-        None if place is None else _read_verdict(place, artifact)
-        for place, (artifact, _) in zip(places, models, strict=True)
-    ]
-    due = [at for at, verdict in enumerate(verdicts) if verdict is None]
-    for at, verdict in zip(due, _try_models([models[at] for at in due]), strict=True):
-        verdicts[at] = verdict
-        place = places[at]
-        if verdict is not None and place is not None:
-            content = {"schema": 1, "folder": str(models[at][0].folder), **asdict(verdict)}
-            with suppress(OSError, StoreError):
-                write_content_file(place, content)
-    return [verdict or Verdict() for verdict in verdicts]
-
-
-def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path:
-    folders = list_module_folders(artifact.folder)
-    key = digest(
-        {
-            "form": TRIAL_FORM,
-            "key": artifact.key,
-            "allow_extra": list_allowed_tensors(artifact.allow),
-            "own code": artifact.trust_remote_code,
-            # A load, which settles a doubt, asks for it.
-            "pooling": encoding.pooling,
-            "scaling": encoding.rope_scaling and [encoding.rope_scaling, encoding.max_length],
-            # A plugin may add the network of a family.
-            "networks": [has_network(at, own_code=artifact.trust_remote_code) for at in folders],
-            "versions": {name: version(name) for name in LIBRARIES},
-        }
-    )
-    return cache / "verdicts" / f"{key}.json"
+    names, needs = _list_import_names(artifact.folder), f"{artifact.name} needs code of its own"
+    pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
+    hint = f"Read that code; if you trust it, add --trust-remote-code{pin}."
+    foreign = [kind for kind in names if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))]
+    for kind in foreign:
+        if kind.startswith("sentence_transformers."):
+            raise ModelError(
+                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
+                f"{version('sentence-transformers')}.",
+                hint="It may have been saved with another version: save it with this one.",
+            )
+    _check_activations(artifact.folder)
+    remote_classes = list_remote_classes(artifact.folder)
+    if artifact.trust_remote_code:
+        _check_pinned(artifact, remote_classes, names)
+        return
+    if foreign:
+        raise ModelError(f"{needs}: its module {foreign[0]}.", hint=hint)
+    for remote in remote_classes:
+        kind = str(read_object(remote.folder / "config.json").get("model_type", ""))
+        family = read_family(remote.folder) if remote.file == "config.json" else None
+        # That of a family without a network of ours runs as any other.
+        family = None if family is None or family.shape is None else family
+        if family is None and kind not in read_library_types():
+            raise ModelError(f"{needs}: transformers knows no {kind or 'such model type'!r}.", hint=hint)
+        is_ours = family is not None and family.replaces(remote.reference)
+        if remote.is_replacement and not is_ours and not _has_library_tokenizer(remote, kind):
+            owner = "transformers'" if family is None or family.native else "the harness's"
+            raise ModelError(
+                f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
+                f"{owner} {kind} would be evaluated in its place.",
+                hint=f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy "
+                "of the folder.",
+            )
 
 
-def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
-    try:
-        content = read_content_file(path)
-        verdict = Verdict(**{name: content[name] for name in asdict(Verdict())})
-    except (OSError, ValueError, KeyError):
-        return None
-    # The refusal names the folder in which it was found.
-    moved = verdict.message is not None and content["folder"] != str(artifact.folder)
-    return None if moved else verdict
+def _has_library_tokenizer(remote: RemoteClass, kind: str) -> bool:
+    """Whether transformers takes its own tokenizer of a model type even where code is trusted."""
+    if remote.name != "AutoTokenizer":
+        return False
+    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+    return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
 
-def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
-    """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
-    if {"torch", "transformers"} <= sys.modules.keys():
-        from harness.encoder.trial_load import answer_model
-
-        return [Verdict(**answer_model(*model)) for model in models]
-    verdicts: list[Verdict | None] = []
-    while len(verdicts) < len(models):
-        verdicts += _try_apart(models[len(verdicts) :]) or [None]
-    return verdicts
+def _list_import_names(folder: Path) -> list[str]:
+    """The names that module files import: module types, and the tokenizers of word embeddings."""
+    modules = list_modules(folder)
+    configs = (read_object(module.place / "wordembedding_config.json") for module in modules)
+    tokenizers = (config.get("tokenizer_class") for config in configs)
+    return [*(module.kind for module in modules), *(name for name in tokenizers if name is not None)]
 
 
-def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
-    """The verdicts of another process, up to the model with which it ends."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
-        "HF_HUB_OFFLINE": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    try:
-        # -P: nothing is imported from the working folder, unless this program does so.
-        answers = subprocess.run(
-            [sys.executable, "-P", "-c", START],
-            input=pickle.dumps(models),
-            capture_output=True,
-            env=environment,
-            timeout=SECONDS,
-            check=False,
-        ).stdout
-    # Of a process that is killed or runs out of memory the answers count; the run itself shows what the next
-    # model does.
-    except subprocess.TimeoutExpired as error:
-        answers = error.stdout or b""
-    except OSError:
-        return []
-    lines = answers.splitlines(keepends=True)
-    return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]
+def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass], names: Sequence[str]) -> None:
+    # A local folder has no revision: it is what lies there.
+    if artifact.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", artifact.revision):
+        raise ModelError(
+            f"--trust-remote-code needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
+            hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
+        )
+    named = [(remote.name, remote.reference, remote.file) for remote in remote_classes]
+    modules = [("a module", kind, "modules.json") for kind in names]
+    for name, reference, file in [*named, *modules]:
+        # In auto_map, `owner/name--file.Class` is the newest code of another repository.
+        repository, _, inside = reference.partition("--")
+        if inside:
+            raise ModelError(
+                f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
+                hint=f"Copy that code into the model's folder, and name it there in {file}.",
+            )
+
+
+def _check_activations(folder: Path) -> None:
+    for module in list_modules(folder):
+        # In those the field is a setting of the backbone, and nothing is imported.
+        name = read_object(module.place / "config.json").get("activation_function")
+        if module.class_name not in TOKENIZED and name is not None and not name.startswith(ACTIVATIONS):
+            raise ModelError(
+                f"{module.place} wants to import {name!r} as its activation function: refused.",
+                hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
+            )
+
+
+def check_family(artifact: Artifact, encoding: Encoding) -> None:
+    """Refuse a variant that nothing here computes (ModelError), and a dtype that it does not run in."""
+    for folder in list_module_folders(artifact.folder):
+        config, family = read_object(folder / "config.json"), read_family(folder)
+        positions, own_code = config.get("position_embedding_type"), artifact.trust_remote_code
+        is_relative = positions in ("relative_key", "relative_key_query")
+        runs_elsewhere = has_network(folder, own_code=own_code) or can_run_remote_code(config, own_code)
+        # Of the types that had them, ESM alone still has.
+        if is_relative and not runs_elsewhere and config.get("model_type") != "esm":
+            raise ModelError(
+                f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
+                "it would run without.",
+                hint="It cannot be evaluated with this version.",
+            )
+        if family is None and "model_type" in config:
+            _require_no_variant(artifact, str(config["model_type"]))
+        elif family is not None and family.float32_only is not None and encoding.dtype != "float32":
+            raise UsageError(
+                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
+                hint="Leave the dtype out, or ask for float32.",
+            )
+
+
+def _require_no_variant(artifact: Artifact, kind: str) -> None:
+    """Refuse a variant of a model type that only our network computes, if no family covers it."""
+    families = {name: entry.family for name, entry in list_backbones().items()}
+    named = {name: one for name, one in families.items() if one is not None and kind in one.model_types}
+    is_ours_alone = named and not any(one.native or one.shape is None for one in named.values())
+    if is_ours_alone and not artifact.trust_remote_code:
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
+            "config.json lacks a field, or has a setting that changes the network.",
+            hint="Compare it with the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
+        )

@@ -53,6 +53,7 @@ def test_size_is_the_sum_of_what_lies_there(tmp_path: Path, capsys: Any) -> None
         "units": 0,
         "verdicts": 0,
         "plaid": 0,
+        "adapters": 0,
     }
     assert found["total"] == on_disk + 5
 
@@ -82,6 +83,22 @@ def test_prune_by_model_and_by_age(tmp_path: Path, capsys: Any) -> None:
     assert (old.exists(), new.exists()) == (False, True)
     assert asked(capsys, "prune", "--model", "bbbbbb", "--cache", tmp_path)["folders"] == 1
     assert not new.exists()
+
+
+def test_adapters_are_pruned_by_the_age_of_their_links(tmp_path: Path, capsys: Any) -> None:
+    """A base model may be gone, and a link to a new file is old."""
+    base = tmp_path / "base.safetensors"
+    base.write_text("weights")
+    folders = [tmp_path / "cache" / "adapters" / name / "model" for name in ("old", "new")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "config.json").symlink_to(tmp_path / "gone")
+        (folder / "model.safetensors").symlink_to(base)
+    for path in (*folders[0].iterdir(), folders[0]):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    asked_cache = ("prune", "--older-than", "5", "--cache", tmp_path / "cache")
+    assert asked(capsys, *asked_cache)["folders"] == 1
+    assert (folders[0].exists(), folders[1].exists(), base.exists()) == (False, True, True)
 
 
 def test_a_model_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:

@@ -23,7 +23,7 @@ from harness.cli import invoke
 from harness.core.encoding import Settings
 from harness.core.lineage import Lineage, ParentPart, read_document
 from harness.data.training.loading import add_text_hashes, count_trained, read_text_hashes
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.plan.models import ModelOptions, resolve_model
 from harness.training.model_store import ModelStore
 
@@ -216,7 +216,7 @@ def test_an_export_is_the_model_without_its_log(
     assert {p.relative_to(to) for p in to.rglob("*") if p.is_file()} == {
         path for path in wanted if path.parts[0] != "training"
     }
-    assert compute_content_key(to) == compute_content_key(folder)
+    assert compute_folder_identity(to) == compute_folder_identity(folder)
     assert [path.name for path in to.parent.iterdir()] == ["publish"]
     code, _, error = say("export", "tiny-contrast", str(to))
     assert (code, "exists already" in error) == (2, True)

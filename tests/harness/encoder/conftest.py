@@ -13,7 +13,7 @@ import pytest
 from harness.core.encoding import Settings
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
@@ -91,7 +91,7 @@ def build(bare: Path, tmp_path: Path) -> Build:
     ) -> Path:
         from sentence_transformers.models import Dense, Normalize, Transformer
 
-        from harness.encoder.folder.pooling import POOLING_FLAGS
+        from harness.encoder.folder.modules import POOLING_FLAGS
         from harness.encoder.library import build_pooling
 
         folder = tmp_path / name
@@ -127,7 +127,7 @@ def build(bare: Path, tmp_path: Path) -> Build:
 @pytest.fixture
 def artifact() -> Callable[..., Artifact]:
     def artifact(folder: Path, **fields: Any) -> Artifact:
-        key, weights = compute_content_key(folder)
+        key, weights, _ = compute_folder_identity(folder)
         own = {"name": "tiny", "source": str(folder), "folder": folder, "key": key, "weights": weights}
         return Artifact(**{**own, **fields})
 

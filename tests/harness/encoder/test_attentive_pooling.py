@@ -21,7 +21,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, Dtype
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -136,7 +136,7 @@ def save(tmp_path: Path) -> Save:
 
 def opened(folder: Path, **settings: Any) -> Any:
     """The model as a run loads it, after the checks before a run."""
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name="tiny", source="tiny", folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
     check_model(artifact, encoding, any_kind=settings.get("pooling") is not None)
@@ -207,13 +207,13 @@ def test_a_damaged_one_is_named_before_loading(
 
 def test_the_key_covers_it(save: Save) -> None:
     folder = save()
-    before = compute_content_key(folder)
+    before = compute_folder_identity(folder)
     weights(folder, query=torch.ones(2, 16))
-    after = compute_content_key(folder)
+    after = compute_folder_identity(folder)
     assert after[0] != before[0]
     assert after[1] != before[1]
     config(folder, include_prompt=False)
-    assert compute_content_key(folder)[0] not in (before[0], after[0])
+    assert compute_folder_identity(folder).key not in (before[0], after[0])
 
 
 HIDE = (

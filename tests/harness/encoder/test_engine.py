@@ -27,7 +27,7 @@ from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import batch_queue, engine
 from harness.encoder.batch_queue import SpanQueue, run_spans
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts
 from harness.encoder.library import RENAMED
@@ -58,7 +58,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder(bare: Path) -> Encoder:
-    key, weights = compute_content_key(bare)
+    key, weights, _ = compute_folder_identity(bare)
     artifact = Artifact(name="bare", source=str(bare), folder=bare, key=key, weights=weights)
     return load_encoder(artifact, resolve_encoding(describe(bare), Settings()), device="cpu")
 
@@ -758,7 +758,7 @@ def test_it_is_described_and_known(minilm: Path) -> None:
     found = describe(minilm)
     assert (found.pooling, found.normalize) == ("mean", True)
     assert (found.max_length, found.position_limit) == (256, 512)
-    key, weights = compute_content_key(minilm)
+    key, weights, _ = compute_folder_identity(minilm)
     assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     assert key == "6234ab8900430e00f7c0a12f8a642bad8ec2af01da7664705b95f77ebbec0db5"
     assert resolve_encoding(found, Settings()) == Encoding(pooling="mean", normalize=True, max_length=256)

@@ -14,9 +14,9 @@ import tiny
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.backbones import read_library_types
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.trust import read_library_types
 from harness.encoder.resolved_encoding import resolve_encoding
 from preflights import check_model
 
@@ -162,12 +162,12 @@ def test_a_sharded_copy_has_the_key_of_the_whole(copy: Path, tmp_path: Path, siz
         (folder / "model.safetensors").unlink()
         model.save_pretrained(folder, max_shard_size=largest)
     assert len(list(folders[1].glob("*.safetensors"))) > 1
-    first, second = (compute_content_key(folder, tmp_path / "cache") for folder in folders)
+    first, second = (compute_folder_identity(folder, tmp_path / "cache") for folder in folders)
     assert first == second
-    assert compute_content_key(folders[1], tmp_path / "cache") == second
+    assert compute_folder_identity(folders[1], tmp_path / "cache") == second
     part = sorted(folders[1].glob("*.safetensors"))[0]
     part.write_bytes(part.read_bytes()[:-1] + bytes([part.read_bytes()[-1] ^ 1]))
-    assert compute_content_key(folders[1], tmp_path / "cache")[0] != second[0]
+    assert compute_folder_identity(folders[1], tmp_path / "cache").key != second[0]
 
 
 def test_tensors_of_every_type_have_the_order_of_the_library(tmp_path: Path, copy: Path) -> None:
@@ -185,7 +185,7 @@ def test_tensors_of_every_type_have_the_order_of_the_library(tmp_path: Path, cop
         save_file({name: held[name] for name in some}, parts / file, metadata={"format": "pt"})
     index = {name: f"part-{at % 2}.safetensors" for at, name in enumerate(names)}
     (parts / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    assert compute_content_key(parts) == compute_content_key(copy)
+    assert compute_folder_identity(parts) == compute_folder_identity(copy)
 
 
 def test_the_norm_of_mosaicberts_head_has_the_authors_eps(tmp_path: Path) -> None:

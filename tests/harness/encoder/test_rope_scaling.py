@@ -23,11 +23,11 @@ from harness.core.types import Artifact
 from harness.encoder.backbones import explain_unscalable, list_backbones
 from harness.encoder.engine import Encoder, collect_backbones
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.preflight import judge_models
 from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.network.layers import Packing, compute_rotations
 from harness.encoder.network.model import load_network
 from harness.encoder.resolved_encoding import resolve_encoding
+from harness.plan.models import judge_models
 from harness.results.results import EncodingCondition
 from harness.storage.vectors import EmbeddingCache
 from harness.tools.conditions import format_run_options

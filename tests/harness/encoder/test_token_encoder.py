@@ -22,7 +22,7 @@ from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.identity import build_encoding_identity
 from harness.core.types import SIDES, Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def opened(folder: Path, **settings: Any) -> TokenEncoder:
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name="late", source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
     check_model(artifact, encoding)
@@ -346,7 +346,7 @@ def test_equal_texts_are_encoded_once_and_kept_once(folder: Folder) -> None:
 
 def test_a_model_with_one_vector_is_still_an_encoder(tmp_path: Path) -> None:
     body = tiny.folder(tiny.families()["bert"], tmp_path / "body")
-    key, weights = compute_content_key(body)
+    key, weights, _ = compute_folder_identity(body)
     artifact = Artifact(name="body", source="", folder=body, key=key, weights=weights)
     found = load_any(artifact, resolve_encoding(describe(body), Settings()), device="cpu")
     assert isinstance(found, Encoder)

@@ -27,11 +27,10 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import trial_load
 from harness.encoder.engine import Encoder
-from harness.encoder.folder import preflight
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.preflight import Verdict, judge_models
 from harness.encoder.library import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
+from harness.plan.models import Verdict, judge_models
 from preflights import check_model
 from tiny import library
 
@@ -433,7 +432,7 @@ for model, _ in pickle.load(sys.stdin.buffer):
     one = artifact(copy)
     names = ["a", "end", "end", "four", "end"]
     models = [(replace(one, name=name), resolve_encoding(describe(copy), Settings())) for name in names]
-    monkeypatch.setattr(preflight, "START", program)
+    monkeypatch.setattr("harness.plan.models.START", program)
     monkeypatch.delitem(sys.modules, "torch")
     assert [verdict.special_tokens for verdict in judge_models(models, None)] == [1, 0, 0, 4, 0]
 

@@ -16,19 +16,20 @@ from torch import Tensor
 
 import tiny
 import two_stage_models
+from finetune.cde.plan import describe_two_stage
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.identity import build_encoding_identity
 from harness.core.prompts import OwnTexts
 from harness.core.types import Artifact
-from harness.encoder.folder.content import compute_content_key
-from harness.encoder.folder.description import describe, describe_two_stage
+from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.two_stage import ContextualEncoder, TwoStage
-from harness.encoder.two_stage_settings import TwoStageSettings
+from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
 from preflights import check_model
 
 TEXTS = ["the cat sat on the mat.", "a", "hello, world! 42"]
@@ -52,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 
 
 def artifact_of(folder: Path) -> Artifact:
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     return Artifact(name="two", source=str(folder), folder=folder, key=key, weights=weights)
 
 
@@ -190,7 +191,7 @@ def test_a_folder_is_described_keyed_and_opened_alike_everywhere(folder: Folder)
     assert isinstance(module, TwoStage)
     assert np.abs(theirs - by_hand(module, TEXTS, None).numpy()).max() < 1e-4
     keys = {
-        compute_content_key(folder(body, **more))[0]
+        compute_folder_identity(folder(body, **more)).key
         for body in ("bert",)
         for more in ({}, {"pooling": "all"})
     }
@@ -207,7 +208,7 @@ def test_a_model_that_is_to_be_made_is_described_as_its_folder_will_be(
         TwoStageSettings(size=6, prompts=3),
         max_length=24,
     )
-    assert replace(planned, folder=there, name=there.name) == describe(there)
+    assert replace(planned, folder=there, name=there.name, prompts=dict(PREFIXES)) == describe(there)
     if body == "bert":
         with pytest.raises(ModelError, match="6 context vectors, 8 soft prompts and texts of 60 tokens"):
             describe_two_stage(describe(tmp_path / "body"), TwoStageSettings(size=6), max_length=60)

@@ -16,7 +16,7 @@ from fakes import task
 from harness.core.encoding import Settings
 from harness.core.identity import build_evaluation_identity
 from harness.core.types import Artifact, SuiteOptions
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext, WorkerLimits
@@ -141,7 +141,7 @@ def test_a_run_that_ends_goes_on_with_the_vectors_that_are_there(
 
 
 def new_ranker(folder: Path, cache: Path, **settings: Any) -> Any:
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name="late", source="late", folder=folder, key=key, weights=weights)
 
     def write(event: Event) -> None:

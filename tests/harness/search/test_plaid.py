@@ -683,13 +683,13 @@ def test_few_documents_are_searched_exactly(
 def test_given_candidates_are_put_in_order_exactly(colbert: Path, tmp_path: Path) -> None:
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.folder.content import compute_content_key
+    from harness.encoder.folder.content import compute_folder_identity
     from harness.encoder.folder.description import describe
     from harness.encoder.resolved_encoding import resolve_encoding
     from harness.jobs.context import JobContext, WorkerLimits
     from harness.jobs.maxsim import MaxSimRanker
 
-    key, weights = compute_content_key(colbert)
+    key, weights, _ = compute_folder_identity(colbert)
     model = Artifact(name="late", source="late", folder=colbert, key=key, weights=weights)
     context = JobContext(device="cpu", cache=tmp_path / "cache", emit=lambda _: None, limits=WorkerLimits())
     texts, found = [f"{word} on the {WORDS[n - 1]}" for n, word in enumerate(WORDS)], []

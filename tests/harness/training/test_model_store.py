@@ -23,7 +23,7 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.lineage import ModelDocument
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.results.audit import audit
 from harness.training.model_store import ModelStore, find_model_problem
 
@@ -70,7 +70,7 @@ def test_a_model_comes_into_its_place_with_its_log(store: ModelStore) -> None:
         *("config.json", "model.json", "model.safetensors"),
         *("training/log.jsonl", "training/output.log"),
     }
-    assert compute_content_key(folder)[0] == LINEAGE.key
+    assert compute_folder_identity(folder).key == LINEAGE.key
     assert [(one.folder, one.document, one.problem) for one in store.list_stored_models()] == [
         (folder, document, "")
     ]
@@ -124,9 +124,9 @@ def test_a_damaged_model_counts_as_absent(
 def test_a_whole_model_stays(store: ModelStore) -> None:
     """Of two processes that train one model, the first has made it."""
     folder = put(store, 1.0)
-    weights = compute_content_key(folder)[1]
+    weights = compute_folder_identity(folder).weights
     assert put(store, 2.0) == folder
-    assert compute_content_key(folder)[1] == weights
+    assert compute_folder_identity(folder).weights == weights
     assert [path.name for path in store.root.iterdir()] == [SLUG]
 
 

@@ -215,6 +215,26 @@ def problem(folder: Path) -> str:
     return str(condition(folder, settle=0).problem)
 
 
+def test_a_checkpoint_may_be_an_adapter(write: Write, tmp_path: Path) -> None:
+    import peft
+    from transformers import AutoModel
+
+    base, folder = write("base"), tmp_path / "adapters" / "checkpoint-1"
+    peft.get_peft_model(AutoModel.from_pretrained(base), peft.LoraConfig()).save_pretrained(str(folder))
+    source = open_source(str(folder.parent), offline=True, cache=tmp_path / "cache")
+    (one,), _ = source.list_checkpoints()
+    whole = source.check_condition(one, settle=0, own_code=False)
+    assert (whole.problem, whole.stamp) == ("", source.compute_stamp(one))
+    weights = folder / "adapter_model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-9])
+    damaged = source.check_condition(one, settle=0, own_code=False)
+    assert damaged.problem.startswith("adapter_model.safetensors is not a whole safetensors file")
+    assert source.compute_stamp(one) == damaged.stamp == ""
+    weights.write_bytes(content)
+    assert source.check_condition(one, settle=0, own_code=False).stamp not in ("", whole.stamp)
+
+
 def test_a_whole_checkpoint_has_a_stamp_that_its_weights_change(write: Write) -> None:
     folder = write("checkpoint-1")
     first = condition(folder, settle=0)

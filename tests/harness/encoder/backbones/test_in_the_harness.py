@@ -17,7 +17,7 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -55,7 +55,7 @@ def folder(kind: str, tmp_path: Path) -> Path:
 
 
 def loaded(folder: Path, **settings: Any) -> Encoder:
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name="tiny", source=str(folder), folder=folder, key=key, weights=weights)
     return load_encoder(artifact, resolve_encoding(describe(folder), Settings(**settings)), device="cpu")
 

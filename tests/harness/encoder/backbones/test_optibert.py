@@ -22,7 +22,7 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.backbones.optibert import convert
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.network.model import load_network
@@ -146,7 +146,7 @@ def test_the_last_hidden_state_and_the_head_are_those_of_the_paper(lingua: Path,
 def test_the_converted_folder_runs_as_a_model(lingua: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     convert(lingua, folder)
-    key, weights = compute_content_key(folder)
+    key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name="tiny", source=str(folder), folder=folder, key=key, weights=weights)
     found = load_encoder(artifact, resolve_encoding(describe(folder), Settings()), device="cpu")
     assert found.encode(["the cat sat on the mat", "a"]).shape == (2, WIDTH)

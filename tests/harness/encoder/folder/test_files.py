@@ -17,7 +17,7 @@ import fakes
 from harness.core.documents import append_digest
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
-from harness.encoder.folder.content import compute_content_key, compute_folder_identity, list_content_files
+from harness.encoder.folder.content import compute_folder_identity, list_content_files
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.modules import LIBRARY, find_library_class, weight_files
 from harness.plan.models import ModelOptions, resolve_model
@@ -152,13 +152,13 @@ def test_the_files_that_decide_are_listed(build: Callable[..., Path]) -> None:
 def test_the_weights_hash_is_the_files_own(build: Callable[..., Path]) -> None:
     folder = build()
     expected = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert compute_content_key(folder)[1] == expected
+    assert compute_folder_identity(folder).weights == expected
 
 
 def test_a_copy_elsewhere_is_the_same_model(build: Callable[..., Path], tmp_path: Path) -> None:
     folder = build()
     copy = Path(shutil.copytree(folder, tmp_path / "elsewhere" / "other-name"))
-    assert compute_content_key(copy) == compute_content_key(folder)
+    assert compute_folder_identity(copy) == compute_folder_identity(folder)
 
 
 def same(folder: Path) -> None:
@@ -202,31 +202,31 @@ def test_the_key_follows_what_the_model_computes(
     build: Callable[..., Path], name: str, change: dict[str, Any] | Callable[[bytes], bytes]
 ) -> None:
     folder = build(dense=True)
-    before = compute_content_key(folder)
+    before = compute_folder_identity(folder)
     same(folder)
-    assert compute_content_key(folder) == before
+    assert compute_folder_identity(folder) == before
     path = folder / name
     if isinstance(change, dict):
         rewrite(path, **change)
     else:
         path.write_bytes(change(path.read_bytes() if path.exists() else b""))
-    after = compute_content_key(folder)
+    after = compute_folder_identity(folder)
     assert after[0] != before[0]
     assert (after[1] != before[1]) == (change is flip_last_bit)
 
 
 def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], tmp_path: Path) -> None:
     folder = build()
-    content, weights = compute_content_key(folder)
+    content, weights, _ = compute_folder_identity(folder)
     made = fakes.train(folder)
-    assert compute_content_key(folder) == (fakes.lineage().key, weights)
+    assert compute_folder_identity(folder) == (fakes.lineage().key, weights, made)
     assert compute_folder_identity(folder).document == made
     (folder / "training" / "predictions").mkdir(parents=True)
     for name in ("log.jsonl", "texts.npy", "predictions/dev.csv"):
         (folder / "training" / name).write_text("x")
-    assert compute_content_key(Path(shutil.copytree(folder, tmp_path / "elsewhere")))[0] == made.key
+    assert compute_folder_identity(Path(shutil.copytree(folder, tmp_path / "elsewhere")))[0] == made.key
     length(folder)
-    assert compute_content_key(folder)[0] not in (made.key, content)
+    assert compute_folder_identity(folder).key not in (made.key, content)
     assert compute_folder_identity(folder).document is None
 
 
@@ -313,17 +313,17 @@ def test_a_document_that_does_not_follow_says_nothing(
     build: Callable[..., Path], damage: Callable[[Path], object]
 ) -> None:
     folder = build()
-    before = compute_content_key(folder)
+    before = compute_folder_identity(folder)
     fakes.train(folder)
     damage(folder / "model.json")
-    assert compute_content_key(folder) == before
+    assert compute_folder_identity(folder) == before
     assert compute_folder_identity(folder).document is None
 
 
 def test_file_hashes_are_remembered(build: Callable[..., Path], tmp_path: Path) -> None:
     folder, cache = build(), tmp_path / "cache"
     assert (
-        compute_content_key(folder, cache)
-        == compute_content_key(folder, cache)
-        == compute_content_key(folder)
+        compute_folder_identity(folder, cache)
+        == compute_folder_identity(folder, cache)
+        == compute_folder_identity(folder)
     )

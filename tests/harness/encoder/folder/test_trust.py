@@ -15,7 +15,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -85,7 +85,7 @@ def test_a_class_that_is_not_loaded_counts_for_nothing(
     folder = Path(shutil.copytree(bare, tmp_path / "copy"))
     rewrite(folder / "config.json", auto_map={"AutoModelForMaskedLM": "modeling.Model"})
     assert run(artifact, folder).dimension == 32
-    assert compute_content_key(folder, trust_remote_code=True) == compute_content_key(folder)
+    assert compute_folder_identity(folder, trust_remote_code=True) == compute_folder_identity(folder)
 
 
 @pytest.mark.parametrize("auto_map", [{"AutoTokenizer": [None, "own.Fast"]}, ["own.Slow", "own.Fast"]])
@@ -100,17 +100,17 @@ def test_a_tokenizer_of_its_own_is_not_passed_over(
 
 def test_the_key_says_whether_own_code_runs(native: Path, bare: Path) -> None:
     trusted = resolve_model(str(native), Settings(), ModelOptions(trust_remote_code=True)).artifact
-    key, weights = compute_content_key(native)
+    key, weights, _ = compute_folder_identity(native)
     assert trusted.key != key
     assert trusted.weights == weights
-    assert compute_content_key(bare, trust_remote_code=True) == compute_content_key(bare)
+    assert compute_folder_identity(bare, trust_remote_code=True) == compute_folder_identity(bare)
 
 
 def test_a_trained_model_run_with_its_own_code_is_another(native: Path) -> None:
-    plain = compute_content_key(native, trust_remote_code=True)[0]
+    plain = compute_folder_identity(native, trust_remote_code=True).key
     made = fakes.train(native)
-    assert compute_content_key(native)[0] == made.key
-    assert compute_content_key(native, trust_remote_code=True)[0] not in (made.key, plain)
+    assert compute_folder_identity(native).key == made.key
+    assert compute_folder_identity(native, trust_remote_code=True).key not in (made.key, plain)
 
 
 def inner_type(folder: Path, kind: str) -> None:
