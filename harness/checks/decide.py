@@ -119,9 +119,8 @@ def _compute_sensitivity(
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05. Where few runs tell the error it is in fewer
     # (90 % by three), as a margin by their own quantile would be twice as wide.
-    automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
-        part.variance
-    )
+    below = part.compute_bound_offset(alpha)
+    automatic = -below + _compute_effect_size(0.5, GREEN) * math.sqrt(part.variance)
     if margin == AUTO:
         # A margin above the score would let anything pass.
         share = min(max(least * POINT, min(automatic, equal.baseline)), policy.most_margin * POINT)
@@ -132,7 +131,7 @@ def _compute_sensitivity(
         # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
         # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more
         # to do so in 80 % of checks.
-        max(part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha))
+        max(part.even.compute_bound_offset(1 - red), share / 2, share + below)
         + part.even.compute_bound_offset(POWER)
     )
     return Sensitivity(
@@ -141,7 +140,7 @@ def _compute_sensitivity(
         automatic=automatic,
         detectable=detectable if detectable <= equal.baseline else None,
         counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
-        passing=part.even.share_below(share + part.even.compute_bound_offset(alpha)),
+        passing=part.even.share_below(share + below),
     )
 
 

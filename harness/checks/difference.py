@@ -228,6 +228,7 @@ class Difference(Compared):
         rest: The other parts of `examples`: probes, draws, and units that might have differed.
         noise_in_units: The variance of the difference by single units that runs answer differently; it is in
             the spread of the runs, and no part of `examples`.
+        changed: The share of units that would differ; None where `influences` are of units that do.
     """
 
     paired: bool = False
@@ -235,6 +236,7 @@ class Difference(Compared):
     influences: tuple[Influences, ...] = field(default=(), compare=False, repr=False)
     rest: tuple[Part, ...] = ()
     noise_in_units: float = 0.0
+    changed: float | None = None
 
     @property
     def seeds(self) -> Part | None:
@@ -308,14 +310,15 @@ class Difference(Compared):
         scores = baseline.score_runs()
         parts = baseline.list_influences()
         mean, run_influences = (float(scores.mean()),), sum_influences(parts)
-        ends = zip(baseline.strata, parts, strict=True)
-        rest = [_estimate_flat_part(stratum) for stratum, (_, own) in ends if _is_flat(own)]
+        ends = [(stratum, own) for stratum, (_, own) in zip(baseline.strata, parts, strict=True)]
+        rest = [_estimate_flat_part(stratum) for stratum, own in ends if _is_flat(own)]
         if len(scores) == 1:
             for stratum in baseline.strata:
                 # Draws of two models are clustered apart, so that their noise is that of two; of what a probe
                 # does to a model, the part of the answers that another one changes is drawn again.
                 twice = 2.0 if len(stratum.texts) else 2 * changed
                 rest.append(_estimate_repeat_part(stratum, stratum.predicted[0]).take_share(math.sqrt(twice)))
+            rest += [_expect_tie_part(*one, changed) for one in ends]
         theirs = mean
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
@@ -334,13 +337,16 @@ class Difference(Compared):
             mine=mean,
             theirs=theirs,
             units=baseline.count,
-            examples=Part.sum([*_compute_unit_parts(influences), *rest]),
+            examples=Part.sum([*_compute_unit_parts(influences, changed=changed), *rest]),
             influences=tuple(influences),
             rest=tuple(rest),
+            changed=changed,
         )
 
 
-def _compute_unit_parts(sets: Iterable[Influences], noise: float = 0.0) -> list[Part]:
+def _compute_unit_parts(
+    sets: Iterable[Influences], noise: float = 0.0, changed: float | None = None
+) -> list[Part]:
     """The part of each set of units: the sum of its influences has their variance and skewness.
 
     Where few units differ, variance and skewness are known as well as those of so few.
@@ -348,16 +354,25 @@ def _compute_unit_parts(sets: Iterable[Influences], noise: float = 0.0) -> list[
     Args:
         sets: What each unit adds, by sets of units.
         noise: The part of the variance of all sets that counts elsewhere.
+        changed: The share of units that would differ, whose influences are those of all, scaled to the same
+            variance; None where they are of units that do differ.
     """
     parts = []
     for _, influence in sets:
-        count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
+        count, squares = len(influence), float((influence**2).sum())
         if count > 1 and squares > FLAT:
             # A variance of n values of this kurtosis is as uncertain as that of so many degrees of freedom
             # (Satterthwaite, 1946): 2 for each of few units of one size, n - 1 for normal values.
-            kurtosis = count * fourths / squares**2
+            differing = influence
+            if changed is not None:
+                differing = _draw_sizes(influence, count * changed) / math.sqrt(changed)
+            kurtosis = count * float((differing**4).sum()) / max(float((differing**2).sum()), FLAT) ** 2
             freedom = min(count - 1, max(2 * count / max(kurtosis - 1, 1 / LARGE), 3.0))
             third = float((influence**3).sum())
+            if changed is not None:
+                # Of few units that gain or lose by chance one side has more: what a normal sum with this
+                # deviation is below 0 in the mean, by which the verdict's lower bound is farther.
+                third = -math.sqrt(float((differing**6).sum()) / math.tau)
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     kept = max(1 - noise / max(sum(part.variance for part in parts), FLAT), 0.0)
     return [part.take_share(math.sqrt(kept)) for part in parts] if noise else parts
@@ -419,9 +434,28 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
         values = influence * count / stratum.share
         tied = np.bincount(np.arange(count) % len(values), ~tied) == 0
     values = np.where(tied, 0.0, values)
-    gains, losses = values[values > 0], -values[values < 0]
+    return _build_tie_part(stratum, float(tied.mean()), values[values > 0], -values[values < 0])
+
+
+def _expect_tie_part(stratum: Stratum, influence: Floats, changed: float) -> Part:
+    """The part of ties that an equal model is expected to have, if it changes a share of the answers."""
+    own = influence.mean(axis=0) * stratum.count / stratum.share
+    if len(stratum.texts) or _is_flat(own):
+        return Part(variance=0.0, freedom=1)
+    # Half of the changed units gain and half lose; the difference of two draws has twice the variance of one.
+    sizes = math.sqrt(2) * _draw_sizes(own, len(own) * changed / 2)
+    return _build_tie_part(stratum, 1 - changed, sizes, sizes)
+
+
+def _draw_sizes(influences: Floats, count: float) -> Floats:
+    """The sizes of so many units drawn from all, as quantiles."""
+    return np.asarray(np.quantile(np.abs(influences), np.arange(1, int(count) + 1) / (count + 1)))
+
+
+def _build_tie_part(stratum: Stratum, share: float, gains: Floats, losses: Floats) -> Part:
+    """The part of a share of tied units beside others that gain and lose so much."""
+    count = stratum.count
     up, down = (_estimate_unit_size(*own) / count for own in ((gains, losses), (losses, gains)))
-    share = float(tied.mean())
     return Part(
         variance=stratum.share**2 * share * (up**2 + down**2) / 2,
         freedom=max(count - 1, 1),
@@ -584,4 +618,5 @@ def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Differen
             # Without influences, as of equal outputs, the part of all units is the only one.
             for part in (difference.rest if difference.influences else (difference.examples,))
         ]
-    return Part.sum([*_compute_unit_parts(sum_influences(influences) if influences else (), noise), *others])
+    sums, changed = sum_influences(influences) if influences else (), next(iter(ones.values())).changed
+    return Part.sum([*_compute_unit_parts(sums, noise, changed), *others])

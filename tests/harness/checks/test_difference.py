@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import sklearn.metrics
+from simulate_changes import draw_accuracy, draw_ndcg, draw_precision, draw_spearman
 
 from fakes import task
 from harness.checks.difference import (
@@ -544,3 +545,15 @@ def test_a_subset_at_its_end_counts_beside_another_with_the_same_ids() -> None:
 def test_a_baseline_at_its_end_has_an_error() -> None:
     one = Difference.estimate_null_difference(_units("spearman", MIXED, [MIXED]), changed=0.15)
     assert one.total.variance == pytest.approx(1 / 600**2)
+
+
+@pytest.mark.parametrize("draw", [draw_ndcg, draw_accuracy, draw_spearman, draw_precision])
+def test_the_bound_of_few_changed_answers_is_foretold(draw: Callable[..., tuple[Units, Units]]) -> None:
+    """What an equal model is expected to be bounded by is what those that change 2 % of answers are."""
+    rng, bounds = np.random.default_rng(1), []
+    for _ in range(40):
+        mine, theirs = draw(rng, 0.02, 0.0)
+        both = compared(mine, theirs), Difference.estimate_null_difference(theirs, changed=0.02)
+        bounds.append([one.total.compute_bound_offset(0.05) for one in both])
+    found, foretold = np.mean(bounds, axis=0)
+    assert foretold == pytest.approx(found, rel=0.2)
