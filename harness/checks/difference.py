@@ -8,11 +8,9 @@ the same units in several subsets or tasks count once, and no resampling is need
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
-from typing import Literal
 
 import numpy as np
 
@@ -91,12 +89,7 @@ class Part:
         return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
     @staticmethod
-    def estimate_run_part(
-        mine: Sequence[float],
-        theirs: Sequence[float],
-        *,
-        paired: bool,
-    ) -> Part | None:
+    def estimate_run_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
         """What runs add to the difference of their means; None with a single run of each side.
 
         Groups of one size, and a single run, share a spread (Student's test, which stands unequal spreads
@@ -164,9 +157,8 @@ class Uncertainty:
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2
-            low, high = (
-                (middle, high) if self.compute_bound_offset(float(ndtr(middle))) < reach else (low, middle)
-            )
+            is_below = self.compute_bound_offset(float(ndtr(middle))) < reach
+            low, high = (middle, high) if is_below else (low, middle)
         return float(ndtr(high))
 
     @property
@@ -176,19 +168,21 @@ class Uncertainty:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(ABC):
+class Compared:
     """Scores of a candidate's runs and of a baseline's, in shares of 1.
 
     Attributes:
         mine, theirs: The score of each run of the candidate, and of the baseline.
         examples: The uncertainty from the choice of units, and of a few probes or draws.
         same: Whether both sides are the same record, or gave the same outputs.
+        paired: Whether the runs of the two sides pair up.
     """
 
     mine: tuple[float, ...]
     theirs: tuple[float, ...]
     examples: Part
     same: bool = False
+    paired: bool = False
 
     @property
     def candidate(self) -> float:
@@ -206,9 +200,9 @@ class Compared(ABC):
         return self.candidate - self.baseline
 
     @property
-    @abstractmethod
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
+        return None if self.same else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired)
 
     @property
     def total(self) -> Uncertainty:
@@ -222,7 +216,6 @@ class Difference(Compared):
     """Candidate minus baseline on one task.
 
     Attributes:
-        paired: Whether the runs of the two sides pair up.
         units: The number of distinct units.
         influences: What each unit adds, by sets of units.
         rest: The other parts of `examples`: probes, draws, and units that might have differed.
@@ -231,17 +224,11 @@ class Difference(Compared):
         changed: The share of units that would differ; None where `influences` are of units that do.
     """
 
-    paired: bool = False
     units: int
     influences: tuple[Influences, ...] = field(default=(), compare=False, repr=False)
     rest: tuple[Part, ...] = ()
     noise_in_units: float = 0.0
     changed: float | None = None
-
-    @property
-    def seeds(self) -> Part | None:
-        """The uncertainty from the runs; None with a single run of each side."""
-        return None if self.same else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired)
 
     @property
     def noise(self) -> float | None:
@@ -493,11 +480,9 @@ def _estimate_unit_size(differences: Floats, other: Floats) -> float:
 def _compute_unit_scores(stratum: Stratum) -> Floats:
     """The score of each distinct unit, a mean over runs, probes and copies."""
     values = np.asarray(stratum.predicted.mean(axis=(0, 1)))
-    return (
-        values
-        if len(stratum.texts)
-        else stratum.sum_copies(values) / stratum.sum_copies(np.ones(len(values)))
-    )
+    if len(stratum.texts):
+        return values
+    return stratum.sum_copies(values) / stratum.sum_copies(np.ones(len(values)))
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
@@ -516,7 +501,7 @@ class MeanDifference(Compared):
     `mine` and `theirs` are the means of the runs: a single value where tasks differ in their number of runs.
 
     Attributes:
-        spread: The uncertainty from the runs; None where it is unknown.
+        spread: The uncertainty from the runs of tasks that have no runs in common; None where they have.
         columns, wanted: The tested columns, and the number of the suite's columns.
     """
 
@@ -527,7 +512,7 @@ class MeanDifference(Compared):
     @property
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None where it is unknown."""
-        return self.spread
+        return self.spread or super().seeds
 
     @staticmethod
     def aggregate_suite(suite: Suite, differences: Mapping[str, Difference]) -> MeanDifference | None:
@@ -541,24 +526,25 @@ class MeanDifference(Compared):
         of the runs.
         """
         columns = _select_mean_columns(suite)
-        tested = {
-            name: tasks for name, tasks in columns.items() if tasks and all(t in differences for t in tasks)
-        }
+        tested = {name: tasks for name, tasks in columns.items() if tasks and differences.keys() >= {*tasks}}
         if not tested:
             return None
         shares: dict[str, float] = {}
-        for tasks in tested.values():
-            for task in tasks:
-                shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
+        for task, count in ((task, len(tasks)) for tasks in tested.values() for task in tasks):
+            shares[task] = shares.get(task, 0.0) + 1 / len(tested) / count
         # A task in several columns has the sum of its shares, so that its units count once with all of their
         # weight.
         ones = {task: differences[task] for task in shares}
-        mine, theirs, spread = _compute_run_means(shares, ones)
+        counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
+        many, others, paired = next(iter(counts)) if len(counts) == 1 else (1, 1, False)
+        # Tasks with other numbers of runs share no runs, so that no means of runs exist: spreads add up.
+        spreads = [one.seeds.take_share(shares[task]) for task, one in ones.items() if one.seeds]
         return MeanDifference(
-            mine=mine,
-            theirs=theirs,
+            mine=_average_runs(shares, [one.mine for one in ones.values()], many),
+            theirs=_average_runs(shares, [one.theirs for one in ones.values()], others),
+            paired=paired,
             examples=_estimate_mean_part(shares, ones),
-            spread=spread,
+            spread=Part.sum(spreads) if len(counts) > 1 else None,
             columns=tuple(tested),
             wanted=len(columns),
             same=all(one.same for one in ones.values()),
@@ -573,36 +559,15 @@ def _select_mean_columns(suite: Suite) -> dict[str, list[str]]:
     return {name: tasks for name, tasks in columns.items() if name not in apart} or columns
 
 
-def _compute_run_means(
-    shares: Mapping[str, float], ones: Mapping[str, Difference]
-) -> tuple[tuple[float, ...], tuple[float, ...], Part | None]:
-    """The mean of each run of both sides, and the variance from their spread."""
-    counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
-    if len(counts) > 1:
-        # Tasks with other numbers of runs share no runs, so that no means of runs exist: spreads add up.
-        parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = Part.sum([part.take_share(share) for part, share in parts if part is not None])
-        return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), seeds
-    if not counts:
-        return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), None
-    many, others, paired = next(iter(counts))
-    mine = tuple(_compute_run_mean(shares, ones, "mine", run) for run in range(many))
-    theirs = tuple(_compute_run_mean(shares, ones, "theirs", run) for run in range(others))
-    return mine, theirs, Part.estimate_run_part(mine, theirs, paired=paired)
-
-
-def _compute_run_mean(
-    shares: Mapping[str, float],
-    ones: Mapping[str, Difference],
-    side: Literal["mine", "theirs"],
-    run: int | None = None,
-) -> float:
-    """The mean of one run, or of all; a task with a single run has the same score in each."""
-    total = 0.0
-    for task, share in shares.items():
-        scores: tuple[float, ...] = getattr(ones[task], side)
-        total += share * (fmean(scores) if run is None or len(scores) == 1 else scores[run])
-    return total
+def _average_runs(
+    shares: Mapping[str, float], scores: Sequence[Sequence[float]], runs: int
+) -> tuple[float, ...]:
+    """The mean of each run, of all for a single one; a task with a single run has the same score in each."""
+    tasks = [[fmean(own)] * runs if runs == 1 or len(own) == 1 else own for own in scores]
+    return tuple(
+        sum(share * score for share, score in zip(shares.values(), run, strict=True))
+        for run in zip(*tasks, strict=True)
+    )
 
 
 def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:

@@ -21,8 +21,8 @@ from harness.checks.difference import (
     Uncertainty,
 )
 from harness.checks.significance import (
+    compute_bound_p,
     compute_confidence_interval,
-    compute_gain_p,
     compute_loss_p,
     compute_paired_test,
 )
@@ -65,7 +65,7 @@ def test_the_p_value_of_a_mean_is_nearly_that_of_the_paired_t_test() -> None:
     found = compared(means(mine), means(theirs))
     test = scipy.stats.ttest_rel(mine, theirs, alternative="less")
     assert compute_loss_p(found) == pytest.approx(test.pvalue, rel=0.05)
-    assert compute_gain_p(found) == pytest.approx(1 - test.pvalue, rel=0.05)
+    assert compute_bound_p(found, 0.0) == pytest.approx(1 - test.pvalue, rel=0.05)
 
 
 def spearman(gold: Floats, predicted: Floats) -> float:
@@ -458,7 +458,7 @@ def test_one_record_on_both_sides_is_certain() -> None:
 def test_nothing_that_differs_is_no_loss() -> None:
     """A correlation of equal ranks has no variance: it is neither lower nor a discovery."""
     flat = Difference(mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1))
-    assert (compute_loss_p(flat), compute_gain_p(flat), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
+    assert (compute_loss_p(flat), compute_bound_p(flat, 0.0), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
     assert compute_loss_p(replace(flat, mine=(0.49,))) == 0.0
 
 
