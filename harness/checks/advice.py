@@ -55,12 +55,9 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
-    losses = [
-        one
-        for one in sorted(check.tasks, key=get_task_delta)
-        if get_task_delta(one) < 0 and one.low is not None
-    ][:3]
-    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses)
+    losses = [one for one in check.tasks if get_task_delta(one) < 0 and one.low is not None]
+    largest = sorted(losses, key=get_task_delta)[:3]
+    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in largest)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
     if check.question.name == "port":
         summary = "What is recorded of it:"
@@ -78,11 +75,8 @@ def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path
     """
     candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
     of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
-    is_port, is_ranked = (
-        check.question.name == "port",
-        task and task.type.endswith(("Retrieval", "Reranking")),
-    )
-    alone = of_file or is_port or (task is not None and not is_ranked)
+    is_other = task is not None and not task.type.endswith(("Retrieval", "Reranking"))
+    alone = of_file or check.question.name == "port" or is_other
     words = ["harness", *(("show", candidate) if alone else ("compare", baseline, candidate))]
     words += ["--task", task.task] if task else []
     return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])

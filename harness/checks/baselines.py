@@ -278,23 +278,6 @@ _CONTENTS = DocumentKind(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _BaselineFile:
-    """A baseline in one file with its records and their per-example files.
-
-    Attributes:
-        path: The file.
-        records: The number of records.
-        size: Its bytes.
-        sha256: Of its bytes: the same for the same records.
-    """
-
-    path: Path
-    records: int
-    size: int
-    sha256: str
-
-
 _DAMAGED = (
     zipfile.BadZipFile, zlib.error, RuntimeError, EOFError,
     ValueError, KeyError, TypeError, AttributeError, UsageError,
@@ -302,7 +285,7 @@ _DAMAGED = (
 """Errors of reading a file that is damaged, or of another kind."""
 
 
-def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
+def export_baseline(results: Path, name: str, path: Path) -> dict[str, Any]:
     """Write a baseline with its records as one file, which `--baseline` takes on any machine.
 
     Args:
@@ -310,13 +293,17 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
         name: The name of the baseline.
         path: The file to write, which ends in .zip.
 
+    Returns:
+        The file's name as `file`, its number of `records`, its `bytes`, and its `sha256`, which is the same
+        for the same records.
+
     Raises:
         UsageError: No baseline has this name, a record of it is gone, or the file does not end in .zip.
         StoreError: The file cannot be written.
     """
     if path.suffix != EXPORT:
         raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Use e.g. {name}{EXPORT}.")
-    baseline, sums = BASELINES.find_document(results, name), dict[str, str]()
+    baseline = BASELINES.find_document(results, name)
     text = BASELINES.kind.serialize_document(baseline)
     parts = {
         part.relative_to(results).as_posix(): part for part in _iter_record_files(Store(results), baseline)
@@ -324,28 +311,22 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     files.require_writable(path.absolute().parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(temporary, "w") as archive:
             # Sorted: the order of entries is part of the bytes, and of the SHA-256 that is shown.
-            contents = {place: part.read_bytes() for place, part in sorted(parts.items())}
-            for place, content in {f"{BASELINES.folder}/{name}.json": text.encode(), **contents}.items():
-                sums[place] = hashlib.sha256(content).hexdigest()
-                archive.writestr(_build_zip_entry(place), content)
-            content_list = _CONTENTS.serialize_document(_Content(baseline=name, files=sums))
-            archive.writestr(_build_zip_entry(_CONTENT), content_list)
+            contents = {f"{BASELINES.folder}/{name}.json": text.encode()}
+            contents |= {place: part.read_bytes() for place, part in sorted(parts.items())}
+            sums = {place: hashlib.sha256(content).hexdigest() for place, content in contents.items()}
+            contents[_CONTENT] = _CONTENTS.serialize_document(_Content(baseline=name, files=sums)).encode()
+            for place, content in contents.items():
+                archive.writestr(zipfile.ZipInfo(place, _EPOCH), content, zipfile.ZIP_DEFLATED)
         files.move(temporary, path)
     except OSError as error:
         raise files.write_error(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
     records = sum(place.endswith(".json") for place in parts)
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    return _BaselineFile(path=path, records=records, size=path.stat().st_size, sha256=sha256)
-
-
-def _build_zip_entry(place: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(place, date_time=_EPOCH)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
+    size, sha256 = path.stat().st_size, files.hash_file(path)
+    return {"file": str(path), "records": records, "bytes": size, "sha256": sha256}
 
 
 def _iter_record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
@@ -457,35 +438,28 @@ class Reference:
             RecordError: A baseline's file cannot be read.
         """
         path, home = paths.resolve_home_path(text), paths.resolve_results_folder(results)
-        if path.suffix == ".json":
+        if path.suffix == ".json" and path.is_file():
             return _read_reference(text, path)
         if path.suffix == EXPORT and path.is_file():
             return _read_reference(text, _unpack_baseline(path, cache))
         # Baselines go first: set_baseline refuses the names of catalog models, so that only a folder can be
         # hidden.
-        if text in BASELINES.list_names(home):
+        if path.suffix != ".json" and text in BASELINES.list_names(home):
             return Reference(name=text, baseline=_require_valid_options(BASELINES.find_document(home, text)))
-        if path.suffix == EXPORT and not path.is_dir():
-            raise _build_missing_file_error(text)
+        if path.suffix == ".json" or (path.suffix == EXPORT and not path.is_dir()):
+            raise UsageError(f"The file {text} does not exist.", hint=ADVICE)
         if "/" not in text and "=" not in text and not _is_model(text) and not path.is_dir():
             valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
             raise explain_unknown("baseline or model", text, valid_names, then=ADVICE)
         return Reference(name=text)
 
 
-def _build_missing_file_error(text: str) -> UsageError:
-    return UsageError(f"The file {text} does not exist.", hint=ADVICE)
-
-
 def _read_reference(text: str, path: Path) -> Reference:
-    if not path.is_file():
-        raise _build_missing_file_error(text)
     # The file of a baseline is in <results>/baselines, so its records may be in <results>/records.
     beside = path.absolute().parent.parent
     results = beside if (beside / "records").is_dir() else None
-    return Reference(
-        name=text, baseline=_require_valid_options(BASELINES.read_document_file(path)), results=results
-    )
+    baseline = _require_valid_options(BASELINES.read_document_file(path))
+    return Reference(name=text, baseline=baseline, results=results)
 
 
 def _require_valid_options(baseline: Baseline) -> Baseline:

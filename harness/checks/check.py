@@ -11,19 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.checks.advice import explain_unseen_margins
-from harness.checks.baselines import (
-    Baseline,
-    Reference,
-    find_anchor,
-    require_new_name,
-    write_baseline,
-)
+from harness.checks.baselines import Baseline, Reference, find_anchor, require_new_name, write_baseline
 from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
-from harness.checks.decide import (
-    estimate_baseline_power,
-    evaluate_chain,
-    evaluate_comparison,
-)
+from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
     AskedQuestion,
     Chain,
@@ -253,14 +243,13 @@ class _Evidence:
 def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
     resolved, sides, reference = evidence.candidate.opened, evidence.sides, evidence.reference
     decisions = evaluate_comparison(sides, resolved.suites, evidence.policy, evidence.power)
-    tasks = (*_assign_suites(decisions.tasks, resolved.suites), *_iter_missing_outcomes(reference, resolved))
+    tasks = (*decisions.tasks, *_iter_missing_outcomes(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     tasks, means, end = _judge_question(evidence, tasks, means)
-    names = distinguish_names([_build_named_model(side) for side in (sides.candidate, sides.baseline)])
-    candidate, theirs = (_describe_side(side, names) for side in (sides.candidate, sides.baseline))
+    candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
     name = reference.baseline.name if reference.baseline is not None else ""
     check = Check(
         id="",
@@ -337,29 +326,26 @@ def _compare_with_anchor(
     return (chain if means else None), sentences
 
 
-def _build_named_model(side: CheckSide) -> NamedModel:
-    """The first model of one side, with what its records say of its folder."""
-    first = side.runs[0]
-    models = [one.model for ones in side.scored.values() for one in ones]
-    about = next((model for model in models if model["artifact"] == first.artifact), {})
-    return NamedModel(
-        name=first.model,
-        key=first.artifact,
-        folder=about.get("folder") or "",
-        revision=first.revision or "",
-        shared=about.get("source") == "local",
-    )
-
-
-def _describe_side(side: CheckSide, names: Mapping[tuple[str, str], str]) -> CheckedModel:
-    """The description of one side; `names` are those of both models in tables, by key and name."""
-    first = side.runs[0]
-    return CheckedModel(
-        name=names[first.artifact, first.model],
-        source=first.source,
-        artifacts=side.artifacts,
-        revision=first.revision,
-    )
+def _describe_sides(sides: Sequence[CheckSide]) -> list[CheckedModel]:
+    """The first model of each side, by the name that it has in a table of both."""
+    named = []
+    for side in sides:
+        first = side.runs[0]
+        models = (one.model for ones in side.scored.values() for one in ones)
+        about = next((model for model in models if model["artifact"] == first.artifact), {})
+        place = {"folder": about.get("folder") or "", "revision": first.revision or ""}
+        shared = about.get("source") == "local"
+        named.append(NamedModel(name=first.model, key=first.artifact, shared=shared, **place))
+    names = distinguish_names(named)
+    return [
+        CheckedModel(
+            name=names[one.key, one.name],
+            source=side.runs[0].source,
+            artifacts=side.artifacts,
+            revision=side.runs[0].revision,
+        )
+        for side, one in zip(sides, named, strict=True)
+    ]
 
 
 def _digest(check: Check, suites: Sequence[str]) -> str:
@@ -380,13 +366,6 @@ def _digest(check: Check, suites: Sequence[str]) -> str:
     )[:12]
 
 
-def _assign_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
-    """The outcomes with the names of the suites that have their task."""
-    for outcome in tasks:
-        names = (suite.name for suite in suites if outcome.task in {task.name for task in suite.tasks})
-        yield replace(outcome, suites=tuple(names))
-
-
 def _iter_missing_outcomes(reference: Reference, resolved: ResolvedRequest) -> Iterator[TaskOutcome]:
     """Missing outcomes for tasks of a baseline that its own, unchanged suites no longer have."""
     request, baseline = resolved.request, reference.baseline
@@ -399,13 +378,9 @@ def _iter_missing_outcomes(reference: Reference, resolved: ResolvedRequest) -> I
     pinned = {task: keys for run in baseline.runs for task, keys in run.keys.items()}
     for task, keys in pinned.items():
         if task not in here:
+            reason = "the baseline has it, and the suite no longer does"
             yield TaskOutcome(
-                task=task,
-                type="",
-                metric="",
-                verdict="missing",
-                reason="the baseline has it, and the suite no longer does",
-                baseline_keys=keys,
+                task=task, type="", metric="", verdict="missing", reason=reason, baseline_keys=keys
             )
 
 
@@ -413,9 +388,9 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
     """A proxy's prediction of its benchmark for both sides, from main scores; {} if a score is missing."""
     predictions: dict[str, Any] = {}
     for name, side in (("candidate", sides.candidate), ("baseline", sides.baseline)):
-        scores = {task: mean_score(ones) for task, ones in side.scored.items()}
-        task_scores = {task: score for task, score in scores.items() if score is not None}
-        prediction = suite.predictor.predict(task_scores) if suite.predictor is not None else None
+        means = {task: mean_score(ones) for task, ones in side.scored.items()}
+        scores = {task: score for task, score in means.items() if score is not None}
+        prediction = suite.predictor.predict(scores) if suite.predictor is not None else None
         if prediction is None:
             return {}
         bounds = {f"{name}_low": prediction.low, f"{name}_high": prediction.high}

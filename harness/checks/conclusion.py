@@ -22,10 +22,7 @@ class Conclusion:
 
 
 def merge_verdicts(
-    tasks: Sequence[TaskOutcome],
-    means: Sequence[MeanOutcome],
-    policy: Policy,
-    chain: Chain | None = None,
+    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy, chain: Chain | None = None
 ) -> Conclusion:
     """Combine the verdicts of tasks and means.
 
@@ -37,28 +34,33 @@ def merge_verdicts(
     """
     lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
     if policy.parts == "fail":
-        lost += [text for one in tasks if one.must_not_regress for text in _describe_collapsed_parts(one)]
+        lost += [
+            f"{part.part} of {one.task} collapsed: {part.delta_text} points."
+            for one in tasks
+            for part in one.lost
+            if one.must_not_regress and part.collapsed
+        ]
     lost += describe_chain_regressions(chain)
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    gone = [*_describe_missing_scores(tasks)]
+    lacking = [one.task for one in tasks if one.verdict == "missing"]
+    gone = []
+    if lacking:
+        gone.append(f"{len(lacking)} of {len(tasks)} tasks lack a score: {shorten_names(lacking)}.")
     gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
-    undecided = [*_describe_untestable_tasks(tasks, policy), *_describe_inconclusive_means(means)]
+    undecided = _describe_untestable_tasks(tasks, policy)
+    open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
+    undecided += map(_describe_mean, open_means)
     if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
         codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
         # The gravest of the exit codes: fail, then inconclusive, then pass.
         code = next(one for one in (1, 3, 0) if one in codes)
         return Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
-    better = {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}
-    same = all(task.verdict == "same" for task in tasks)
-    verdict: Overall = "passed"
-    if better:
+    verdict: Overall = "same" if all(task.verdict == "same" for task in tasks) else "passed"
+    if {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}:
         verdict = "improved"
-    elif same:
-        verdict = "same"
-    because = tuple(_mean_sentence(mean) for mean in means)
-    return Conclusion(verdict=verdict, because=because, exit_code=0)
+    return Conclusion(verdict=verdict, because=tuple(map(_describe_mean, means)), exit_code=0)
 
 
 def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
@@ -72,25 +74,12 @@ def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
     ]
 
 
-def _describe_collapsed_parts(task: TaskOutcome) -> list[str]:
-    return [
-        f"{part.part} of {task.task} collapsed: {part.delta_text} points."
-        for part in task.lost
-        if part.collapsed
-    ]
-
-
 def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
     """Sentences on means that regressed, except means of a single task that has a sentence already."""
     # A suite of one task would else be listed twice, by its task and by its mean.
     counts = Counter(suite for one in tasks for suite in one.suites)
-    red = {
-        suite
-        for one in tasks
-        if one.verdict == "regressed" and one.must_not_regress
-        for suite in one.suites
-        if counts[suite] == 1
-    }
+    lost = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
+    red = {suite for one in lost for suite in one.suites if counts[suite] == 1}
     return [
         f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, "
         f"perhaps by {_format_loss(one)}; red, as the loss is above {50 * one.margin:.2f}."
@@ -112,11 +101,6 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
     ]
 
 
-def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
-    gone = [one.task for one in tasks if one.verdict == "missing"]
-    return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shorten_names(gone)}."] if gone else []
-
-
 def _describe_untestable_tasks(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
     names = [one.task for one in tasks if one.verdict == "not testable"]
     if not names or policy.not_testable == "ignore":
@@ -124,22 +108,14 @@ def _describe_untestable_tasks(tasks: Sequence[TaskOutcome], policy: Policy) -> 
     return [f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."]
 
 
-def _describe_inconclusive_means(means: Sequence[MeanOutcome]) -> list[str]:
-    return [
-        f"{_format_mean_name(one)} is inconclusive: {format_delta(one.delta)} points, at most "
-        f"{_format_loss(one)} lower, where {one.margin_text} is allowed."
-        for one in means
-        if one.verdict == "inconclusive" and one.delta is not None
-    ]
-
-
-def _mean_sentence(mean: MeanOutcome) -> str:
+def _describe_mean(mean: MeanOutcome) -> str:
     if mean.verdict == "same":
         return f"{_format_mean_name(mean)} is the same: both sides gave the same outputs."
     if mean.verdict == "improved":
         return f"{_format_mean_name(mean)} is higher: {mean.delta_text} points."
+    verdict = "is inconclusive" if mean.verdict == "inconclusive" else "passed"
     return (
-        f"{_format_mean_name(mean)} passed: {format_delta(mean.delta)} points, at most "
+        f"{_format_mean_name(mean)} {verdict}: {format_delta(mean.delta)} points, at most "
         f"{_format_loss(mean)} lower, where {mean.margin_text} is allowed."
     )
 

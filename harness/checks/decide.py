@@ -9,18 +9,12 @@ that must not regress, and Benjamini and Hochberg's procedure for the list of su
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from harness.checks.difference import (
-    LEAST_RUNS,
-    Compared,
-    Difference,
-    MeanDifference,
-)
+from harness.checks.difference import LEAST_RUNS, Compared, Difference, MeanDifference
 from harness.checks.outcome import (
     MarginSource,
     MeanOutcome,
@@ -30,8 +24,8 @@ from harness.checks.outcome import (
     Sensitivity,
     TaskOutcome,
 )
-from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Margin, Policy
-from harness.checks.sides import CheckSide, Comparison, mean_score
+from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
+from harness.checks.sides import CheckSide, Comparison, mean_score, select_tested
 from harness.checks.significance import (
     SharedLevel,
     assign_task_levels,
@@ -75,43 +69,25 @@ def estimate_baseline_power(
     red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
     # The mean of a suite of one task is that task's score: both lines have one level, and say the same.
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
-    compute_sensitivity = functools.partial(
-        _compute_sensitivity, policy=policy, repeated=len(side.artifacts) > 1
-    )
+    repeated = len(side.artifacts) > 1
     tasks = {
-        task: compute_sensitivity(
-            equal.get(task),
-            margin=policy.margin_of(task),
-            least=TASK_POINTS,
-            stated=policy.states("margin", task),
-            red=red[task in alone],
-        )
+        task: _compute_sensitivity(equal.get(task), policy, red[task in alone], task=task, repeated=repeated)
         for task in names
     }
     means = {}
     for suite in suites:
-        mean = compute_sensitivity(
-            MeanDifference.aggregate_suite(suite, equal),
-            margin=policy.mean_margin,
-            least=MEAN_POINTS,
-            stated=policy.states("mean_margin"),
-            red=red[1],
-        )
+        whole = MeanDifference.aggregate_suite(suite, equal)
+        mean = _compute_sensitivity(whole, policy, red[1], repeated=repeated)
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
     return Power(tasks=tasks, means=means)
 
 
 def _compute_sensitivity(
-    equal: Compared | None,
-    *,
-    policy: Policy,
-    margin: Margin,
-    least: float,
-    stated: bool,
-    red: float,
-    repeated: bool,
+    equal: Compared | None, policy: Policy, red: float, *, task: str = "", repeated: bool
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
+    margin, least = (policy.margin_of(task), TASK_POINTS) if task else (policy.mean_margin, MEAN_POINTS)
+    stated = policy.states("margin" if task else "mean_margin", task)
     source: MarginSource = "policy" if stated else "default"
     if equal is None or equal.total.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT, source=source)
@@ -119,29 +95,26 @@ def _compute_sensitivity(
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05. Where few runs tell the error it is in fewer
     # (90 % by three), as a margin by their own quantile would be twice as wide.
-    automatic = part.even.compute_bound_offset(1 - alpha) + _compute_effect_size(0.5, GREEN) * math.sqrt(
-        part.variance
-    )
+    below = part.compute_bound_offset(alpha)
+    automatic = -below + _compute_effect_size(0.5, GREEN) * math.sqrt(part.variance)
     if margin == AUTO:
         # A margin above the score would let anything pass.
         share = min(max(least * POINT, min(automatic, equal.baseline)), policy.most_margin * POINT)
         source = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
     else:
         share = margin * POINT
-    detectable = (
-        # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
-        # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more
-        # to do so in 80 % of checks.
-        max(part.even.compute_bound_offset(1 - red), share / 2, share + part.even.compute_bound_offset(alpha))
-        + part.even.compute_bound_offset(POWER)
-    )
+    # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
+    # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more to
+    # do so in 80 % of checks.
+    farthest = max(part.even.compute_bound_offset(1 - red), share / 2, share + below)
+    detectable = farthest + part.even.compute_bound_offset(POWER)
     return Sensitivity(
         margin=share,
         source=source,
         automatic=automatic,
         detectable=detectable if detectable <= equal.baseline else None,
         counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
-        passing=part.even.share_below(share + part.even.compute_bound_offset(alpha)),
+        passing=part.even.share_below(share + below),
     )
 
 
@@ -161,10 +134,7 @@ class _Decisions:
 
 
 def evaluate_comparison(
-    sides: Comparison,
-    suites: Sequence[Suite],
-    policy: Policy,
-    power: Power,
+    sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power
 ) -> _Decisions:
     """Test every task and every suite's mean.
 
@@ -175,10 +145,9 @@ def evaluate_comparison(
         power: The margin of each task and mean.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
-    parts = {suite.name: sides.compute_part_differences(suite) for suite in suites}
     averages = sides.select_averages(suites)
     differences = averages.compute_differences(tasks)
-    tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
+    tested = select_tested(differences)
     levels = assign_task_levels(tested, suites, policy)
     fallen, risen = (find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     lost = _find_lost_parts(averages, tasks, policy)
@@ -186,12 +155,14 @@ def evaluate_comparison(
     for task in tasks:
         limit = power.tasks[task.name]
         outcome = _build_task_outcome(averages, task, limit, policy)
+        homes = [suite.name for suite in suites if any(one.name == task.name for one in suite.tasks)]
+        outcome = replace(outcome, suites=tuple(homes))
         difference = differences.get(task.name)
         if difference is None:
-            outcomes.append(replace(outcome, reason=averages.explain_missing_score(task.name)))
+            outcome = replace(outcome, reason=averages.explain_missing_score(task.name))
         elif isinstance(difference, str):
             delta = (outcome.candidate or 0) - (outcome.baseline or 0)
-            outcomes.append(replace(outcome, verdict="not testable", reason=difference, delta=delta))
+            outcome = replace(outcome, verdict="not testable", reason=difference, delta=delta)
         else:
             outcome = _evaluate_task(outcome, averages, difference, limit, levels[task.name], policy)
             # Of a hundred tasks of an equal model a few look better: only gains within the discovery rate are
@@ -199,10 +170,11 @@ def evaluate_comparison(
             if outcome.verdict == "improved" and task.name not in risen:
                 outcome = replace(outcome, verdict="passed")
             suspect = task.name in fallen and outcome.verdict != "regressed"
-            outcomes.append(replace(outcome, suspect=suspect, lost=tuple(lost.get(task.name, ()))))
+            outcome = replace(outcome, suspect=suspect, lost=tuple(lost.get(task.name, ())))
+        outcomes.append(outcome)
     means = []
     for suite in suites:
-        mean = MeanDifference.aggregate_suite(suite, tested | parts[suite.name])
+        mean = MeanDifference.aggregate_suite(suite, tested | sides.compute_part_differences(suite))
         level = SharedLevel(alpha=RED, tests=len(suites))
         of_mean = _evaluate_mean(suite, mean, power.means[suite.name], level, policy)
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
@@ -229,8 +201,7 @@ def evaluate_chain(
         baselines: The number of baselines since the anchor.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
-    differences = sides.select_averages(suites).compute_differences(tasks)
-    tested = {task: one for task, one in differences.items() if isinstance(one, Difference)}
+    tested = select_tested(sides.select_averages(suites).compute_differences(tasks))
     level, means = SharedLevel(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
     for suite in suites:
         limit, budget = power.means[suite.name], policy.chain_margin
@@ -307,9 +278,8 @@ def _evaluate_task(
     )
     if difference.same:
         record = untested.candidate_keys == untested.baseline_keys
-        return replace(
-            outcome, reason="one and the same record" if record else "the same outputs on every example"
-        )
+        reason = "one and the same record" if record else "the same outputs on every example"
+        return replace(outcome, reason=reason)
     if difference.delta > -policy.collapse * POINT or compute_confidence_interval(difference, RED)[1] >= 0:
         return outcome
     # To be named, a fall must be sure by itself; to be red, also after the correction for the number of

@@ -8,11 +8,9 @@ the same units in several subsets or tasks count once, and no resampling is need
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
-from typing import Literal
 
 import numpy as np
 
@@ -91,12 +89,7 @@ class Part:
         return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
     @staticmethod
-    def estimate_run_part(
-        mine: Sequence[float],
-        theirs: Sequence[float],
-        *,
-        paired: bool,
-    ) -> Part | None:
+    def estimate_run_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
         """What runs add to the difference of their means; None with a single run of each side.
 
         Groups of one size, and a single run, share a spread (Student's test, which stands unequal spreads
@@ -164,9 +157,8 @@ class Uncertainty:
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2
-            low, high = (
-                (middle, high) if self.compute_bound_offset(float(ndtr(middle))) < reach else (low, middle)
-            )
+            is_below = self.compute_bound_offset(float(ndtr(middle))) < reach
+            low, high = (middle, high) if is_below else (low, middle)
         return float(ndtr(high))
 
     @property
@@ -176,19 +168,21 @@ class Uncertainty:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(ABC):
+class Compared:
     """Scores of a candidate's runs and of a baseline's, in shares of 1.
 
     Attributes:
         mine, theirs: The score of each run of the candidate, and of the baseline.
         examples: The uncertainty from the choice of units, and of a few probes or draws.
         same: Whether both sides are the same record, or gave the same outputs.
+        paired: Whether the runs of the two sides pair up.
     """
 
     mine: tuple[float, ...]
     theirs: tuple[float, ...]
     examples: Part
     same: bool = False
+    paired: bool = False
 
     @property
     def candidate(self) -> float:
@@ -206,9 +200,9 @@ class Compared(ABC):
         return self.candidate - self.baseline
 
     @property
-    @abstractmethod
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
+        return None if self.same else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired)
 
     @property
     def total(self) -> Uncertainty:
@@ -222,24 +216,19 @@ class Difference(Compared):
     """Candidate minus baseline on one task.
 
     Attributes:
-        paired: Whether the runs of the two sides pair up.
         units: The number of distinct units.
         influences: What each unit adds, by sets of units.
         rest: The other parts of `examples`: probes, draws, and units that might have differed.
         noise_in_units: The variance of the difference by single units that runs answer differently; it is in
             the spread of the runs, and no part of `examples`.
+        changed: The share of units that would differ; None where `influences` are of units that do.
     """
 
-    paired: bool = False
     units: int
     influences: tuple[Influences, ...] = field(default=(), compare=False, repr=False)
     rest: tuple[Part, ...] = ()
     noise_in_units: float = 0.0
-
-    @property
-    def seeds(self) -> Part | None:
-        """The uncertainty from the runs; None with a single run of each side."""
-        return None if self.same else Part.estimate_run_part(self.mine, self.theirs, paired=self.paired)
+    changed: float | None = None
 
     @property
     def noise(self) -> float | None:
@@ -308,14 +297,15 @@ class Difference(Compared):
         scores = baseline.score_runs()
         parts = baseline.list_influences()
         mean, run_influences = (float(scores.mean()),), sum_influences(parts)
-        ends = zip(baseline.strata, parts, strict=True)
-        rest = [_estimate_flat_part(stratum) for stratum, (_, own) in ends if _is_flat(own)]
+        ends = [(stratum, own) for stratum, (_, own) in zip(baseline.strata, parts, strict=True)]
+        rest = [_estimate_flat_part(stratum) for stratum, own in ends if _is_flat(own)]
         if len(scores) == 1:
             for stratum in baseline.strata:
                 # Draws of two models are clustered apart, so that their noise is that of two; of what a probe
                 # does to a model, the part of the answers that another one changes is drawn again.
                 twice = 2.0 if len(stratum.texts) else 2 * changed
                 rest.append(_estimate_repeat_part(stratum, stratum.predicted[0]).take_share(math.sqrt(twice)))
+            rest += [_expect_tie_part(*one, changed) for one in ends]
         theirs = mean
         # A changed answer is a second draw of the same variance, and the difference of two draws has twice
         # the variance: 2 · changed of it, whose root scales an influence.
@@ -334,13 +324,16 @@ class Difference(Compared):
             mine=mean,
             theirs=theirs,
             units=baseline.count,
-            examples=Part.sum([*_compute_unit_parts(influences), *rest]),
+            examples=Part.sum([*_compute_unit_parts(influences, changed=changed), *rest]),
             influences=tuple(influences),
             rest=tuple(rest),
+            changed=changed,
         )
 
 
-def _compute_unit_parts(sets: Iterable[Influences], noise: float = 0.0) -> list[Part]:
+def _compute_unit_parts(
+    sets: Iterable[Influences], noise: float = 0.0, changed: float | None = None
+) -> list[Part]:
     """The part of each set of units: the sum of its influences has their variance and skewness.
 
     Where few units differ, variance and skewness are known as well as those of so few.
@@ -348,16 +341,25 @@ def _compute_unit_parts(sets: Iterable[Influences], noise: float = 0.0) -> list[
     Args:
         sets: What each unit adds, by sets of units.
         noise: The part of the variance of all sets that counts elsewhere.
+        changed: The share of units that would differ, whose influences are those of all, scaled to the same
+            variance; None where they are of units that do differ.
     """
     parts = []
     for _, influence in sets:
-        count, squares, fourths = len(influence), float((influence**2).sum()), float((influence**4).sum())
+        count, squares = len(influence), float((influence**2).sum())
         if count > 1 and squares > FLAT:
             # A variance of n values of this kurtosis is as uncertain as that of so many degrees of freedom
             # (Satterthwaite, 1946): 2 for each of few units of one size, n - 1 for normal values.
-            kurtosis = count * fourths / squares**2
+            differing = influence
+            if changed is not None:
+                differing = _draw_sizes(influence, count * changed) / math.sqrt(changed)
+            kurtosis = count * float((differing**4).sum()) / max(float((differing**2).sum()), FLAT) ** 2
             freedom = min(count - 1, max(2 * count / max(kurtosis - 1, 1 / LARGE), 3.0))
             third = float((influence**3).sum())
+            if changed is not None:
+                # Of few units that gain or lose by chance one side has more: what a normal sum with this
+                # deviation is below 0 in the mean, by which the verdict's lower bound is farther.
+                third = -math.sqrt(float((differing**6).sum()) / math.tau)
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     kept = max(1 - noise / max(sum(part.variance for part in parts), FLAT), 0.0)
     return [part.take_share(math.sqrt(kept)) for part in parts] if noise else parts
@@ -419,9 +421,28 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
         values = influence * count / stratum.share
         tied = np.bincount(np.arange(count) % len(values), ~tied) == 0
     values = np.where(tied, 0.0, values)
-    gains, losses = values[values > 0], -values[values < 0]
+    return _build_tie_part(stratum, float(tied.mean()), values[values > 0], -values[values < 0])
+
+
+def _expect_tie_part(stratum: Stratum, influence: Floats, changed: float) -> Part:
+    """The part of ties that an equal model is expected to have, if it changes a share of the answers."""
+    own = influence.mean(axis=0) * stratum.count / stratum.share
+    if len(stratum.texts) or _is_flat(own):
+        return Part(variance=0.0, freedom=1)
+    # Half of the changed units gain and half lose; the difference of two draws has twice the variance of one.
+    sizes = math.sqrt(2) * _draw_sizes(own, len(own) * changed / 2)
+    return _build_tie_part(stratum, 1 - changed, sizes, sizes)
+
+
+def _draw_sizes(influences: Floats, count: float) -> Floats:
+    """The sizes of so many units drawn from all, as quantiles."""
+    return np.asarray(np.quantile(np.abs(influences), np.arange(1, int(count) + 1) / (count + 1)))
+
+
+def _build_tie_part(stratum: Stratum, share: float, gains: Floats, losses: Floats) -> Part:
+    """The part of a share of tied units beside others that gain and lose so much."""
+    count = stratum.count
     up, down = (_estimate_unit_size(*own) / count for own in ((gains, losses), (losses, gains)))
-    share = float(tied.mean())
     return Part(
         variance=stratum.share**2 * share * (up**2 + down**2) / 2,
         freedom=max(count - 1, 1),
@@ -459,11 +480,9 @@ def _estimate_unit_size(differences: Floats, other: Floats) -> float:
 def _compute_unit_scores(stratum: Stratum) -> Floats:
     """The score of each distinct unit, a mean over runs, probes and copies."""
     values = np.asarray(stratum.predicted.mean(axis=(0, 1)))
-    return (
-        values
-        if len(stratum.texts)
-        else stratum.sum_copies(values) / stratum.sum_copies(np.ones(len(values)))
-    )
+    if len(stratum.texts):
+        return values
+    return stratum.sum_copies(values) / stratum.sum_copies(np.ones(len(values)))
 
 
 def _find_ties(stratum: Stratum, other: Stratum) -> np.ndarray:
@@ -482,7 +501,7 @@ class MeanDifference(Compared):
     `mine` and `theirs` are the means of the runs: a single value where tasks differ in their number of runs.
 
     Attributes:
-        spread: The uncertainty from the runs; None where it is unknown.
+        spread: The uncertainty from the runs of tasks that have no runs in common; None where they have.
         columns, wanted: The tested columns, and the number of the suite's columns.
     """
 
@@ -493,7 +512,7 @@ class MeanDifference(Compared):
     @property
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None where it is unknown."""
-        return self.spread
+        return self.spread or super().seeds
 
     @staticmethod
     def aggregate_suite(suite: Suite, differences: Mapping[str, Difference]) -> MeanDifference | None:
@@ -507,24 +526,25 @@ class MeanDifference(Compared):
         of the runs.
         """
         columns = _select_mean_columns(suite)
-        tested = {
-            name: tasks for name, tasks in columns.items() if tasks and all(t in differences for t in tasks)
-        }
+        tested = {name: tasks for name, tasks in columns.items() if tasks and differences.keys() >= {*tasks}}
         if not tested:
             return None
         shares: dict[str, float] = {}
-        for tasks in tested.values():
-            for task in tasks:
-                shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
+        for task, count in ((task, len(tasks)) for tasks in tested.values() for task in tasks):
+            shares[task] = shares.get(task, 0.0) + 1 / len(tested) / count
         # A task in several columns has the sum of its shares, so that its units count once with all of their
         # weight.
         ones = {task: differences[task] for task in shares}
-        mine, theirs, spread = _compute_run_means(shares, ones)
+        counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
+        many, others, paired = next(iter(counts)) if len(counts) == 1 else (1, 1, False)
+        # Tasks with other numbers of runs share no runs, so that no means of runs exist: spreads add up.
+        spreads = [one.seeds.take_share(shares[task]) for task, one in ones.items() if one.seeds]
         return MeanDifference(
-            mine=mine,
-            theirs=theirs,
+            mine=_average_runs(shares, [one.mine for one in ones.values()], many),
+            theirs=_average_runs(shares, [one.theirs for one in ones.values()], others),
+            paired=paired,
             examples=_estimate_mean_part(shares, ones),
-            spread=spread,
+            spread=Part.sum(spreads) if len(counts) > 1 else None,
             columns=tuple(tested),
             wanted=len(columns),
             same=all(one.same for one in ones.values()),
@@ -539,36 +559,15 @@ def _select_mean_columns(suite: Suite) -> dict[str, list[str]]:
     return {name: tasks for name, tasks in columns.items() if name not in apart} or columns
 
 
-def _compute_run_means(
-    shares: Mapping[str, float], ones: Mapping[str, Difference]
-) -> tuple[tuple[float, ...], tuple[float, ...], Part | None]:
-    """The mean of each run of both sides, and the variance from their spread."""
-    counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
-    if len(counts) > 1:
-        # Tasks with other numbers of runs share no runs, so that no means of runs exist: spreads add up.
-        parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = Part.sum([part.take_share(share) for part, share in parts if part is not None])
-        return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), seeds
-    if not counts:
-        return (_compute_run_mean(shares, ones, "mine"),), (_compute_run_mean(shares, ones, "theirs"),), None
-    many, others, paired = next(iter(counts))
-    mine = tuple(_compute_run_mean(shares, ones, "mine", run) for run in range(many))
-    theirs = tuple(_compute_run_mean(shares, ones, "theirs", run) for run in range(others))
-    return mine, theirs, Part.estimate_run_part(mine, theirs, paired=paired)
-
-
-def _compute_run_mean(
-    shares: Mapping[str, float],
-    ones: Mapping[str, Difference],
-    side: Literal["mine", "theirs"],
-    run: int | None = None,
-) -> float:
-    """The mean of one run, or of all; a task with a single run has the same score in each."""
-    total = 0.0
-    for task, share in shares.items():
-        scores: tuple[float, ...] = getattr(ones[task], side)
-        total += share * (fmean(scores) if run is None or len(scores) == 1 else scores[run])
-    return total
+def _average_runs(
+    shares: Mapping[str, float], scores: Sequence[Sequence[float]], runs: int
+) -> tuple[float, ...]:
+    """The mean of each run, of all for a single one; a task with a single run has the same score in each."""
+    tasks = [[fmean(own)] * runs if runs == 1 or len(own) == 1 else own for own in scores]
+    return tuple(
+        sum(share * score for share, score in zip(shares.values(), run, strict=True))
+        for run in zip(*tasks, strict=True)
+    )
 
 
 def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:
@@ -584,4 +583,5 @@ def _estimate_mean_part(shares: Mapping[str, float], ones: Mapping[str, Differen
             # Without influences, as of equal outputs, the part of all units is the only one.
             for part in (difference.rest if difference.influences else (difference.examples,))
         ]
-    return Part.sum([*_compute_unit_parts(sum_influences(influences) if influences else (), noise), *others])
+    sums, changed = sum_influences(influences) if influences else (), next(iter(ones.values())).changed
+    return Part.sum([*_compute_unit_parts(sums, noise, changed), *others])

@@ -233,8 +233,7 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
     if first["input"] == "measured":
         return UsageError(f'In {where} {name} is "measured", which was removed.', hint='Use "auto".')
     setting = f"{place[1]}, {place[2]}" if of_task else name
-    message = "; ".join(
-        dict.fromkeys(one["msg"] for one in error.errors() if one["loc"][:1] == first["loc"][:1])
-    )
+    messages = [one["msg"] for one in error.errors() if one["loc"][:1] == first["loc"][:1]]
+    message = "; ".join(dict.fromkeys(messages))
     message = message.replace("Input should be", "it must be").replace("tuple", "list")
     return UsageError(f"In {where} {setting} is {first['input']!r}: {message}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -114,14 +114,14 @@ class PortComparison:
     """The comparison of tokens and vectors.
 
     Attributes:
+        text: What was found, in a sentence.
         stage: The first stage that differs, "tokens" or "vectors"; empty if none does.
         compared: Whether both could be compared.
-        text: What was found, in a sentence.
     """
 
-    stage: str
-    compared: bool
     text: str
+    stage: str = ""
+    compared: bool = True
 
 
 FAR, FARTHER = 0.98, 20
@@ -148,8 +148,8 @@ def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest
         if len(models) < 2:
             return _skip_vectors("the baseline's model is not to be had, or has changed")
         if models[0] == models[1]:
-            return PortComparison(stage="", compared=True, text="Both sides are one and the same model.")
-        if any(_has_no_plain_vectors(model) for model in models):
+            return PortComparison(text="Both sides are one and the same model.")
+        if any(model.ranks or model.interacts_late or model.has_two_stages for model in models):
             return _skip_vectors("a model has no vector that depends on the text alone")
         texts = _draw_texts(resolved)
         first, second = (_encode_texts(model, texts, resolved) for model in models)
@@ -159,13 +159,7 @@ def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest
 
 
 def _skip_vectors(why: str) -> PortComparison:
-    return PortComparison(
-        stage="", compared=False, text=f"Vectors were not compared, and scores decide alone: {why}."
-    )
-
-
-def _has_no_plain_vectors(model: ConfiguredModel) -> bool:
-    return model.ranks or model.interacts_late or model.has_two_stages
+    return PortComparison(text=f"Vectors were not compared, and scores decide alone: {why}.", compared=False)
 
 
 def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
@@ -214,13 +208,10 @@ def _encode_texts(
 
 def find_coarser_dtype(models: Sequence[ConfiguredModel]) -> Dtype:
     """The dtype of the largest limit among those that run, and those stored in one folder alone."""
-    stored = [{_STORED[one.dtype] for one in _iter_stored(model) if one.dtype in _STORED} for model in models]
+    headers = [read_tensor_headers(weight_files(model.artifact.folder)) or {} for model in models]
+    stored = [{_STORED[one.dtype] for one in own.values() if one.dtype in _STORED} for own in headers]
     kinds = {model.encoding.dtype for model in models if isinstance(model.encoding, Encoding)}
     return max(kinds | (stored[0] ^ stored[1]), key=lambda kind: LIMITS[kind])
-
-
-def _iter_stored(model: ConfiguredModel) -> Iterator[Any]:
-    yield from (read_tensor_headers(weight_files(model.artifact.folder)) or {}).values()
 
 
 def compare_encoded(
@@ -239,23 +230,19 @@ def compare_encoded(
             pairs = zip([*mine, None], [*theirs, None], strict=False)
             place, first, second = next((n, a, b) for n, (a, b) in enumerate(pairs) if a != b)
             start = f"Tokens differ first: of {text[:40]!r} token {place + 1} is"
-            text = f"{start} {first}, {second} in the baseline."
-            return PortComparison(stage="tokens", compared=True, text=text)
+            return PortComparison(text=f"{start} {first}, {second} in the baseline.", stage="tokens")
     if candidate.vectors.shape != baseline.vectors.shape:
         sizes = f"{candidate.vectors.shape[1]} numbers, {baseline.vectors.shape[1]} in the baseline"
-        return PortComparison(
-            stage="vectors", compared=True, text=f"Vectors differ first: they have {sizes}."
-        )
+        return PortComparison(text=f"Vectors differ first: they have {sizes}.", stage="vectors")
     distances = _compute_distances(candidate.vectors, baseline.vectors)
     apart, most = float(np.median(distances)), float(np.quantile(distances, FAR))
     same = apart <= LIMITS[dtype] and most <= FARTHER * LIMITS[dtype]
-    limit = f"{LIMITS[dtype]:.0e}"
     start = "Tokens and vectors are the same" if same else "Tokens are the same, vectors differ first"
     how = (
         f"1 − cosine is {apart:.1e} in the median and up to {most:.1e} on {100 * FAR:g} % of {len(texts)} "
-        f"texts, where {dtype} allows {limit} and {FARTHER} times as much"
+        f"texts, where {dtype} allows {LIMITS[dtype]:.0e} and {FARTHER} times as much"
     )
-    return PortComparison(stage="" if same else "vectors", compared=True, text=f"{start}: {how}.")
+    return PortComparison(text=f"{start}: {how}.", stage="" if same else "vectors")
 
 
 def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -268,10 +255,7 @@ def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) 
 
 
 def judge_port(
-    tasks: Sequence[TaskOutcome],
-    means: Sequence[MeanOutcome],
-    outputs: PortComparison,
-    policy: Policy,
+    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], outputs: PortComparison, policy: Policy
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
     """The outcomes and the verdict of a port.
 
@@ -305,15 +289,10 @@ def judge_port(
         )
         return tasks, means, replace(end, because=(text, *differences))
     # Only a missing score, or one that cannot be tested, is left to hold it back.
-    unsure = [
-        one.task
-        for one in tasks
-        if one.verdict == "inconclusive" and one.must_not_regress and not _is_learned(one)
-    ]
+    undecided = [one for one in tasks if one.verdict == "inconclusive" and one.must_not_regress]
+    unsure = sum(not _is_learned(one) for one in undecided)
     if unsure and not outputs.compared and end.verdict != "inconclusive":
-        text = (
-            f"{len(unsure)} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
-        )
+        text = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
         end = Conclusion(verdict="inconclusive", because=(text,), exit_code=EXIT_CODES[policy.inconclusive])
     because = end.because if end.verdict in ("inconclusive", "regressed") else ()
     return tasks, means, replace(end, because=(outputs.text, *because))
@@ -390,15 +369,13 @@ def judge_retraining(
     for task in tasks:
         points = [deviations[suite].get(task.task, 0.0) for suite in task.suites if suite in deviations]
         judged.append(_limit_verdict(task, max(points, default=0.0)) if task in single else task)
-    judged_means = tuple(
-        _limit_verdict(mean, deviations.get(mean.suite, {}).get("mean", 0.0))
-        if mean.suite in suites
-        else mean
-        for mean in means
-    )
+    judged_means = []
+    for mean in means:
+        deviation = deviations.get(mean.suite, {}).get("mean", 0.0)
+        judged_means.append(_limit_verdict(mean, deviation) if mean.suite in suites else mean)
     known_suites = all(mean.suite in deviations for mean in means)
     note = SINGLE.format(known="known from printed tables" if known_suites else "unknown") if suites else ""
-    return tuple(judged), judged_means, note
+    return tuple(judged), tuple(judged_means), note
 
 
 def _limit_verdict(line: Outcome, deviation: float) -> Outcome:

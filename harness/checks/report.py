@@ -80,7 +80,7 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
 
 def _format_headline(reasons: Sequence[str], advice: str) -> str:
     """The first reason of a verdict and what to do."""
-    return " ".join([*(f"{reason.rstrip('.')}." for reason in reasons[:1]), advice])
+    return f"{reasons[0].rstrip('.')}. {advice}" if reasons else advice
 
 
 def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
@@ -118,12 +118,9 @@ def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
         fell = "collapsed" if line.verdict == "regressed" else "fell"
         why = [fell if line.collapsed else "", line.reason, *why]
     measured = values.get("metric") in OWN_UNITS
-    numbers = {
-        "baseline": score_text(line.baseline, measured=measured),
-        "candidate": score_text(line.candidate, measured=measured),
-    }
-    numbers |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
-    values |= numbers | {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
+    values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
+    values |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
+    values |= {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
     return {name: values.get(name, "") for name in COLUMNS}
 
 
@@ -230,13 +227,10 @@ def _format_sides(check: Check) -> str:
 def _exit_text(check: Check) -> str:
     """The exit code and its meaning."""
     # Exit code 3 is for statistics alone: work that is missing is done again, and then decides.
-    if (
-        check.overall == "inconclusive"
-        and check.exit_code == 1
-        and check.policy.get("inconclusive") != "fail"
-    ):
+    undecided = check.overall == "inconclusive"
+    if undecided and check.exit_code == 1 and check.policy.get("inconclusive") != "fail":
         return "exit 1: scores are missing, or nothing could be tested"
-    policy = check.overall == "inconclusive" and check.exit_code != 3
+    policy = undecided and check.exit_code != 3
     note = f", which the policy {'fails' if check.exit_code else 'lets pass'}" if policy else ""
     meaning = FORMS[check.overall].meaning
     if (check.question.name, check.overall) == ("port", "passed"):
@@ -375,12 +369,10 @@ def render_junit(check: Check) -> str:
     suites[OVERALL].append(_build_overall_case(check))
     root = Element("testsuites")
     root.extend(_build_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
-    # ElementTree writes forbidden characters as they are, and no reader accepts the file then.
-    for element in root.iter():
-        element.text = re.sub(FORBIDDEN, "", element.text or "")
-        element.attrib.update({name: re.sub(FORBIDDEN, "", text) for name, text in element.items()})
     indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+    # ElementTree writes forbidden characters as they are, and no reader accepts the file then.
+    text = re.sub(FORBIDDEN, "", tostring(root, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def _build_line_case(line: TaskOutcome | MeanOutcome, suite: str) -> Element:
@@ -398,15 +390,8 @@ def _build_overall_case(check: Check) -> Element:
     reasons, verdict = _collect_verdict_reasons(check), check.overall
     element = "failure" if check.exit_code else FORMS[verdict].element
     message = " ".join((f"{verdict}:", *reasons))
-    details = [
-        *reasons,
-        describe_next_steps(check),
-        _format_sides(check),
-        *_describe_suspects(check),
-        *_mean_texts(check),
-        _format_verdict_counts(check),
-        _exit_text(check),
-    ]
+    details = [*reasons, describe_next_steps(check), _format_sides(check), *_describe_suspects(check)]
+    details += [*_mean_texts(check), _format_verdict_counts(check), _exit_text(check)]
     case = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
     case.set("time", f"{check.seconds:.3f}")
     return case
@@ -433,25 +418,19 @@ def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Eleme
     about |= {"time": f"{sum(float(case.get('time', 0)) for case in cases):.3f}", "hostname": "localhost"}
     suite = Element("testsuite", about, timestamp=moment.strftime("%Y-%m-%dT%H:%M:%S"))
     properties = SubElement(suite, "properties")
-    for key, value in _collect_junit_properties(check).items():
+    facts: dict[str, Any] = {"check": check.id}
+    for side, model in (("candidate", check.candidate), ("baseline", check.baseline)):
+        facts |= {side: _format_side(model), f"{side}.source": model.source}
+        facts[f"{side}.artifacts"] = " ".join(model.artifacts)
+    facts |= {"recipe": check.recipe} if check.recipe else {}
+    facts |= {f"policy.{key}": value for key, value in check.policy.items()}
+    for key, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
         SubElement(properties, "property", name=key, value=text)
     suite.extend(cases)
     SubElement(suite, "system-out").text = "\n".join(check.warnings)
     SubElement(suite, "system-err")
     return suite
-
-
-def _collect_junit_properties(check: Check) -> dict[str, Any]:
-    properties: dict[str, Any] = {"check": check.id}
-    for side, party in (("candidate", check.candidate), ("baseline", check.baseline)):
-        properties |= {
-            side: _format_side(party),
-            f"{side}.source": party.source,
-            f"{side}.artifacts": " ".join(party.artifacts),
-        }
-    properties |= {"recipe": check.recipe} if check.recipe else {}
-    return properties | {f"policy.{key}": value for key, value in check.policy.items()}
 
 
 ROOM, ASIDE, SENTENCES = 60_000, 200, 12
@@ -500,18 +479,12 @@ def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], 
     for verdict in LISTED:
         reasons = [(_escape_markdown(one.task), _escape_markdown(one.reason)) for one in check.of(verdict)]
         yield f"{verdict}: {len(reasons):,}", ("task", "why"), reasons
-    yield (
-        f"warnings: {len(check.warnings)}",
-        ("warning",),
-        [(_escape_markdown(text),) for text in check.warnings],
-    )
+    warnings = [(_escape_markdown(text),) for text in check.warnings]
+    yield f"warnings: {len(warnings)}", ("warning",), warnings
     counted = [_format_markdown_row(one) for one in tasks if one.verdict in COUNTED]
     yield f"passed or the same: {len(counted):,}", COLUMNS, counted
-    policy = [
-        (_escape_markdown(key), _escape_markdown(format_toml_value(value)))
-        for key, value in check.policy.items()
-    ]
-    yield "policy", ("setting", "value"), policy
+    policy = [(key, format_toml_value(value)) for key, value in check.policy.items()]
+    yield "policy", ("setting", "value"), [tuple(map(_escape_markdown, row)) for row in policy]
 
 
 def _fit_markdown_table(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, Part
@@ -73,13 +74,8 @@ class CheckSide:
 
     def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> CheckSide:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
-        return replace(
-            self,
-            scored={
-                **self.scored,
-                task: tuple(_select_record_subsets(one, cells) for one in self.scored[task]),
-            },
-        )
+        records = tuple(_select_record_subsets(one, cells) for one in self.scored[task])
+        return replace(self, scored={**self.scored, task: records})
 
     def select_averages(self, suites: Sequence[Suite]) -> CheckSide:
         """The same, of each task only the splits and subsets that its suite averages."""
@@ -118,14 +114,10 @@ class CheckSide:
             changed: The share of answers that an equal model changes.
             trainings: The number of its models, used where this side has several.
         """
-        averages, parts = self.select_averages(suites), dict[str, tuple[CheckSide, str]]()
-        for suite in suites:
-            parts |= {task.name: (averages, task.name) for task in suite.tasks}
-        for suite in suites:
-            parts |= {
-                name: (self.select_subsets(one.name, one.cells), one.name)
-                for name, one in suite.parts.items()
-            }
+        averages = self.select_averages(suites)
+        parts = {task.name: (averages, task.name) for suite in suites for task in suite.tasks}
+        for name, part in (item for suite in suites for item in suite.parts.items()):
+            parts[name] = (self.select_subsets(part.name, part.cells), part.name)
         differences = {}
         for name, (side, task) in parts.items():
             scored = side.scored[task]
@@ -133,9 +125,8 @@ class CheckSide:
                 with contextlib.suppress(ValueError):
                     repeated = len(side.group_records(task)) > 1
                     units = side.join_task_units(task, repeated=repeated)
-                    runs = trainings if repeated else 0
                     differences[name] = Difference.estimate_null_difference(
-                        units, changed=changed, trainings=runs
+                        units, changed=changed, trainings=trainings if repeated else 0
                     )
         return differences
 
@@ -156,10 +147,7 @@ class CheckSide:
         store = Store(results)
         scored: dict[str, tuple[ScoredRecord, ...]] = {}
         missing: dict[str, int] = {}
-        by_task: dict[str, Parts] = {}
-        for suite in resolved.suites:
-            by_task |= _score_parts(suite, resolved.recipe)
-        for task, parts in by_task.items():
+        for task, parts in _score_parts(resolved.suites, resolved.recipe).items():
             wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
             records = [
                 ScoredRecord.load_record(store, run.folder, task, key, parts=parts, cache=resolved.cache)
@@ -234,11 +222,8 @@ class CheckRequest:
             requests.append(more)
             scores += _plan_request_scores(ResolvedRequest.resolve_request(more))
         identities: dict[str, tuple[Identity, ...]] = {}
-        for planned_score in scores:
-            identities[planned_score.task.name] = (
-                *identities.get(planned_score.task.name, ()),
-                planned_score.identity,
-            )
+        for score in scores:
+            identities[score.task.name] = (*identities.get(score.task.name, ()), score.identity)
         return CheckRequest(
             requests=tuple(requests),
             opened=resolved_request,
@@ -308,13 +293,14 @@ def _plan_request_scores(resolved: ResolvedRequest) -> list[PlannedScore]:
     return list(scores.values())
 
 
-def _score_parts(suite: Suite, recipe: TaskRecipe | None) -> dict[str, Parts]:
+def _score_parts(suites: Sequence[Suite], recipe: TaskRecipe | None) -> dict[str, Parts]:
     """The (split, metric) pairs of each task's number, where a paper's convention names them."""
-    convention = suite.conventions.get(recipe.convention) if recipe is not None else None
-    return {
-        task.name: convention.parts[task.name] if convention and task.output == "label" else ()
-        for task in suite.tasks
-    }
+    parts: dict[str, Parts] = {}
+    for suite in suites:
+        convention = suite.conventions.get(recipe.convention) if recipe is not None else None
+        for task in suite.tasks:
+            parts[task.name] = convention.parts[task.name] if convention and task.output == "label" else ()
+    return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,10 +329,9 @@ class Comparison:
         scored = () if self.explain_missing_score(task) else self.candidate.scored[task]
         strata = [stratum for one in scored if one.units is not None for stratum in one.units.strata]
         cells = dict.fromkeys((stratum.split, stratum.subset) for stratum in strata)
-        compared = {
-            cell: _compare_task(self.select_subsets(task, [cell]), task) for cell in cells if len(cells) > 1
-        }
-        return {cell: one for cell, one in compared.items() if isinstance(one, Difference)}
+        return select_tested(
+            {cell: _compare_task(self.select_subsets(task, [cell]), task) for cell in cells if len(cells) > 1}
+        )
 
     def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
@@ -363,13 +348,12 @@ class Comparison:
 
     def compute_part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
-        differences = {}
-        for name, part in suite.parts.items():
-            if not self.explain_missing_score(part.name):
-                difference = _compare_task(self.select_subsets(part.name, part.cells), part.name)
-                if isinstance(difference, Difference):
-                    differences[name] = difference
-        return differences
+        compared = {
+            name: _compare_task(self.select_subsets(part.name, part.cells), part.name)
+            for name, part in suite.parts.items()
+            if not self.explain_missing_score(part.name)
+        }
+        return select_tested(compared)
 
     def explain_missing_score(self, task: str) -> str:
         """The reason why a task lacks a score on one of the sides; empty if both scores are there."""
@@ -377,6 +361,14 @@ class Comparison:
             if side.missing[task] or any(scored.score is None for scored in side.scored[task]):
                 return f"the {name} has no score: {_explain_missing_record(self, side, task)}"
         return ""
+
+
+Name = TypeVar("Name", str, tuple[str, str])
+
+
+def select_tested(differences: Mapping[Name, Difference | str]) -> dict[Name, Difference]:
+    """The differences that can be tested."""
+    return {name: one for name, one in differences.items() if isinstance(one, Difference)}
 
 
 def _explain_missing_record(sides: Comparison, side: CheckSide, task: str) -> str:

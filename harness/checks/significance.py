@@ -19,9 +19,8 @@ Name = TypeVar("Name", str, tuple[str, str, str])
 
 def compute_confidence_interval(one: Compared, alpha: float) -> tuple[float, float]:
     """The bounds of a difference, each one-sided at alpha."""
-    return one.delta + one.total.compute_bound_offset(alpha), one.delta + one.total.compute_bound_offset(
-        1 - alpha
-    )
+    low, high = (one.total.compute_bound_offset(share) for share in (alpha, 1 - alpha))
+    return one.delta + low, one.delta + high
 
 
 def compute_bound_p(one: Compared, bound: float) -> float:
@@ -38,14 +37,9 @@ def compute_loss_p(one: Compared) -> float:
     return 1 - one.total.share_below(-one.delta)
 
 
-def compute_gain_p(one: Compared) -> float:
-    """The p-value of "not higher than the baseline"."""
-    return compute_bound_p(one, 0.0)
-
-
 def compute_paired_test(one: Compared, alpha: float = 0.05) -> tuple[float, float, float]:
     """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
-    p = 1.0 if one.same else min(1.0, 2 * min(compute_gain_p(one), compute_loss_p(one)))
+    p = 1.0 if one.same else min(1.0, 2 * min(compute_bound_p(one, 0.0), compute_loss_p(one)))
     return (p, *compute_confidence_interval(one, alpha / 2))
 
 
@@ -77,7 +71,7 @@ def assign_task_levels(
 def find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
     """Tasks or parts that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
     p = {
-        name: compute_gain_p(one) if gain else compute_loss_p(one)
+        name: compute_bound_p(one, 0.0) if gain else compute_loss_p(one)
         for name, one in tested.items()
         if not one.same
     }

@@ -157,21 +157,15 @@ def _export(name: str, file: Path | None, results: Path | None, as_json: bool) -
 
     `harness check --baseline FILE` takes it. Without FILE it is NAME.zip.
     """
-    archive = export_baseline(paths.resolve_results_folder(results), name, file or Path(f"{name}.zip"))
-    facts = {
-        "file": str(archive.path),
-        "records": archive.records,
-        "bytes": archive.size,
-        "sha256": archive.sha256,
-    }
+    facts = export_baseline(paths.resolve_results_folder(results), name, file or Path(f"{name}.zip"))
     if as_json:
         click.echo(json.dumps({"schema": 1, "baseline": name, **facts}, indent=1))
     else:
         click.echo(
-            f"{archive.path}: {archive.records} records, {archive.size / 1e6:.1f} MB, "
-            f"SHA-256 {archive.sha256[:12]}"
+            f"{facts['file']}: {facts['records']} records, {facts['bytes'] / 1e6:.1f} MB, "
+            f"SHA-256 {facts['sha256'][:12]}"
         )
-        click.echo(f"Next: harness check --candidate MODEL --baseline {archive.path}")
+        click.echo(f"Next: harness check --candidate MODEL --baseline {facts['file']}")
     return 0
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import sklearn.metrics
+from simulate_changes import draw_accuracy, draw_ndcg, draw_precision, draw_spearman
 
 from fakes import task
 from harness.checks.difference import (
@@ -20,8 +21,8 @@ from harness.checks.difference import (
     Uncertainty,
 )
 from harness.checks.significance import (
+    compute_bound_p,
     compute_confidence_interval,
-    compute_gain_p,
     compute_loss_p,
     compute_paired_test,
 )
@@ -64,7 +65,7 @@ def test_the_p_value_of_a_mean_is_nearly_that_of_the_paired_t_test() -> None:
     found = compared(means(mine), means(theirs))
     test = scipy.stats.ttest_rel(mine, theirs, alternative="less")
     assert compute_loss_p(found) == pytest.approx(test.pvalue, rel=0.05)
-    assert compute_gain_p(found) == pytest.approx(1 - test.pvalue, rel=0.05)
+    assert compute_bound_p(found, 0.0) == pytest.approx(1 - test.pvalue, rel=0.05)
 
 
 def spearman(gold: Floats, predicted: Floats) -> float:
@@ -457,7 +458,7 @@ def test_one_record_on_both_sides_is_certain() -> None:
 def test_nothing_that_differs_is_no_loss() -> None:
     """A correlation of equal ranks has no variance: it is neither lower nor a discovery."""
     flat = Difference(mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1))
-    assert (compute_loss_p(flat), compute_gain_p(flat), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
+    assert (compute_loss_p(flat), compute_bound_p(flat, 0.0), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
     assert compute_loss_p(replace(flat, mine=(0.49,))) == 0.0
 
 
@@ -544,3 +545,15 @@ def test_a_subset_at_its_end_counts_beside_another_with_the_same_ids() -> None:
 def test_a_baseline_at_its_end_has_an_error() -> None:
     one = Difference.estimate_null_difference(_units("spearman", MIXED, [MIXED]), changed=0.15)
     assert one.total.variance == pytest.approx(1 / 600**2)
+
+
+@pytest.mark.parametrize("draw", [draw_ndcg, draw_accuracy, draw_spearman, draw_precision])
+def test_the_bound_of_few_changed_answers_is_foretold(draw: Callable[..., tuple[Units, Units]]) -> None:
+    """What an equal model is expected to be bounded by is what those that change 2 % of answers are."""
+    rng, bounds = np.random.default_rng(1), []
+    for _ in range(40):
+        mine, theirs = draw(rng, 0.02, 0.0)
+        both = compared(mine, theirs), Difference.estimate_null_difference(theirs, changed=0.02)
+        bounds.append([one.total.compute_bound_offset(0.05) for one in both])
+    found, foretold = np.mean(bounds, axis=0)
+    assert foretold == pytest.approx(found, rel=0.2)

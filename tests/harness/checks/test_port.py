@@ -152,7 +152,7 @@ def test_a_baseline_whose_model_changed_is_judged_by_scores(world: Path, tmp_pat
 def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) -> None:
     """A port moves scores up as often as down: what a test of one loss calls sure is chance among many."""
     task = replace(small_check().tasks[0], delta=delta, error=0.001, low=delta - 0.002, high=delta + 0.002)
-    outputs = PortComparison(stage="", compared=True, text="The same.")
+    outputs = PortComparison(text="The same.")
     (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
     assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")
     if verdict == "regressed":
