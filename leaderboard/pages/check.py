@@ -27,7 +27,7 @@ from leaderboard.views.cells import (
     format_count,
     format_time,
 )
-from leaderboard.views.check_tables import (
+from leaderboard.views.documents import (
     build_marks_cell,
     build_verdict_cell,
     describe_verdicts,
