@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -136,6 +136,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     rows = sorting.sort_rows(rows, fields, state.sort)
     where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
     best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
+    scope, values = inquiry.scope, [one.value for one in ranked if one.value is not None]
     ranking = sorting.fill_table(
         "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
@@ -151,8 +152,13 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
         charts=[_plot_score_spread(ranked, best)], crumbs=[("Tasks", "/tasks")],
         tables=[ranking, *([size_table] if len(best) > 1 else [])],
         # The convention of a paper may have another metric.
-        data={**_build_task_data(inquiry, ranked), "models_ranked": len(ranks),
-              "metric": (not inquiry.scope.view and metric) or None},
+        data={
+            "scope": inquiry.question.name, "splits": list(scope.splits), "subsets": list(scope.subsets),
+            "data": scope.data or None,
+            "scopes": [{"name": one.name, "label": one.label} for one in inquiry.questions],
+            "quartiles": np.quantile(values, (0.25, 0.5, 0.75)).tolist() if values else None,
+            "models_ranked": len(ranks), "metric": (not scope.view and metric) or None,
+        },
         notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
             "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),
@@ -212,16 +218,15 @@ def _build_ranking_fields(
     def find_ranked_score(one: Scored) -> float | None:
         return one.value if one.entry.id in ranks else None
 
-    def build_marked_score(one: Scored) -> Cell:
-        return _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, ""))
-
     column = sorting.Field[Scored]
     fields = [
         column("rank", "Rank", numeric=True, up=True, sticky=True, sort=lambda one: ranks.get(one.entry.id),
                note="Entries that no known interval tells apart share a rank."),
         column("model", "Model", _build_model_cell, lambda one: one.entry.model.casefold(), sticky=True),
-        column("score", "Score", build_marked_score, find_ranked_score, numeric=True),
-        column("interval", "95 %", _build_interval_cell, numeric=True,
+        column("score", "Score", lambda one: _build_task_score(
+            one, scope, marks.get(find_ranked_score(one) or -1.0, "")), find_ranked_score, numeric=True),
+        column("interval", "95 %", lambda one: "" if one.half is None else
+               link(f"{score_text(one.low)}–{score_text(one.high)}"), numeric=True,
                note="The interval over seeds and examples, where it is known."),
         column("parameters", "Size", lambda one: build_size_cell(one.entry.parameters),
                lambda one: one.entry.parameters, numeric=True, note="Parameters."),
@@ -258,10 +263,6 @@ def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
     marks, note = " ".join(filter(None, [*kinds, mark])), "; ".join(filter(None, notes))
     cell = build_score_cell(one.value, href, kind=marks, note=note)
     return add_seed_deviation(cell, one.deviation, one.entry.seeds)
-
-
-def _build_interval_cell(one: Scored) -> Cell:
-    return EMPTY if one.half is None else link(f"{score_text(one.low)}–{score_text(one.high)}")
 
 
 def _build_trust_cell(one: Scored) -> Cell:
@@ -374,16 +375,6 @@ def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
         choices.append(typed)
     choices += build_entry_controls(state, [one.entry for one in asked.rows])
     return build_form(state, path, choices, chips=build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}))
-
-
-def _build_task_data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
-    values = [one.value for one in ranked if one.value is not None]
-    return {
-        "scope": asked.question.name, "splits": list(asked.scope.splits),
-        "subsets": list(asked.scope.subsets), "data": asked.scope.data or None,
-        "scopes": [{"name": one.name, "label": one.label} for one in asked.questions],
-        "quartiles": [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))] if values else None,
-    }  # fmt: skip
 
 
 PATH = "/tasks"

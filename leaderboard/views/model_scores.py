@@ -132,11 +132,7 @@ def build_suites_tables(
         path: The model's page.
         papers: The papers by slug, whose names conventions have.
     """
-
-    def name_convention(one: Standing) -> str:
-        paper = papers.get(one.scores.convention)
-        return paper.name if paper else one.scores.convention
-
+    names = {slug: paper.name for slug, paper in papers.items()}
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
@@ -144,9 +140,11 @@ def build_suites_tables(
     others.sort(key=lambda one: -one.scores.over_tasks.count[one.row] / one.scores.over_tasks.expected)
     both = [("boards", "Ranks and means × 100 on the boards", boards),
             ("others", "Other suites: means × 100", others)]  # fmt: skip
-    source = Field[Standing]("source", "Source", lambda one: build_source_cell(one.entry, path))
-    fields = [replace(f, cell=name_convention) if f.key == "convention" else f for f in SUITE_FIELDS]
-    fields.append(source)
+    shown = {field.key: field for field in SUITE_FIELDS}
+    shown["convention"] = replace(
+        shown["convention"], cell=lambda one: names.get(one.scores.convention, one.scores.convention)
+    )
+    fields = [*shown.values(), Field("source", "Source", lambda one: build_source_cell(one.entry, path))]
     return [build_standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
@@ -281,22 +279,17 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
     records = queries.load_result_documents([row.id for row in rows if row.entry in trained])
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
-    return [
-        EntryResults(
-            entry=entry,
-            rows={row.task: row for row in rows if row.entry == entry.id},
+    results = []
+    for entry in entries:
+        own = {row.task: row for row in rows if row.entry == entry.id}
+        means = {task: queries.find_part_means(task, [entry]) for task in own}
+        results.append(EntryResults(
+            entry=entry, rows=own, chosen=chosen, standings=[one for one in in_suites if one.entry is entry],
             reasons=collect_reasons(score for score in scores if score.entry == entry.id),
-            standings=[one for one in in_suites if one.entry is entry],
-            chosen=chosen,
             revisions={m.id: m.revision or "" for m in queries.list_members(entry) if entry.revisions},
-            part_means={
-                row.task: means[entry.id]
-                for row in rows
-                if row.entry == entry.id and (means := queries.find_part_means(row.task, [entry]))
-            },
-        )
-        for entry in entries
-    ]
+            part_means={task: some[entry.id] for task, some in means.items() if some},
+        ))  # fmt: skip
+    return results
 
 
 def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
