@@ -196,14 +196,12 @@ def _build_outcome_row(task: TaskOutcome, results: Mapping[str, str], href: str)
         for keys in (task.candidate_keys, task.baseline_keys)
     ]
     collapsed = "collapsed" if task.collapsed else ""
-    return build_values_row(
-        link(task.task, note=what, href=href),
-        build_verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
-        *_show_numbers(task, pages),
-        units + runs or None,
-        " · ".join(filter(None, (collapsed, task.reason, task.to_settle))) or None,
-        key=task.task,
+    verdict = build_verdict_cell(
+        task.verdict, note=what if task.must_not_regress else f"{what} · may regress"
     )
+    why = " · ".join(filter(None, (collapsed, task.reason, task.to_settle))) or None
+    cells = [verdict, *_show_numbers(task, pages), units + runs or None, why]
+    return build_values_row(link(task.task, note=what, href=href), *cells, key=task.task)
 
 
 def _build_p_value_cell(value: float | None) -> Cell:

@@ -74,14 +74,8 @@ def build_verdict_cell(verdict: str, *, note: str = "") -> Cell:
 
 def build_marks_cell(checks: Sequence[CheckSummary]) -> Cell:
     """The results of some checks as small marks, the oldest first."""
-    parts = [
-        Cell(
-            text=SIGNS[one.overall],
-            kind=KINDS.get(one.overall, ""),
-            note=f"{format_time(one.when)} {one.candidate}: {one.overall}",
-        )
-        for one in checks
-    ]
+    texts = [(one.overall, f"{format_time(one.when)} {one.candidate}: {one.overall}") for one in checks]
+    parts = [Cell(text=SIGNS[name], kind=KINDS.get(name, ""), note=note) for name, note in texts]
     text, value = " ".join(part.text for part in parts), ", ".join(one.overall for one in checks)
     return Cell(text=text, value=value, note=describe_verdicts(checks), parts=parts)
 
