@@ -14,7 +14,7 @@ from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
 from harness.results.printed import Paper, PaperValue
 from leaderboard.data.papers import compute_power_laws
-from leaderboard.views.cells import capitalize, format_count, format_time
+from leaderboard.views.cells import format_count, format_heading, format_time
 from leaderboard.views.documents import build_documents_table, iter_document_paths, load_document
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
@@ -392,7 +392,7 @@ def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequ
     name = column.replace("_", " ")
     x, y = (Axis(label=label, kind="log") for label in ("operations", name))
     plot = Lines(x=x, y=y, lines=lines, marks=[(mark, "crossing") for mark in marks])
-    title = f"{capitalize(name)} of each run against operations, and the line of the best"
+    title = f"{format_heading(name)} of each run against operations, and the line of the best"
     return build_chart(f"{column}-lines", title, plot)
 
 

@@ -33,7 +33,7 @@ from leaderboard.data.ranking import Floats, Means, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.cells import build_delta_cell, capitalize, format_count, format_task_count
+from leaderboard.views.cells import build_delta_cell, format_count, format_heading, format_task_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
@@ -365,7 +365,7 @@ class _Score:
     @property
     def heading(self) -> str:
         """Its label, as a sentence begins."""
-        return capitalize(self.label)
+        return format_heading(self.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -667,7 +667,7 @@ def _build_pareto_form(
     suites = [(s, one.suite.title) for s, one in queries.suites.items() if one.main or s in listed]
     offered: Options = {
         "suite": ("Suite", suites),
-        "y": ("Score", [(key, capitalize(name)) for key, name in labels.items()]),
+        "y": ("Score", [(key, format_heading(name)) for key, name in labels.items()]),
         "x": ("Against", measures),
         "device": ("Measured on", [(name, name) for name in across.devices]),
         "view": ("Numbers", [(name, f"as {name} prints") for name in views]),

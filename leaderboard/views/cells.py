@@ -46,7 +46,7 @@ def format_task_count(count: int) -> str:
     return "its one task" if count == 1 else f"{count} tasks"
 
 
-def capitalize(text: str) -> str:
+def format_heading(text: str) -> str:
     """A text as a sentence begins: its other capitals stay."""
     return text[:1].upper() + text[1:]
 
