@@ -244,7 +244,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     plan = f"At {fit.budget or 0:.4g} operations, with 95 % intervals"
     tables = [_build_quantity_table("quantities", "What the fit gives, with 95 % intervals", fit.quantities)]
     tables += [_build_quantity_table("plan", plan, plans)] if plans else []
-    told = f"They do not tell {format_count(untold, 'quantity')}." if untold else "They tell every quantity."
+    what = f"do not tell {format_count(untold, 'quantity')}" if untold else "tell every quantity"
     facts = {
         "Law": LAWS[fit.law],
         "Sizes": SIZES[fit.size_is],
@@ -255,7 +255,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
         title=name,
         template="fit.html",
         crumbs=[("Laws through runs", PATH)],
-        lead=f"Fitted to {format_count(len(fit.method), 'run')}: {LAWS[fit.law]}. {told}",
+        lead=f"Fitted to {format_count(len(fit.method), 'run')}: {LAWS[fit.law]}. They {what}.",
         charts=charts,
         tables=tables,
         notes=notes,

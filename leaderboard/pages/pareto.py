@@ -660,9 +660,9 @@ def _build_pareto_form(
 ) -> FilterForm:
     listed, entries = {*queries.entries_of_suites, state.suite}, scores.entries
     measured, measures = any(entry.origin == "measured" for entry in entries), list[tuple[str, str]]()
-    for key, one in MEASURES.items():
-        is_available = one.counted or (measured if one.of is None else any(map(one.of, entries)))
-        measures.append((key, one.name if is_available else f"{one.name} (not known)"))
+    for key, measure in MEASURES.items():
+        is_available = measure.counted or (measured if measure.of is None else any(map(measure.of, entries)))
+        measures.append((key, measure.name if is_available else f"{measure.name} (not known)"))
     views = list_conventions(scores.site_suite.suite)
     suites = [(s, one.suite.title) for s, one in queries.suites.items() if one.main or s in listed]
     offered: Options = {

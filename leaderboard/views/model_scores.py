@@ -281,10 +281,11 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
     results = []
     for entry in entries:
-        own = {row.task: row for row in rows if row.entry == entry.id}
-        means = {task: queries.find_part_means(task, [entry]) for task in own}
+        entry_rows = {row.task: row for row in rows if row.entry == entry.id}
+        means = {task: queries.find_part_means(task, [entry]) for task in entry_rows}
         results.append(EntryResults(
-            entry=entry, rows=own, chosen=chosen, standings=[one for one in in_suites if one.entry is entry],
+            entry=entry, rows=entry_rows, chosen=chosen,
+            standings=[one for one in in_suites if one.entry is entry],
             reasons=collect_reasons(score for score in scores if score.entry == entry.id),
             revisions={m.id: m.revision or "" for m in queries.list_members(entry) if entry.revisions},
             part_means={task: some[entry.id] for task, some in means.items() if some},
