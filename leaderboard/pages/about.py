@@ -1,14 +1,17 @@
-"""What the numbers are: origins, means, intervals, ranks, and where the scores come from."""
+"""What the numbers are and where they come from, and every address that gives them as data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from leaderboard.web.marks import KINDS
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.page_state import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import TableRow, build_values_row, link, values_table
+from leaderboard.web.tables import Cell, TableRow, build_values_row, link, values_table
 
 
 @serve_page("/about", "What each origin, mean, interval and rank is.")
@@ -40,3 +43,58 @@ def _iter_source_rows(site: Site) -> Iterator[TableRow]:
 
 def _build_source_row(origin: str, name: str, entries: int, scores: int, when: str) -> TableRow:
     return build_values_row(link(origin, kind=origin), name, entries, scores, when or None)
+
+
+@serve_page("/api", "Every page with its parameters.", formats=())
+def show_api(site: Site, state: State) -> Page:
+    """Every page with its parameters."""
+    heads = {"path": "Page", "name": "Parameter", "values": "Takes", "default": "Default",
+             "means": "What it does"}  # fmt: skip
+    pages = [(one.path, one.summary, one.state) for one in site.pages if one.formats]
+    every: list[tuple[str, str, type[State]]] = [("every page", "How it looks.", State), *pages]
+    rows = [row for page in every for row in _iter_parameter_rows(*page)]
+    return Page(
+        title="API",
+        lead="Every page is data as well: the same address with an ending. OpenAPI describes it to machines.",
+        tables=[values_table("parameters", "Pages and their parameters", heads, rows)],
+    )
+
+
+def _iter_parameter_rows(path: str, summary: str, state: type[State]) -> Iterator[TableRow]:
+    """A page, then its parameters; those of every page stand at the first alone."""
+    yield _build_parameter_row(path, "", "", "", summary)
+    for name, field in state.model_fields.items():
+        if state is State or name not in State.model_fields:
+            texts = (_describe_values(field), _default(field), field.description or "")
+            yield _build_parameter_row("", name, *texts)
+
+
+def _build_parameter_row(*texts: str) -> TableRow:
+    plain = [text.replace("`", "") for text in texts]
+    return TableRow(cells=[Cell(text=text, value=text or None) for text in plain])
+
+
+def _default(field: FieldInfo) -> str:
+    """A default as it would stand in an address."""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value in (None, "", []) else str(value)
+
+
+def _describe_values(field: FieldInfo) -> str:
+    """What a parameter takes, in words."""
+    kind = field.annotation
+    if get_origin(kind) is Literal:
+        return ", ".join(str(value) for value in get_args(kind) if value != "")
+    if get_origin(kind) is list:
+        return "text, again and again for several"
+    return {bool: "0, 1", str: "text"}.get(kind) or _describe_number(kind, field.metadata)  # type: ignore[arg-type]
+
+
+def _describe_number(kind: Any, bounds: list[Any]) -> str:
+    what = "a whole number" if "int" in str(kind) else "a number"
+    # pydantic keeps bounds as objects of annotated_types, with validators among them.
+    limits = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
+    texts = {"ge": " from {:,}", "gt": " above {:,g}", "le": " to {:,.0f}"}
+    return what + "".join(text.format(limits[name]) for name, text in texts.items() if name in limits)

@@ -15,7 +15,7 @@ from harness.core.errors import find_similar_names
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import Floats
-from leaderboard.data.scores import OTHER
+from leaderboard.data.scores import OTHER, SuiteScores
 from leaderboard.data.suites import REASONS, list_conventions
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_delta_cell, build_score_cell
@@ -57,6 +57,8 @@ BY = {
     "intervals": "made of the intervals of both means, over seeds and examples",
     "tasks": "Student’s over the tasks, from six tasks on",
 }
+GAP = {"_verdict": "Verdict", "": "Difference", "_half": "±"}
+"""The columns of a difference of means, by the end of their keys."""
 LIKE_FOR_LIKE = (
     "Over tasks that all of them have. Rows that begin with “Own” are over whatever each has: do not compare "
     "them."
@@ -136,11 +138,11 @@ def _resolve_entry(queries: Queries, name: str) -> Entry:
 def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
     names = {name for one in site.queries.suites.values() for name in list_conventions(one.suite)}
     check_name("view", state.view, names, then="The page of a suite offers its conventions.")
-    pinned, settings = state.revisions == "pinned", site.settings
-    folders = [*settings.results, *filter(None, [settings.reference])]
+    folders = [*site.settings.results, *filter(None, [site.settings.reference])]
     return load_common(
-        site.queries, entries, suite=state.suite, view=state.view, pinned=pinned, folders=folders
-    )
+        site.queries, entries, suite=state.suite, view=state.view, pinned=state.revisions == "pinned",
+        folders=folders,
+    )  # fmt: skip
 
 
 def _list_entry_labels(entries: Sequence[Entry]) -> list[str]:
@@ -188,14 +190,10 @@ def _build_compare_controls(queries: Queries, shared: Common, state: _CompareSta
     suites, site_suite = queries.suites, shared.scores.site_suite
     counts = {**shared.overlaps, site_suite.slug: shared.overlaps.get(site_suite.slug, 0)}
     types = [(kind, kind) for kind in shared.by_type]
+    named = [(slug, count, suites[slug].suite) for slug, count in counts.items()]
+    suites_of = [(slug, f"{count}/{len(one.columns)} {one.title}") for slug, count, one in named]
     offered: Options = {
-        "suite": (
-            "Suite, with the tasks that all have",
-            [
-                (slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
-                for slug, count in counts.items()
-            ],
-        ),
+        "suite": ("Suite, with the tasks that all have", suites_of),
         "view": ("Numbers", [(name, f"as {name} prints") for name in list_conventions(site_suite.suite)]),
         "type": ("Tasks of type", [("", "all"), *types] if len(types) > 1 else ()),
         "revisions": ("Scores", REVISIONS),
@@ -274,8 +272,11 @@ def _build_facts_table(
         _build_fact_cell(v if isinstance(v, str | None) else ", ".join(map(str, v))) for v in versions
     ]
     if shared is not None:
-        rows["Data"] = [_build_data_cell(shared, row) for row in range(len(entries))]
-        rows["Trained on this suite"] = [_build_training_cell(shared, entry) for entry in entries]
+        scores, count = shared.scores, len(shared.columns)
+        others = (scores.reasons[:, shared.columns] == OTHER).sum(axis=1).tolist()
+        texts = [f"pinned on {count - other} of {count} tasks" if count else None for other in others]
+        rows["Data"] = [_build_fact_cell(text) for text in texts]
+        rows["Trained on this suite"] = [_build_training_cell(scores, entry) for entry in entries]
     facts = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
     differs = {True: "yes", False: ""}
     body = [[name, *some, differs[len({cell.value for cell in some}) > 1]] for name, some in facts.items()]
@@ -290,17 +291,10 @@ def _build_facts_table(
     return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
 
 
-def _build_data_cell(shared: Common, row: int) -> Cell:
-    count = len(shared.columns)
-    other = int((shared.scores.reasons[row, shared.columns] == OTHER).sum())
-    return _build_fact_cell(f"pinned on {count - other} of {count} tasks" if count else None)
-
-
-def _build_training_cell(shared: Common, entry: Entry) -> Cell:
+def _build_training_cell(scores: SuiteScores, entry: Entry) -> Cell:
     """On how many of the suite's tasks the model was trained, as its makers state."""
     if entry.trained_on is None:
         return _build_fact_cell(None)
-    scores = shared.scores
     seen = scores.list_seen_columns(scores.row_of[entry.id])
     text = f"{len(seen)} of {len(scores.site_suite.suite.columns)} tasks" if seen else "no"
     return Cell(text=text, value=len(seen), note=", ".join(seen))
@@ -310,19 +304,19 @@ def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
     scores, suite = shared.scores, shared.scores.site_suite.suite
     task_count, part = scores.over_tasks.expected, not scores.over_tasks.complete.all()
-    typed, shown = len(scores.by_type) > 1, len(shared.averaged) if part else scores.over_tasks.expected
-    rows = [_mean_row(shared, "Over tasks", f"{shown} of {task_count} tasks", shared.over_tasks)]
+    typed, shown = len(scores.by_type) > 1, len(shared.averaged) if part else task_count
+    lines: list[tuple[str, str, Floats, str | None]]
+    lines = [("Over tasks", f"{shown} of {task_count} tasks", shared.over_tasks, "")]
     if shared.untouched:
         count = f"{len(shared.untouched)} of {task_count} tasks"
-        rows.append(_mean_row(shared, "Over untouched tasks", count, shared.mean(shared.untouched), None))
+        lines.append(("Over untouched tasks", count, shared.mean(shared.untouched), None))
     if typed:
         count = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
-        rows.append(_mean_row(shared, "Over types", count, shared.over_types))
-        rows += [
-            _mean_row(shared, kind, f"{one.of} of {one.expected} tasks", one.values, kind)
-            for kind, one in shared.types.items()
-        ]
-    rows = [row for row in rows if any(cell is not EMPTY for cell in row[1:-1])]
+        lines.append(("Over types", count, shared.over_types, ""))
+        types = shared.types.items()
+        lines += [(kind, f"{one.of} of {one.expected} tasks", one.values, kind) for kind, one in types]
+    rows = [row for row in (_mean_row(shared, *mean) for mean in lines)
+            if any(cell is not EMPTY for cell in row[1:-1])]  # fmt: skip
     for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
         cells = [build_mean_cell(scores, row, means.over, detailed=False) for row in range(len(labels))]
         rows.append([f"Own, over {means.over}", *cells, f"{means.expected} {means.over}"])
@@ -335,22 +329,20 @@ def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
 
 
 def _list_selection_notes(shared: Common) -> list[str]:
-    if not shared.selected:
-        return []
-    rest = "the mean over untouched tasks leaves them out, for all alike"
-    rest = rest if shared.untouched else "nothing that all of them have is untouched"
+    rest = "nothing that all of them have is untouched"
+    if shared.untouched:
+        rest = "the mean over untouched tasks leaves them out, for all alike"
     what = f"Scores on {', '.join(shared.selected)} selected some of these models or their settings"
-    return [f"{what}, and err upward there: {rest}."]
+    return [f"{what}, and err upward there: {rest}."] if shared.selected else []
 
 
-def _mean_row(shared: Common, name: str, count: str, values: Floats, kind: str | None = "") -> list[Any]:
+def _mean_row(shared: Common, name: str, count: str, values: Floats, kind: str | None) -> list[Any]:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     # nanmax warns of values that are all NaN.
     best = np.nanmax(values) if np.isfinite(values).any() else None
+    # A mean over nothing is NaN, which is not equal to itself.
     cells = [
-        # A mean over nothing is NaN, which is not equal to itself.
-        EMPTY if v != v else build_score_cell(v, kind="best" if v == best else "")
-        for v in values.tolist()
+        EMPTY if v != v else build_score_cell(v, kind="best" if v == best else "") for v in values.tolist()
     ]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
@@ -362,40 +354,45 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     means = {"tasks": "Over tasks"}
     means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
     means |= {"types": "Over types"} if len(shared.types) > 1 else {}
-    counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
-    heads, groups = {"one": "One", "other": "Other"}, dict[str, str]()
-    for key, label in means.items():
-        columns = {f"{key}_verdict": "Verdict", key: "Difference", f"{key}_half": "±"}
-        heads, groups = heads | columns, groups | dict.fromkeys(columns, label)
-    rows, pairs = [], shared.list_pairs()
+    counts, pairs = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}, shared.list_pairs()
+    rows = []
     for pair in pairs:
         names = labels[pair.first], labels[pair.second]
         gaps = [cell for key in means for cell in _build_gap_cells(getattr(pair, key), *names)]
         rows.append([*names, *gaps, *(getattr(pair, key) for key in counts)])
     by = {getattr(pair, key).by for pair in pairs for key in means}
-    ways = "; else ".join(text for key, text in BY.items() if key in by)
-    numbers = " ".join(key for key in [*groups, *counts] if not key.endswith("verdict"))
-    return values_table(
-        "pairs", "Two at a time: the one against the other", heads | counts, rows, numbers,
-        notes=[INTERVAL.format(ways)] if ways else [], groups=groups,
-    )  # fmt: skip
+    ways, caption = (
+        "; else ".join(text for key, text in BY.items() if key in by),
+        "Two at a time: the one against the other",
+    )
+    notes = [INTERVAL.format(ways)] if ways else []
+    return _build_gaps_table("pairs", caption, {"one": "One", "other": "Other"}, means, rows, counts, notes)
 
 
 def _build_chain_table(shared: Common, labels: Sequence[str]) -> Table:
     """Each entry against the one before it and against the first, over tasks, as in a table of ablations."""
-    gaps = {(pair.second, pair.first): pair.tasks for pair in shared.list_pairs()}
-    heads, groups, rows = {"entry": "Entry"}, dict[str, str](), list[list[Any]]()
-    for key, label in (("before", "Against the one before it"), ("first", f"Against {labels[0]}")):
-        columns = {f"{key}_verdict": "Verdict", key: "Difference", f"{key}_half": "±"}
-        heads, groups = heads | columns, groups | dict.fromkeys(columns, label)
+    gaps, rows = {(pair.second, pair.first): pair.tasks for pair in shared.list_pairs()}, list[list[Any]]()
     for row in range(1, len(labels)) if gaps else ():
-        cells = []
-        for start in (row - 1, 0):
-            gap = gaps[row, start]
-            cells += _build_gap_cells(gap._replace(value=-gap.value), labels[row], labels[start])
-        rows.append([labels[row], *cells])
-    numbers = "before before_half first first_half"
-    return values_table("chain", "One after the other, over tasks", heads, rows, numbers, groups=groups)
+        pairs = [(start, gaps[row, start]) for start in (row - 1, 0)]
+        cells = [
+            _build_gap_cells(gap._replace(value=-gap.value), labels[row], labels[start])
+            for start, gap in pairs
+        ]
+        rows.append([labels[row], *cells[0], *cells[1]])
+    means = {"before": "Against the one before it", "first": f"Against {labels[0]}"}
+    return _build_gaps_table("chain", "One after the other, over tasks", {"entry": "Entry"}, means, rows)
+
+
+def _build_gaps_table(
+    name: str, caption: str, heads: Mapping[str, str], means: Mapping[str, str], rows: Sequence[list[Any]],
+    counts: Mapping[str, str] = {}, notes: Sequence[str] = (),
+) -> Table:  # fmt: skip
+    """A table of differences, those of one mean under its heading."""
+    groups = {key + end: label for key, label in means.items() for end in GAP}
+    labels = {key + end: label for key in means for end, label in GAP.items()}
+    numbers = " ".join(key for key in (*labels, *counts) if not key.endswith("_verdict"))
+    heads = {**heads, **labels, **counts}
+    return values_table(name, caption, heads, rows, numbers, notes=notes, groups=groups)
 
 
 def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any]:
@@ -433,27 +430,27 @@ def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) 
         winners = shared.find_winners(at)
         return labels[winners[0]] if len(winners) == 1 else "tie"
 
-    spreads = np.ptp(values, axis=0).tolist() if len(labels) > 2 else []
-    fields = [
-        column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
-               cell=lambda at: link(columns[at].name, format_column_path(site_suite, columns[at]))),
+    spreads = np.ptp(values, axis=0).tolist()
+    spread = column(
+        "spread", "Spread", lambda at: build_score_cell(spreads[at]), spreads.__getitem__, numeric=True,
+        note="The best score less the worst.",
+    )  # fmt: skip
+    return [
+        column("name", "Task", lambda at: link(columns[at].name, format_column_path(site_suite, columns[at])),
+               lambda at: columns[at].name.casefold(), sticky=True),
+        *(f for row, label in enumerate(labels) for f in _iter_entry_fields(queries, shared, row, label)),
+        *([spread] if len(labels) > 2 else []),
+        column("best", "Best", find_winner),
+        column("type", "Type", sort=lambda at: columns[at].type),
     ]  # fmt: skip
-    for row, label in enumerate(labels):
-        fields += _iter_entry_fields(queries, shared, row, label)
-    if spreads:
-        fields.append(
-            column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
-                   sort=spreads.__getitem__, cell=lambda at: build_score_cell(spreads[at]))
-        )  # fmt: skip
-    kind = column(key="type", label="Type", sort=lambda at: columns[at].type)
-    return [*fields, column(key="best", label="Best", cell=find_winner), kind]
 
 
 def _iter_entry_fields(
     queries: Queries, shared: Common, row: int, label: str
 ) -> Iterator[sorting.Field[int]]:
     """The columns of one entry: its scores, and how they differ from those of the first."""
-    values, column = shared.scores.values, sorting.Field[int]
+    values, column, head = shared.scores.values, sorting.Field[int], f"{LETTERS[row]} − A"
+    scores, deltas = values[row].tolist(), (values[row] - values[0]).tolist()
 
     def build_entry_score(at: int) -> Cell:
         cell = build_task_cell(shared.scores, row, at, queries.entries)
@@ -461,14 +458,12 @@ def _iter_entry_fields(
 
     def build_entry_delta(at: int) -> Cell:
         note = f"{ALIKE} on this task" if shared.is_tied(row, 0, at) else ""
-        return replace(build_delta_cell(float(values[row, at] - values[0, at])), note=note)
+        return replace(build_delta_cell(deltas[at]), note=note)
 
-    yield column(key=f"s{row}", label=label, numeric=True, sort=lambda at: float(values[row, at]),
-                 cell=build_entry_score)  # fmt: skip
+    yield column(f"s{row}", label, build_entry_score, scores.__getitem__, numeric=True)
     if row:
-        yield column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, cell=build_entry_delta,
-                     note="The difference to the first.",
-                     sort=lambda at: float(values[row, at] - values[0, at]))  # fmt: skip
+        note = "The difference to the first."
+        yield column(f"d{row}", head, build_entry_delta, deltas.__getitem__, numeric=True, note=note)
 
 
 def _build_missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> Table:

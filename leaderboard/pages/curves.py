@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -22,13 +23,14 @@ from harness.watch.curves import (
     compare_runs,
 )
 from harness.watch.grids import RunGrid
-from leaderboard.views.cells import build_time_cell, format_count, format_time
+from leaderboard.views.cells import format_count, format_time
+from leaderboard.views.documents import build_documents_table, iter_document_paths, load_document
 from leaderboard.web.charts import Axis, Chart, Curve, Heat, Lines, Point, build_chart
-from leaderboard.web.filters import EMPTY_IS_NONE, Control, build_form, offer
+from leaderboard.web.filters import EMPTY_IS_NONE, Control, Options, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.page_state import State, build_address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table, link, values_table
+from leaderboard.web.tables import Cell, Table, values_table
 
 PATH = "/curves"
 GRIDS = "/grids"
@@ -50,31 +52,13 @@ class _CurvesState(State):
 
 @serve_page(PATH, "Every comparison of training runs.", paths=lambda site: [PATH])
 def _list_view(site: Site, state: State) -> Page:
-    heads = {"name": "Comparison", "column": "Score", "runs": "Runs", "seeds": "Seeds", "when": "When"}
-    rows = [
-        (
-            link(one["name"], build_address(f"{PATH}/{one['name']}")),
-            one["column"],
-            one["runs"],
-            one["seeds"],
-            build_time_cell(one["when"]),
-        )
-        for one in site.queries.list_document_facts("curves")
-    ]
-    grids = [
-        (
-            link(one["name"], build_address(f"{GRIDS}/{one['name']}")),
-            one["column"],
-            " × ".join(one["axes"]),
-            one["runs"],
-            build_time_cell(one["when"]),
-        )
-        for one in site.queries.list_document_facts("grid")
-    ]
-    tables = [values_table("curves", format_count(len(rows), "comparison"), heads, rows)]
+    curves, grids = (site.queries.list_document_facts(kind) for kind in ("curves", "grid"))
+    heads = {"name": "Comparison", "column": "Score", "runs": "Runs", "seeds": "Seeds"}
+    tables = [build_documents_table(curves, "curves", "comparison", PATH, heads)]
     if grids:
-        heads = {"name": "Grid", "column": "Score", "axes": "Facts", "runs": "Runs", "when": "When"}
-        tables.append(values_table("grids", format_count(len(grids), "grid"), heads, grids))
+        heads = {"name": "Grid", "column": "Score", "axes": "Facts", "runs": "Runs"}
+        named = [{**one, "axes": " × ".join(one["axes"])} for one in grids]
+        tables.append(build_documents_table(named, "grids", "grid", GRIDS, heads))
     return Page(
         title="Curves of runs",
         lead="Training runs beside one another: their scores, and what they took to get there.",
@@ -85,23 +69,15 @@ def _list_view(site: Site, state: State) -> Page:
 @serve_page(
     f"{GRIDS}/{{name}}",
     "Runs by two stated facts: the mean score and the number of runs in each cell.",
-    paths=lambda site: [
-        build_address(f"{GRIDS}/{one['name']}") for one in site.queries.list_document_facts("grid")
-    ],
+    paths=iter_document_paths("grid", GRIDS),
 )
 def _show_grid(site: Site, state: State, name: str) -> Page:
-    names = [one["name"] for one in site.queries.list_document_facts("grid")]
-    check_name("grid of runs", name, names, then=f"The page {PATH} lists all.")
-    grid = RunGrid.model_validate_json(site.queries.fetch_document("grid", name))
+    grid = load_document(site.queries, "grid", name, RunGrid, "grid of runs", PATH)
     (across, up), (means, counts) = grid.axes, grid.compute_cells()
-    heat = Heat(
-        x=Axis(label=across.name),
-        y=Axis(label=up.name),
-        across=across.edges[:-1] if across.is_by_value else across.edges,
-        up=up.edges[:-1] if up.is_by_value else up.edges,
-        values=[[None if mean != mean else mean for mean in line] for line in means.tolist()],
-        counts=counts.tolist(),
-    )
+    edges = [axis.edges[:-1] if axis.is_by_value else axis.edges for axis in (across, up)]
+    values = [[None if mean != mean else mean for mean in line] for line in means.tolist()]
+    axes = {"x": Axis(label=across.name), "y": Axis(label=up.name)}
+    heat = Heat(**axes, across=edges[0], up=edges[1], values=values, counts=counts.tolist())
     title = f"{grid.column} × 100: the mean of each cell, and below it the number of runs"
     chart = build_chart("grid", title, heat)
     return Page(
@@ -119,47 +95,30 @@ def _show_grid(site: Site, state: State, name: str) -> Page:
 @serve_page(
     f"{PATH}/{{name}}",
     "Runs beside one another at budgets of training, and what each takes to a score.",
-    paths=lambda site: [
-        build_address(f"{PATH}/{one['name']}") for one in site.queries.list_document_facts("curves")
-    ],
+    paths=iter_document_paths("curves", PATH),
 )
 def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
-    names = [one["name"] for one in site.queries.list_document_facts("curves")]
-    check_name("comparison of runs", name, names, then=f"The page {PATH} lists all.")
-    table = RunTable.model_validate_json(site.queries.fetch_document("curves", name))
-    built = _build_axes(table)
-    axis = state.against or table.axis
+    table = load_document(site.queries, "curves", name, RunTable, "comparison of runs", PATH)
+    built, axis = _build_axes(table), state.against or table.axis
     check_name("axis of these runs", axis, built, then="The form above the chart lists all.")
-    diverged = [curve for curve in built[axis] if curve.diverged]
-    comparison = compare_runs(built[axis], table.reach if state.reach is None else state.reach)
     curves = built[axis]
+    diverged = [curve for curve in curves if curve.diverged]
+    comparison = compare_runs(curves, table.reach if state.reach is None else state.reach)
+    offered: Options = {
+        "against": ("Against", [(one, LABELS.get(one, one)) for one in built]),
+        "scale": ("Scale", [("log", "logarithmic"), ("linear", "linear")]),
+    }
+    reach = "" if state.reach is None else f"{state.reach:g}"
+    controls = offer(state, offered, values={"against": axis})
+    controls.append(Control(kind="number", name="reach", label="Score to reach", value=reach, step="any"))
+    if state.sound or 0 < len(diverged) < len(curves):
+        label = "Without what diverged"
+        controls.append(Control(kind="check", name="sound", label=label, checked=state.sound))
     if state.sound:
         curves = [curve for curve in curves if not curve.diverged]
         # At the same score, so that both answer one question.
         comparison = compare_runs(curves, comparison.score)
     path, label = build_address(f"{PATH}/{name}"), LABELS.get(axis, axis)
-    controls = [
-        *offer(
-            state,
-            {
-                "against": ("Against", [(one, LABELS.get(one, one)) for one in built]),
-                "scale": ("Scale", [("log", "logarithmic"), ("linear", "linear")]),
-            },
-            values={"against": axis},
-        ),
-        Control(
-            kind="number",
-            name="reach",
-            label="Score to reach",
-            value="" if state.reach is None else f"{state.reach:g}",
-            step="any",
-        ),
-        *(
-            [Control(kind="check", name="sound", label="Without what diverged", checked=state.sound)]
-            if state.sound or 0 < len(diverged) < len(built[axis])
-            else []
-        ),
-    ]
     return Page(
         title=name,
         lead=_describe_pairs(comparison),
@@ -208,16 +167,11 @@ def _describe_pair(pair: RunComparison) -> str:
 def _plot_runs(
     comparison: CurveComparison, column: str, label: str, scale: Literal["log", "linear"]
 ) -> Chart:
-    lines = [
-        Curve(
-            label=run,
-            points=[
-                Point(x=budget, y=score.value, low=score.low, high=score.high)
-                for budget, score in zip(comparison.budgets, scores, strict=True)
-            ],
-        )
-        for run, scores in comparison.scores.items()
-    ]
+    lines = []
+    for run, scores in comparison.scores.items():
+        pairs = zip(comparison.budgets, scores, strict=True)
+        points = [Point(x=budget, y=score.value, low=score.low, high=score.high) for budget, score in pairs]
+        lines.append(Curve(label=run, points=points))
     plot = Lines(x=Axis(label=label, kind=scale), y=Axis(label=f"{column} × 100"), lines=lines)
     title = f"{column} against {label}: means over seeds with 95 % intervals"
     return build_chart("runs", title, plot)
@@ -239,8 +193,7 @@ def _build_pairs_table(comparison: CurveComparison) -> Table:
     speed = _build_interval_heads("speedup", "Times as fast")
     heads = {"run": "Run", "other": "Against", "verdict": "What is known", **speed}
     rows = [
-        (pair.run, pair.other, pair.describe_verdict(), *_list_ends(pair.speedup))
-        for pair in comparison.pairs
+        (one.run, one.other, one.describe_verdict(), *_list_ends(one.speedup)) for one in comparison.pairs
     ]
     says = {"speedup": f"The budget of the other run to {comparison.score:.2f}, by that of the run."}
     caption = f"Which run is better, and how many times as fast it reaches {comparison.score:.2f}"
@@ -250,15 +203,10 @@ def _build_pairs_table(comparison: CurveComparison) -> Table:
 
 def _build_reach_table(comparison: CurveComparison, label: str) -> Table:
     budget = _build_interval_heads("budget", label)
-    heads = {
-        "run": "Run",
-        "seeds": "all",
-        "reached": "that reach it",
-        "early": "at their first point",
-        **budget,
-    }
+    counts = {"seeds": "all", "reached": "that reach it", "early": "at their first point"}
+    heads = {"run": "Run", **counts, **budget}
     rows = [
-        (one.run, one.seeds, one.reached, one.early, *_list_ends(one.budget, format_amount))
+        (one.run, *(getattr(one, key) for key in counts), *_list_ends(one.budget, format_amount))
         for one in comparison.reaches
     ]
     notes = [
@@ -266,7 +214,7 @@ def _build_reach_table(comparison: CurveComparison, label: str) -> Table:
         f"Without a score to reach it is {NEAR_END:g} of the way from the highest first to the lowest last "
         "score of all seeds, each curve made monotone.",
     ]
-    groups = dict.fromkeys(("seeds", "reached", "early"), "Seeds") | dict.fromkeys(budget, "Takes, 95 %")
+    groups = dict.fromkeys(counts, "Seeds") | dict.fromkeys(budget, "Takes, 95 %")
     caption = f"What each run takes to reach {comparison.score:.2f}"
     return values_table("reaches", caption, heads, rows, notes=notes, groups=groups)
 
@@ -277,13 +225,9 @@ def _build_scores_table(comparison: CurveComparison, label: str) -> Table:
         columns = _build_interval_heads(f"score-{number}", "mean")
         heads |= columns
         groups |= dict.fromkeys(columns, run)
-    rows = [
-        (
-            Cell(text=format_amount(budget), value=budget),
-            *(cell for scores in comparison.scores.values() for cell in _list_ends(scores[number])),
-        )
-        for number, budget in enumerate(comparison.budgets)
-    ]
-    return values_table(
-        "scores", "Scores × 100 at each budget, with 95 % intervals", heads, rows, groups=groups
-    )
+    rows = []
+    for number, budget in enumerate(comparison.budgets):
+        ends = (_list_ends(scores[number]) for scores in comparison.scores.values())
+        rows.append([Cell(text=format_amount(budget), value=budget), *chain(*ends)])
+    caption = "Scores × 100 at each budget, with 95 % intervals"
+    return values_table("scores", caption, heads, rows, groups=groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +14,8 @@ from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
 from harness.results.printed import Paper, PaperValue
 from leaderboard.data.papers import compute_power_laws
-from leaderboard.views.cells import build_time_cell, format_count, format_time
+from leaderboard.views.cells import format_count, format_heading, format_time
+from leaderboard.views.documents import build_documents_table, iter_document_paths, load_document
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
 from leaderboard.web.drawing import format_tick
@@ -21,7 +23,7 @@ from leaderboard.web.filters import build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.page_state import State, Text, build_address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_table
 
 PATH = "/fits"
 LAWS: Mapping[LawName, str] = {
@@ -63,29 +65,12 @@ class _FitState(State):
 )
 def _list_view(site: Site, state: State) -> Page:
     facts = site.queries.list_document_facts("fit")
-    heads = {
-        "name": "Fit",
-        "law": "Law",
-        "runs": "Runs",
-        "methods": "Methods",
-        "untold": "Not told",
-        "when": "When",
-    }
-    rows = [
-        (
-            link(one["name"], build_address(f"{PATH}/{one['name']}")),
-            LAWS[one["law"]],
-            one["runs"],
-            ", ".join(one["methods"]),
-            one["untold"],
-            build_time_cell(one["when"]),
-        )
-        for one in facts
-    ]
+    heads = {"name": "Fit", "law": "Law", "runs": "Runs", "methods": "Methods", "untold": "Not told"}
+    named = [{**one, "law": LAWS[one["law"]], "methods": ", ".join(one["methods"])} for one in facts]
+    tables = [build_documents_table(named, "fits", "fit", PATH, heads)]
     names = [one["name"] for one in facts if one["law"] in ("isoflop", "chinchilla")]
-    fits = [_load_fit(site, name) for name in names[:BESIDE]]
-    tables = [values_table("fits", format_count(len(rows), "fit"), heads, rows)]
     if "optibert" in site.papers:
+        fits = [_load_fit(site, name) for name in names[:BESIDE]]
         printed = [row for row in site.papers["optibert"].rows if row.table == "1"]
         tables += [_build_constants_table(printed, fits), _build_laws_table(printed)]
     if "efficient-embeddings" in site.papers:
@@ -98,7 +83,7 @@ def _list_view(site: Site, state: State) -> Page:
 
 
 def _load_fit(site: Site, name: str) -> StoredFit:
-    return StoredFit.model_validate_json(site.queries.fetch_document("fit", name))
+    return load_document(site.queries, "fit", name, StoredFit, "fit", PATH)
 
 
 # What papers print
@@ -112,10 +97,9 @@ def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredF
         if "parametric" in row.setting and (row.model.startswith("Lhat") or row.metric == "exponent")
     }
     columns = [(fit, method) for fit in fits for method in dict.fromkeys(fit.method)]
+    labels = [f"{fit.name} {method}".rstrip() for fit, method in columns]
     heads = {"constant": "Constant", "optibert": "OptiBERT, parametric"}
-    heads |= {
-        f"fit-{n}": " ".join(filter(None, (fit.name, method))) for n, (fit, method) in enumerate(columns)
-    }
+    heads |= {f"fit-{n}": label for n, label in enumerate(labels)}
     rows = []
     for name, metric in PRINTED.items():
         row = parametric.get(metric)
@@ -156,35 +140,22 @@ def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
     for row in printed:
         if row.metric in ("a_log10", "exponent"):
             pairs.setdefault((row.model, row.setting), {})[row.metric] = row
-    heads = {
-        "law": "Law",
-        "how": "Fitted as",
-        "prefactor": "log10 of the prefactor",
-        "exponent": "Exponent",
-        "at": f"At C = 1e{AT}",
-        "prefactor-6": "log10 of the prefactor ",
-        "exponent-6": "Exponent ",
-        "at-6": f"At C = 1e{AT} ",
-        "apart": "Printed otherwise",
-    }
-    rows = []
+    law_heads = {"prefactor": "log10 of the prefactor", "exponent": "Exponent", "at": f"At C = 1e{AT}"}
+    # A space behind the same headings: other columns may not have the same ones.
+    other_heads = {f"{key}-6": f"{label} " for key, label in law_heads.items()}
+    heads = {"law": "Law", "how": "Fitted as", **law_heads, **other_heads, "apart": "Printed otherwise"}
+    rows: list[list[Any]] = []
     for (law, setting), cells in pairs.items():
         numbers = [cells[name].number or 0.0 for name in ("a_log10", "exponent")]
         ours = laws.get(law) if "parametric" in setting else None
-        rows.append(
-            (
-                law,
-                setting,
-                build_printed_cell(cells["a_log10"]),
-                build_printed_cell(cells["exponent"]),
-                _build_power_cell(numbers[0] + AT * numbers[1]),
-                *(map(_format_rounded, ours) if ours else (EMPTY, EMPTY)),
-                _build_power_cell(ours[0] + AT * ours[1]) if ours else EMPTY,
-                _describe_law(cells, ours) if ours else "",
-            )
-        )
-    groups = dict.fromkeys(("prefactor", "exponent", "at"), "as printed")
-    groups |= dict.fromkeys(("prefactor-6", "exponent-6", "at-6"), "by equations 6, 7 from E, A, α, B, β")
+        as_printed = [build_printed_cell(cells["a_log10"]), build_printed_cell(cells["exponent"])]
+        rows.append([law, setting, *as_printed, _build_power_cell(*numbers)])
+        if ours:
+            rows[-1] += [*map(_format_rounded, ours), _build_power_cell(*ours), _describe_law(cells, ours)]
+        else:
+            rows[-1] += [EMPTY, EMPTY, EMPTY, ""]
+    groups = dict.fromkeys(law_heads, "as printed")
+    groups |= dict.fromkeys(other_heads, "by equations 6, 7 from E, A, α, B, β")
     caption = "OptiBERT's power laws, and what its parametric fit gives"
     notes = [
         "C are the operations of a training, F_N those for each token, D its tokens, L − E the loss above "
@@ -209,8 +180,10 @@ def _format_rounded(value: float) -> Cell:
     return Cell(text=f"{value:.3f}", value=value)
 
 
-def _build_power_cell(exponent: float) -> Cell:
-    return Cell(text=f"{10**exponent:.3g}", value=10**exponent)
+def _build_power_cell(prefactor: float, exponent: float) -> Cell:
+    """What a law gives at the operations at which printed laws are compared."""
+    value = 10 ** (prefactor + AT * exponent)
+    return Cell(text=f"{value:.3g}", value=value)
 
 
 def _build_crossing_table(paper: Paper) -> Table:
@@ -226,28 +199,23 @@ def _build_crossing_table(paper: Paper) -> Table:
     least = math.exp((rise - most[0]) / (fall + most[1]))
     log = math.log(stated.number or math.nan)
     lines = [((r.number or 0) + (s.number or 0) * log) for r, s in ((full, slope), (other, low))]
-    body = [
-        ("operations from which on LoRA is better, as printed", build_printed_cell(stated)),
-        (
-            "operations at which the printed lines cross",
-            Cell(text=f"{math.exp(rise / fall):.2g}", value=math.exp(rise / fall)),
-        ),
-        (
-            "the fewest at which they can cross, as the four numbers are rounded",
-            Cell(text=f"{least:.2g}", value=least),
-        ),
-        (
-            "LoRA's loss, divided by that of full fine-tuning, at the budget printed, by the lines",
-            _format_rounded(math.exp(lines[1] - lines[0])),
-        ),
-    ]
+    crossing, ratio = math.exp(rise / fall), math.exp(lines[1] - lines[0])
+    values = {
+        "operations from which on LoRA is better, as printed": build_printed_cell(stated),
+        "operations at which the printed lines cross": Cell(text=f"{crossing:.2g}", value=crossing),
+        "the fewest at which they can cross, as the four numbers are rounded":
+        Cell(text=f"{least:.2g}", value=least),
+        "LoRA's loss, divided by that of full fine-tuning, at the budget printed, by the lines":
+        _format_rounded(ratio),
+    }  # fmt: skip
     signs = {row: build_printed_cell(row).text for row in (full, slope, other, low)}
     notes = [
         f"Printed: ln loss = {signs[slope]} ln C + {signs[full]} (full fine-tuning), "
         f"{signs[low]} ln C + {signs[other]} (LoRA)."
     ]
     caption = f"{paper.name}: the budget at which two frontiers cross"
-    return values_table("crossing", caption, {"what": "What", "flops": "Value"}, body, "flops", notes=notes)
+    heads = {"what": "What", "flops": "Value"}
+    return values_table("crossing", caption, heads, values.items(), "flops", notes=notes)
 
 
 # A fit
@@ -256,13 +224,9 @@ def _build_crossing_table(paper: Paper) -> Table:
 @serve_page(
     f"{PATH}/{{name}}",
     "A law through runs: what it gives with intervals, what the runs cannot tell, and the residuals.",
-    paths=lambda site: [
-        build_address(f"{PATH}/{one['name']}") for one in site.queries.list_document_facts("fit")
-    ],
+    paths=iter_document_paths("fit", PATH),
 )
 def _show_fit(site: Site, state: _FitState, name: str) -> Page:
-    names = [one["name"] for one in site.queries.list_document_facts("fit")]
-    check_name("fit", name, names, then=f"The page {PATH} lists all.")
     fit = _load_fit(site, name)
     methods = list(dict.fromkeys(fit.method))
     check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
@@ -278,36 +242,29 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     if fit.law in ("chinchilla", "finetune") and "residuals" not in {chart.name for chart in charts}:
         notes.append(f"{method or 'The law'} is not drawn, as the runs do not tell all its constants.")
     plan = f"At {fit.budget or 0:.4g} operations, with 95 % intervals"
+    tables = [_build_quantity_table("quantities", "What the fit gives, with 95 % intervals", fit.quantities)]
+    tables += [_build_quantity_table("plan", plan, plans)] if plans else []
+    what = f"do not tell {format_count(untold, 'quantity')}" if untold else "tell every quantity"
+    facts = {
+        "Law": LAWS[fit.law],
+        "Sizes": SIZES[fit.size_is],
+        "Runs": len(fit.method),
+        "Fitted": format_time(fit.when),
+    }
     return Page(
         title=name,
         template="fit.html",
         crumbs=[("Laws through runs", PATH)],
-        lead=f"Fitted to {format_count(len(fit.method), 'run')}: {LAWS[fit.law]}. "
-        + (
-            f"They do not tell {format_count(untold, 'quantity')}." if untold else "They tell every quantity."
-        ),
+        lead=f"Fitted to {format_count(len(fit.method), 'run')}: {LAWS[fit.law]}. They {what}.",
         charts=charts,
-        tables=[
-            _build_quantity_table("quantities", "What the fit gives, with 95 % intervals", fit.quantities),
-            *([_build_quantity_table("plan", plan, plans)] if plans else []),
-        ],
+        tables=tables,
         notes=notes,
         data={
-            "law": fit.law,
-            "size_is": fit.size_is,
-            "budget": fit.budget,
+            **{key: getattr(fit, key) for key in ("law", "size_is", "budget")},
             "method": method,
             "when": fit.when,
         },
-        context={
-            "form": build_form(state, path, controls) if controls else None,
-            "facts": [
-                ("Law", LAWS[fit.law], ""),
-                ("Sizes", SIZES[fit.size_is], ""),
-                ("Runs", str(len(fit.method)), ""),
-                ("Fitted", format_time(fit.when), ""),
-            ],
-        },
+        context={"form": build_form(state, path, controls) if controls else None, "facts": [*facts.items()]},
     )
 
 
@@ -433,24 +390,16 @@ def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequ
             law = _list_points(across, np.exp(line))
         lines.append(Curve(label=method or "runs", points=_list_points(flops, up), law=law))
     name = column.replace("_", " ")
-    plot = Lines(
-        x=Axis(label="operations", kind="log"),
-        y=Axis(label=name, kind="log"),
-        lines=lines,
-        marks=[(mark, "crossing") for mark in marks],
-    )
-    title = f"{name[0].upper()}{name[1:]} of each run against operations, and the line of the best"
+    x, y = (Axis(label=label, kind="log") for label in ("operations", name))
+    plot = Lines(x=x, y=y, lines=lines, marks=[(mark, "crossing") for mark in marks])
+    title = f"{format_heading(name)} of each run against operations, and the line of the best"
     return build_chart(f"{column}-lines", title, plot)
 
 
 def _plot_scores(fit: StoredFit) -> Chart:
     """The score of each run against its loss."""
-    points = [
-        Point(x=loss, y=score, label=f"run {number}", series=method)
-        for number, (loss, score, method) in enumerate(
-            zip(fit.columns["loss"], fit.columns["score"], fit.method, strict=True), 1
-        )
-    ]
+    runs = enumerate(zip(fit.columns["loss"], fit.columns["score"], fit.method, strict=True), 1)
+    points = [Point(x=x, y=y, label=f"run {number}", series=method) for number, (x, y, method) in runs]
     plot = Scatter(x=Axis(label="loss"), y=Axis(label="score"), points=points, better=None)
     return build_chart("scores", "Score of each run against its loss", plot)
 
@@ -459,24 +408,12 @@ def _plot_residuals(runs: Mapping[str, Floats], predicted: Floats | None) -> Ite
     """How far each run's loss lies from the law, in per cent."""
     if predicted is None or not np.isfinite(predicted).any():
         return
-    apart = 100 * (runs["loss"] / predicted - 1)
-    points = [
-        Point(
-            x=float(flops),
-            y=float(y),
-            label=f"run {number}",
-            series="runs",
-            note=f"size {_format_number(size)}, tokens {_format_number(tokens)}",
-        )
-        for number, (flops, y, size, tokens) in enumerate(
-            zip(runs["flops"], apart, runs["size"], runs["tokens"], strict=True), 1
-        )
-        if math.isfinite(y)
-    ]
-    plot = Scatter(
-        x=Axis(label="operations", kind="log"),
-        y=Axis(label="loss above the law, %"),
-        points=points,
-        better=None,
-    )
+    apart, points = 100 * (runs["loss"] / predicted - 1), []
+    for number, y in enumerate(apart.tolist()):
+        flops, size, tokens = (float(runs[name][number]) for name in ("flops", "size", "tokens"))
+        note = f"size {_format_number(size)}, tokens {_format_number(tokens)}"
+        if math.isfinite(y):
+            points.append(Point(x=flops, y=y, label=f"run {number + 1}", series="runs", note=note))
+    x, y = Axis(label="operations", kind="log"), Axis(label="loss above the law, %")
+    plot = Scatter(x=x, y=y, points=points, better=None)
     yield build_chart("residuals", "Residuals: the loss of each run against the law", plot)

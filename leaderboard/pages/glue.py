@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -77,7 +77,7 @@ def _show_glue(site: Site, state: _GlueState) -> Page:
     groups = {True: f"By {name}'s convention", False: "By another convention, or not stated"}
     table = fill_table(
         GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state,
-        kind=lambda line: "part" if "part" in _find_line_cell(line, "mean").kind else "",
+        kind=lambda line: "part" if "part" in line.cells.get("mean", EMPTY).kind else "",
         group=lambda line: groups[line.own], cards=True,
     )  # fmt: skip
     return Page(
@@ -101,16 +101,13 @@ def _iter_printed_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
     """The lines that papers print."""
     for line in collect_glue_lines(site.papers):
         if line.backbone:
-            cells = build_backbone_cells(line.backbone) | _build_printed_cells(line, convention)
-            is_comparable = not convention.find_other_tasks(line.convention)
-            yield _Line(backbone=line.backbone, origin="reported", own=is_comparable, cells=cells)
+            differing = convention.find_other_tasks(line.convention)
+            cells = build_backbone_cells(line.backbone) | _build_printed_cells(line, convention, differing)
+            yield _Line(backbone=line.backbone, origin="reported", own=not differing, cells=cells)
 
 
-def _build_printed_cells(line: GlueLine, convention: GlueView) -> dict[str, Cell]:
-    differing, why = (
-        convention.find_other_tasks(line.convention),
-        convention.explain_difference(line.convention),
-    )
+def _build_printed_cells(line: GlueLine, convention: GlueView, differing: Collection[str]) -> dict[str, Cell]:
+    why = convention.explain_difference(line.convention)
     cells = {task: build_plain_cell(row) for task, row in line.tasks.items()}
     if line.average:
         cells["printed"] = build_plain_cell(line.average)
@@ -187,40 +184,40 @@ def _add_seed_deviation(cell: Cell, training: Mapping[str, Any], task: str, conv
 
 
 def _build_glue_fields(convention: GlueView) -> list[Field[_Line]]:
+
+    def find_cell(key: str) -> Callable[[_Line], Cell]:
+        return lambda line: line.cells.get(key, EMPTY)
+
+    tasks = {}
+    for task, parts in convention.tasks.items():
+        texts = [" ".join([metric, *split.split("_")[1:]]) for split, metric in parts]
+        is_single = len(texts) == 1
+        note = f"{texts[0].capitalize()}." if is_single else f"The mean of {' and '.join(texts)}."
+        tasks[task] = task, note
     heads = {
         "name": ("Backbone", ""),
         "parameters": ("Size", "Parameters, with embeddings."),
         "source": ("From", "The table that prints a row, or the model that was measured."),
         "mean": ("Mean", "Over the tasks, of rows by the chosen convention."),
-        **{task: (task, _describe_metrics(parts)) for task, parts in convention.tasks.items()},
+        **tasks,
         "printed": ("Mean as printed", "The paper's own average."),
         "convention": ("Convention", "Whose way from a task's metrics to its number."),
         "setting": ("Setting", "Of a paper's row as printed, of a measured one the recipe's."),
         "seeds": ("Seeds", "Of a measured row; ± is the standard deviation."),
     }
     return [
-        Field(key, label, partial(_find_line_cell, key=key), partial(_find_sort_value, key=key),
+        Field(key, label, find_cell(key), partial(_find_sort_value, key=key),
               numeric=key not in TEXTS, up=key in TEXTS, note=note, sticky=key == "name", card=label)
         for key, (label, note) in heads.items()
     ]  # fmt: skip
 
 
-def _find_line_cell(line: _Line, key: str) -> Cell:
-    return line.cells.get(key, EMPTY)
-
-
 def _find_sort_value(line: _Line, key: str) -> Any:
     """What sorts a row: a text, or a number as printed; of another convention its paper's average."""
-    cell = _find_line_cell(line, "printed" if key == "mean" and not line.own else key)
+    cell = line.cells.get("printed" if key == "mean" and not line.own else key, EMPTY)
     if key in TEXTS:
         return cell.text.casefold()
     return None if cell.kind == "part" else parse_cell_value(cell)
-
-
-def _describe_metrics(parts: Sequence[tuple[str, str]]) -> str:
-    """What a task's number is the mean of, in words."""
-    texts = [" ".join([metric, *split.split("_")[1:]]) for split, metric in parts]
-    return f"The mean of {' and '.join(texts)}." if len(texts) > 1 else f"{texts[0].capitalize()}."
 
 
 def _plot_glue(lines: Sequence[_Line], name: str) -> Chart:

@@ -17,12 +17,12 @@ from leaderboard.data.entries import compute_precedence
 from leaderboard.data.papers import SUITES, format_anchor, format_table_title, group_table_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
-from leaderboard.views.check_tables import build_checks_table
-from leaderboard.views.history import build_rank_history
+from leaderboard.views.documents import build_checks_table
 from leaderboard.views.model_scores import (
     TRUST,
     EntryResults,
     Standing,
+    build_rank_history,
     build_result_fields,
     build_source_cell,
     build_suites_tables,

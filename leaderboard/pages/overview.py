@@ -10,7 +10,7 @@ from itertools import islice
 from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
-from leaderboard.data.queries import Entry, EntryResult, Queries
+from leaderboard.data.queries import Queries
 from leaderboard.views.cells import build_score_cell, build_size_cell, format_task_count, format_time
 from leaderboard.views.question import (
     QuestionState,
@@ -71,7 +71,12 @@ def _show_overview(site: Site, state: State) -> Page:
     boards = [_build_board(slug, table, site.papers) for slug, table in tables.items()]
     question = complete_question(queries, QuestionState.model_validate({}))
     labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
-    rows = [_build_record_cells(row, entry) for row, entry in queries.list_newest_results(NEWEST)]
+    rows = [
+        (link(entry.model, f"/models/{entry.model_slug}"), link(row.task, format_task_path(row.task)),
+         EMPTY if row.value is None else build_score_cell(row.value),
+         Cell(text=format_time(row.written or ""), value=row.written, href=f"/results/{row.id}"))
+        for row, entry in queries.list_newest_results(NEWEST)
+    ]  # fmt: skip
     newest = values_table("newest", "The newest measured records", labels, rows)
     labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
     heads = {board.slug: link(board.title, board.href) for board in boards}
@@ -157,11 +162,3 @@ def _plot_board(table: SuiteTable, name: str) -> Chart:
     # Pixels: a card is narrower than a page.
     small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
-
-
-def _build_record_cells(row: EntryResult, entry: Entry) -> list[Cell]:
-    return [
-        link(entry.model, f"/models/{entry.model_slug}"), link(row.task, format_task_path(row.task)),
-        EMPTY if row.value is None else build_score_cell(row.value),
-        Cell(text=format_time(row.written or ""), value=row.written, href=f"/results/{row.id}"),
-    ]  # fmt: skip

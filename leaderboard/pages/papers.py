@@ -21,7 +21,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.views.paper_tables import Measured, build_paper_table, list_print_warnings
 from leaderboard.views.suite_table import build_mean_cell, build_task_cell
-from leaderboard.views.training import list_paper_recipes
+from leaderboard.views.training import is_of_paper
 from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.page_state import State
 from leaderboard.web.site import Site
@@ -57,9 +57,7 @@ def _build_papers_table(papers: Mapping[str, Paper]) -> Table:
              "numbers": "Numbers", "odd": "Recomputed otherwise"}  # fmt: skip
     rows = [
         build_values_row(
-            link(paper.name, f"{PATH}/{slug}"),
-            paper.title,
-            paper.authors,
+            link(paper.name, f"{PATH}/{slug}"), paper.title, paper.authors,
             # Plainly: a year has no comma.
             *(Cell(text=str(number), value=number)
               for number in (paper.year, len(paper.tables), paper.numbers, _count_odd_numbers(paper))),
@@ -145,13 +143,15 @@ def _show_paper(site: Site, state: State, paper: str) -> Page:
 
 def _list_paper_facts(paper: Paper) -> list[tuple[str, str, str]]:
     odd, checked = _count_odd_numbers(paper), sum(bool(row.follows) for row in paper.rows)
+    entries = catalog.load_recipe_entries()
+    recipes = [name for name in entries if is_of_paper(catalog.open_recipe(name), paper)]
     return [
         ("Authors", paper.authors, ""),
         ("Year", str(paper.year), ""),
         *([("arXiv", paper.arxiv, f"https://arxiv.org/abs/{paper.arxiv}")] if paper.arxiv else []),
         ("Printed numbers", str(paper.numbers), ""),
         *([("Recomputed", f"{checked - odd} of {checked} come out as in the paper", "")] if checked else []),
-        *(("Recipe", name, f"/recipes/{name}") for name in list_paper_recipes(paper)),
+        *(("Recipe", name, f"/recipes/{name}") for name in recipes),
         *(
             ("Protocol", name, f"/protocols/{name}")
             for name, one in catalog.PROTOCOLS.load_entries().items()

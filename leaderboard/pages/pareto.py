@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from harness.core.types import is_number
 from harness.results.printed import TYPES, Paper, normalize_metric
@@ -32,12 +33,13 @@ from leaderboard.data.ranking import Floats, Means, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import list_conventions
 from leaderboard.views import sorting
-from leaderboard.views.cells import format_count, format_task_count
+from leaderboard.views.cells import build_delta_cell, format_count, format_heading, format_task_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
 from leaderboard.web.filters import (
     EACH,
+    EMPTY_IS_NONE,
     Control,
     EntryState,
     FilterForm,
@@ -74,6 +76,10 @@ SHARED = (
     "without the means that papers print."
 )
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
+NO_PRICE = (
+    "No price is known: a cost is the hours that were measured times the price of an hour. Give the price of "
+    "an hour of the machine as USD an hour."
+)
 NAMED = 3
 """Points that a reader named whose place is told, at most."""
 BEATEN = "The best point of the frontier that is at least as good on both axes."
@@ -115,18 +121,20 @@ def _load_device_figures(
         if _is_amount(tokens := provenance.get("tokens_encoded")) and seconds.get("encode"):
             total["tokens"] += tokens
             total["encoding"] += seconds["encode"]
-    if price is None:
-        return {
-            device: {row: one["tokens"] / one["encoding"] for row, one in some.items() if one["tokens"]}
-            for device, some in totals.items()
-        }
     devices = Counter(row for some in totals.values() for row in some)
-    # A price is for an hour of one machine: the cost of what ran on two is not known.
-    return {
-        device: {row: price * one["seconds"] / 3600 for row, one in some.items()
-                 if devices[row] == 1 and one["seconds"]}
-        for device, some in totals.items()
-    }  # fmt: skip
+    figures = dict[str, dict[int, float]]()
+    for device, some in totals.items():
+        if price is None:
+            figures[device] = {
+                row: one["tokens"] / one["encoding"] for row, one in some.items() if one["tokens"]
+            }
+        else:
+            # A price is for an hour of one machine: the cost of what ran on two is not known.
+            priced = {
+                row: one["seconds"] for row, one in some.items() if devices[row] == 1 and one["seconds"]
+            }
+            figures[device] = {row: price * seconds / 3600 for row, seconds in priced.items()}
+    return figures
 
 
 def _is_amount(value: Any) -> TypeGuard[float]:
@@ -246,10 +254,9 @@ class _CostPoint(Point):
     @staticmethod
     def from_entry(entry: Entry, amount: Place, score: float, unit: float, **more: Any) -> _CostPoint:
         """A point of an entry; `unit` is that of the axis."""
-        x = amount if isinstance(amount, date) else amount / unit
         return _CostPoint(
-            entry=entry, amount=amount, score=score, x=x, y=100 * score, label=entry.model,
-            series=entry.origin, **more,
+            entry=entry, amount=amount, score=score, y=100 * score, label=entry.model, series=entry.origin,
+            x=amount if isinstance(amount, date) else amount / unit, **more,
         )  # fmt: skip
 
 
@@ -278,27 +285,24 @@ def _iter_printed_dots(papers: Iterable[Paper], suite: str, score: str, x: Key) 
 
 
 def _find_line_amount(line: Line, x: Key) -> float | None:
+    first = line.first
     if x == "flops":
-        compute = _COMPUTE.search(line.first.setting)
+        compute = _COMPUTE.search(first.setting)
         return float(compute[1]) if compute else None
     # The paper that it is copied from has the line, too.
-    if line.first.is_copy:
+    if first.is_copy:
         return None
-    parameters, kind = find_printed_parameters(line.first), MEASURES[x].counted
-    compute_card = build_entry_compute(parameters, {}, find_backbone(line.first.backbone), None)
+    parameters, kind = find_printed_parameters(first), MEASURES[x].counted
+    compute_card = build_entry_compute(parameters, {}, find_backbone(first.backbone), None)
     return getattr(compute_card, kind) if kind else parameters
 
 
 def _find_line_score(line: Line, score: str) -> float | None:
     kind, _, name = score.partition(":")
     if name:
-        column_name = _SHORT.get(name) if kind == "type" else name
-        numbers = (
-            row.number
-            for column, row in line.cells.items()
-            if row.is_score and normalize_metric(row.suite, column) == column_name
-        )
-        return next(numbers, None)
+        wanted, cells = _SHORT.get(name) if kind == "type" else name, line.cells.items()
+        rows = (row for column, row in cells if normalize_metric(row.suite, column) == wanted)
+        return next((row.number for row in rows if row.is_score), None)
     means, first = line.means, next(iter(line.means.values()), None)
     # Not to be had: a printed mean includes the tasks that selected the model.
     if score == "untouched":
@@ -319,6 +323,9 @@ def _build_line_entry(line: Line, paper: Paper) -> Entry:
     )  # fmt: skip
 
 
+Price: TypeAlias = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+
+
 class _ParetoState(EntryState):
     """The parameters of the page of trade-offs."""
 
@@ -330,10 +337,9 @@ class _ParetoState(EntryState):
         "selected no model shown), type:NAME, or task:NAME.",
     )
     part: bool = Field(False, description="Also means over some of the tasks: hollow, never on the frontier.")
-    price: Annotated[
-        Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None,
-        BeforeValidator(lambda value: None if value == "" else value),
-    ] = Field(None, description="US dollars for an hour of the machine, for x=cost.")
+    price: Annotated[Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None, EMPTY_IS_NONE] = (
+        Field(None, description="US dollars for an hour of the machine, for x=cost.")
+    )
     device: Text = Field("", description="Only what ran on this device, for x=throughput and x=cost.")
     scale: Literal["", "log", "linear"] = Field(
         "", description="The axis of x; else logarithmic, but for dates and dimensions."
@@ -355,6 +361,11 @@ class _Score:
     low: Floats
     high: Floats
     selected: NDArray[np.bool_]
+
+    @property
+    def heading(self) -> str:
+        """Its label, as a sentence begins."""
+        return format_heading(self.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,9 +404,8 @@ class _Points:
 
     def list_rivals(self, dots: Sequence[_CostPoint], dot: _CostPoint) -> list[_CostPoint]:
         """Those of some points that are at least as good across as one of them."""
-        sign = 1 if self.plot.better == "lower" else -1
-        most = sign * _convert_amount(dot.amount)
-        return [one for one in dots if one is not dot and sign * _convert_amount(one.amount) <= most]
+        compare: Callable[[Any, Any], bool] = operator.le if self.plot.better == "lower" else operator.ge
+        return [one for one in dots if one is not dot and compare(one.amount, dot.amount)]
 
     def describe_place(self, dot: _CostPoint, measure: _Measure) -> str:
         """Where a point stands among those that are at least as good across, in a sentence."""
@@ -410,21 +420,15 @@ class _Points:
         return f"{place}: of the {format_count(len(rivals), 'other')} {which}, {rank}."
 
 
-def _convert_amount(x: Place) -> float:
-    return float(x.toordinal()) if isinstance(x, date) else float(x)
-
-
 @serve_page(PATH, "Scores against size, dimension, length, date, compute, speed or cost, with the frontier.")
 def _show_pareto(site: Site, state: _ParetoState) -> Page:
     """The page of trade-offs."""
-    queries = site.queries
+    queries, measure = site.queries, MEASURES[state.x]
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.", is_needed=True)
     suite = queries.suites[state.suite]
-    conventions = list_conventions(suite.suite)
-    check_name("view", state.view, conventions, then="The suite's page offers its conventions.")
-    scores = queries.load_suite_scores(
-        suite, state.view or conventions[0], revisions=state.each == "revision"
-    )
+    views, revisions = list_conventions(suite.suite), state.each == "revision"
+    check_name("view", state.view, views, then="The suite's page offers its conventions.")
+    scores = queries.load_suite_scores(suite, state.view or views[0], revisions=revisions)
     papers, title = list(site.papers.values()), suite.suite.title
     if shared := _find_shared_columns(scores, state):
         scores = scores.narrow(range(len(scores.entries)), shared, suite.select_columns(shared))
@@ -437,34 +441,30 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     # The filters may leave only models that no score selected: then this is the mean over all tasks.
     if untouched is None and state.y == "untouched":
         state = state.apply_changes(y="tasks")
-    labels = _list_score_labels(scores, untouched)
-    hint = "The form above the plot offers all scores."
+    labels, hint = _list_score_labels(scores, untouched), "The form above the plot offers all scores."
     check_name("score", state.y, labels, then=hint, is_needed=True)
     score = _select_score(scores, state.y, labels[state.y], untouched)
     across = _load_x_values(queries, scores, state, papers)
     points = _build_pareto_points(scores, rows, state, score, across)
-    where = build_paging(len(points.dots), state, PATH)
-    empty = "" if points.dots else across.why or _explain_empty_plot(points, state)
-    heading = f"{_format_heading(score.label)}, {suite.suite.title}, against {MEASURES[state.x].name}"
+    where, dots = build_paging(len(points.dots), state, PATH), points.dots
+    heading = f"{score.heading}, {suite.suite.title}, against {measure.name}"
+    notes = [SHARED] if shared else []
+    notes += [*_iter_pareto_notes(points, state, across), *_iter_selection_notes(points, state, untouched)]
     return Page(
         title="Trade-offs",
         template="pareto.html",
         lead=_describe_points(points, title, across, state),
-        tables=_build_pareto_tables(points, where, state, score, across.axis.label) if points.dots else [],
-        charts=[build_chart("points", heading, points.plot)] if points.dots else [],
-        notes=[
-            *([SHARED] if shared else []),
-            *_list_pareto_notes(points, state, across),
-            *_list_selection_notes(points, state, untouched),
-        ],
+        tables=_build_pareto_tables(points, where, measure, score) if dots else [],
+        charts=[build_chart("points", heading, points.plot)] if dots else [],
+        notes=notes,
         data={
             "x": {"key": state.x, "label": across.axis.label, "scale": across.axis.kind},
             "y": {"key": state.y, "label": score.label},
             "device": across.device or None,
         },
         context={
-            "empty": empty,
-            "left_out": _describe_omissions(points, MEASURES[state.x]),
+            "empty": "" if dots else across.why or _explain_empty_plot(points, state),
+            "left_out": list(_iter_omissions(points, measure)),
             "form": _build_pareto_form(queries, scores, state, labels, across),
             "paging": where,
         },
@@ -479,10 +479,6 @@ def _find_shared_columns(scores: SuiteScores, state: _ParetoState) -> list[int]:
         return []
     means = select_mean_columns(scores.site_suite.suite)
     return [at for at in means if scores.counted[rows, at].all()]
-
-
-def _format_heading(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _list_score_labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, str]:
@@ -521,40 +517,35 @@ def _select_score(scores: SuiteScores, key: str, label: str, untouched: Untouche
 def _load_x_values(
     queries: Queries, scores: SuiteScores, state: _ParetoState, papers: Iterable[Paper]
 ) -> _Across:
-    measure = MEASURES[state.x]
+    measure, entries = MEASURES[state.x], scores.entries
     axis = Axis(label=measure.label, kind=state.scale or ("linear" if state.x == "dimension" else "log"))
-    if measure.counted or measure.of:
+    find = _prepare_count(queries, entries, measure.counted) if measure.counted else measure.of
+    if find is not None:
         is_printed = bool(measure.counted) or state.x == "parameters"
         suite = scores.site_suite.typed
         printed = [*_iter_printed_dots(papers, suite, state.y, state.x)] if is_printed else []
-        if measure.of:
-            amounts = {row: value for row, entry in enumerate(scores.entries) if (value := measure.of(entry))}
-        else:
-            amounts = _load_counts(queries, scores.entries, measure.counted)
+        amounts = {row: value for row, entry in enumerate(entries) if (value := find(entry))}
         axis = Axis(label=measure.label, kind="date") if state.x == "date" else axis
-        why = "" if printed or amounts else measure.why
-        return _Across(values=amounts, printed=printed, axis=axis, why=why)
+        return _Across(
+            values=amounts, printed=printed, axis=axis, why="" if printed or amounts else measure.why
+        )
     price = state.price if state.x == "cost" else None
     if measure.figure:
-        figures = load_measured_figures(queries, scores.entries, measure.figure)
+        figures = load_measured_figures(queries, entries, measure.figure)
     else:
         figures = _load_device_figures(queries, scores, price)
     names = sorted(figures, key=lambda name: (-len(figures[name]), name))
     device = state.device if state.device in names else next(iter(names), "")
     values, why = figures.get(device, {}), measure.why
     if state.x == "cost" and price is None and names:
-        values = {}
-        why = (
-            "No price is known: a cost is the hours that were measured times the price of an hour. "
-            "Give the price of an hour of the machine as USD an hour."
-        )
+        values, why = {}, NO_PRICE
     label = f"{measure.label} at ${price:g} an hour" if price else measure.label
     axis = Axis(label=f"{label}, on {device}" if device else label, kind=axis.kind)
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
 
 
-def _load_counts(queries: Queries, entries: Sequence[Entry], kind: str) -> dict[int, Place]:
-    """What is computed of each entry by row, known of it under any of the names of its model."""
+def _prepare_count(queries: Queries, entries: Sequence[Entry], kind: str) -> Callable[[Entry], Place | None]:
+    """What is computed of each of some entries, known of it under any of the names of its model."""
     pages = join_models(queries)
     by_page = group_by(queries.entries.values(), lambda entry: pages[entry.id])
     pages_shown = dict.fromkeys(pages[entry.id] for entry in entries)
@@ -565,28 +556,24 @@ def _load_counts(queries: Queries, entries: Sequence[Entry], kind: str) -> dict[
         others = (e for e in by_page[pages[entry.id]] if has_same_size(entry.parameters, e.parameters))
         return next((counts[e.id] for e in (entry, *others) if e.id in counts), None)
 
-    return {row: value for row, entry in enumerate(entries) if (value := find_count(entry))}
+    return find_count
 
 
 def _build_pareto_points(
     scores: SuiteScores, rows: Sequence[int], state: _ParetoState, score: _Score, across: _Across
 ) -> _Points:
-    means = score.means
+    means, measure, all_names = score.means, MEASURES[state.x], state.apply_changes(q="")
     scored_rows = [row for row in rows if means.count[row]]
     complete_rows = [row for row in scored_rows if means.complete[row]]
     eligible_rows = scored_rows if state.part else complete_rows
     shown = [row for row in eligible_rows if row in across.values]
     shown = scores.select_best_rows(shown, means.count) if state.each == "model" else shown
-    unit = MEASURES[state.x].unit
-    dots = [_build_entry_dot(scores, score, row, across.values[row], unit) for row in shown]
-    all_names = state.apply_changes(q="")
+    dots = [_build_entry_dot(scores, score, row, across.values[row], measure.unit) for row in shown]
     dots += [dot for dot in across.printed if all_names.should_keep(dot.entry)]
     dots.sort(key=lambda dot: (dot.hollow, -dot.score))
     dots = [replace(dot, emphasised=bool(state.q) and state.should_keep(dot.entry)) for dot in dots]
-    plot = Scatter(
-        x=across.axis, y=Axis(label=f"{_format_heading(score.label)} (× 100)"), series=SERIES,
-        better=MEASURES[state.x].better, points=dots,
-    )  # fmt: skip
+    up = Axis(label=f"{score.heading} (× 100)")
+    plot = Scatter(x=across.axis, y=up, series=SERIES, better=measure.better, points=dots)
     best = select_frontier_points(plot, dots)
     named = [dot for dot in dots if state.should_keep(dot.entry)]
 
@@ -594,13 +581,12 @@ def _build_pareto_points(
         kept = (scores.entries[row] for row in some)
         return len({entry.model_slug for entry in kept if state.should_keep(entry)})
 
-    placed_rows = [row for row in scored_rows if row in across.values]
     return _Points(
         dots=named, best=best, every=dots,
         plot=replace(plot, points=[*named, *(dot for dot in best if dot not in named)]),
         without=count_models(eligible_rows) - count_models(shown),
         part=0 if state.part else count_models(scored_rows) - count_models(complete_rows),
-        placed=count_models(placed_rows),
+        placed=count_models(row for row in scored_rows if row in across.values),
     )  # fmt: skip
 
 
@@ -617,63 +603,51 @@ def _build_entry_dot(scores: SuiteScores, score: _Score, row: int, amount: Place
     )  # fmt: skip
 
 
-def _build_pareto_tables(
-    points: _Points, where: Paging, state: _ParetoState, score: _Score, label: str
-) -> list[Table]:
+def _build_pareto_tables(points: _Points, where: Paging, measure: _Measure, score: _Score) -> list[Table]:
     """The frontier, each with its gain, and all points, each with what beats it."""
-    measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[_CostPoint]
+    expected, column, across = score.means.expected, sorting.Field[_CostPoint], points.plot.x.label
     by_x = points.best if points.plot.better == "lower" else points.best[::-1]
     # By identity, as two points of the frontier may be equal.
-    neighbours = {id(dot): last for last, dot in pairwise(by_x)}
+    gains = {id(dot): build_delta_cell(dot.score - last.score) for last, dot in pairwise(by_x)}
+
+    def show_amount(dot: _CostPoint) -> Cell:
+        amount = dot.amount
+        return Cell(text=measure.text(amount), value=str(amount) if isinstance(amount, date) else amount)
+
+    def build_count_cell(dot: _CostPoint) -> Cell:
+        return Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected)
+
+    def build_rival_cell(dot: _CostPoint) -> Cell:
+        better = points.find_better(dot)
+        if better is None:
+            return Cell(text="on the frontier") if dot in points.best else EMPTY
+        text = f"{better.label} ({format_delta(better.score - dot.score)})"
+        return Cell(text=text, value=better.label, href=better.href)
+
     fields = [
-        column(
-            "model", "Model", lambda dot: link(dot.label, dot.href, note=dot.entry.treatment), sticky=True
-        ),
-        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True, card=measure.label),
-        column("score", _format_heading(score.label), _score_cell, numeric=True, card="Score"),
+        column("model", "Model", lambda d: link(d.label, d.href, note=d.entry.treatment), sticky=True),
+        column("x", across, show_amount, numeric=True, card=measure.label),
+        column("score", score.heading, _build_score_cell, numeric=True, card="Score"),
+        column("step", "Gain", lambda d: gains.get(id(d), EMPTY), numeric=True, note=GAIN, card="Gain"),
+        column("there", "Tasks", build_count_cell, numeric=True, card="Tasks"),
+        column("origin", "Origin", lambda d: link(d.series, kind=d.series), card="Origin"),
+        column("beaten", "Beaten by", build_rival_cell, note=BEATEN, card="Beaten by"),
     ]
-    gain = column(
-        "step",
-        "Gain",
-        lambda dot: _build_gain_cell(dot, neighbours.get(id(dot))),
-        numeric=True,
-        note=GAIN,
-        card="Gain",
-    )
-    count = column(
-        "there",
-        "Tasks",
-        lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
-        numeric=True,
-        card="Tasks",
-    )
-    origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series), card="Origin")
-    beaten = column(
-        "beaten", "Beaten by", lambda dot: _build_rival_cell(points, dot), note=BEATEN, card="Beaten by"
-    )
-    counts = [count] if expected > 1 else []
-    tables = (
-        ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
+    tables = [
+        ("frontier", "The frontier: nothing beats these on both axes", ("there", "beaten"), points.best),
         ("points", "All points, the best score first, incomplete ones last",
-         [*fields, *counts, origin, beaten], where.cut(points.dots)),
-    )  # fmt: skip
+         ("step", "there" if expected == 1 else ""), where.cut(points.dots)),
+    ]  # fmt: skip
     return [
         sorting.fill_table(
-            *table,
-            key=lambda dot: dot.entry.slug,
-            kind=lambda dot: "part" if dot.hollow else "",
-            cards=True,
+            name, caption, [field for field in fields if field.key not in others], dots, cards=True,
+            key=lambda dot: dot.entry.slug, kind=lambda dot: "part" if dot.hollow else "",
         )
-        for table in tables
-    ]
+        for name, caption, others, dots in tables
+    ]  # fmt: skip
 
 
-def _show_amount(dot: _CostPoint, text: Callable[[Any], str]) -> Cell:
-    amount = dot.amount
-    return Cell(text=text(amount), value=str(amount) if isinstance(amount, date) else amount)
-
-
-def _score_cell(dot: _CostPoint) -> Cell:
+def _build_score_cell(dot: _CostPoint) -> Cell:
     half = None if dot.low is None or dot.high is None else (dot.high - dot.low) / 2
     interval = f" ± {half:.2f}" if half is not None and half == half else ""
     kinds = {"part": dot.hollow, "selected": dot.selected}
@@ -681,64 +655,39 @@ def _score_cell(dot: _CostPoint) -> Cell:
     return Cell(text=score_text(dot.score) + interval, value=dot.score, kind=kind, note=dot.note)
 
 
-def _build_gain_cell(dot: _CostPoint, last: _CostPoint | None) -> Cell:
-    return Cell(text=format_delta(dot.score - last.score), value=dot.score - last.score) if last else EMPTY
-
-
-def _build_rival_cell(points: _Points, dot: _CostPoint) -> Cell:
-    better = points.find_better(dot)
-    if better is None:
-        return Cell(text="on the frontier") if dot in points.best else EMPTY
-    text = f"{better.label} ({format_delta(better.score - dot.score)})"
-    return Cell(text=text, value=better.label, href=better.href)
-
-
 def _build_pareto_form(
     queries: Queries, scores: SuiteScores, state: _ParetoState, labels: Mapping[str, str], across: _Across
 ) -> FilterForm:
-    suites = [
-        (slug, one.suite.title)
-        for slug, one in queries.suites.items()
-        if slug in queries.entries_of_suites or one.main or slug == state.suite
-    ]
+    listed, entries = {*queries.entries_of_suites, state.suite}, scores.entries
+    measured, measures = any(entry.origin == "measured" for entry in entries), list[tuple[str, str]]()
+    for key, measure in MEASURES.items():
+        is_available = measure.counted or (measured if measure.of is None else any(map(measure.of, entries)))
+        measures.append((key, measure.name if is_available else f"{measure.name} (not known)"))
+    views = list_conventions(scores.site_suite.suite)
+    suites = [(s, one.suite.title) for s, one in queries.suites.items() if one.main or s in listed]
     offered: Options = {
         "suite": ("Suite", suites),
-        "y": ("Score", [(key, _format_heading(name)) for key, name in labels.items()]),
-        "x": ("Against", _list_measures(scores)),
+        "y": ("Score", [(key, format_heading(name)) for key, name in labels.items()]),
+        "x": ("Against", measures),
         "device": ("Measured on", [(name, name) for name in across.devices]),
-        "view": (
-            "Numbers",
-            [(name, f"as {name} prints") for name in list_conventions(scores.site_suite.suite)],
-        ),
+        "view": ("Numbers", [(name, f"as {name} prints") for name in views]),
         "each": ("A point for", EACH),
         "scale": ("Axis", () if state.x == "date" else SCALES),
     }
     values = {"device": across.device, "view": scores.convention}
     choices = offer(state, offered, values=values, always=("suite", "y"))
     if state.x == "cost":
+        # Behind the suite, the score and the axis, to which it belongs.
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
         )
-        # Behind the suite, the score and the axis, to which it belongs.
         choices.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
     kept = {name: getattr(state, name) for name in ("suite", "x", "y", "price", "theme")}
     reset = f"{PATH}?{_ParetoState(**kept).build_query()}"
-    every = [*choices, part, *build_entry_controls(state, scores.entries)]
+    every = [*choices, part, *build_entry_controls(state, entries)]
     return build_form(state, PATH, every, chips=build_filter_chips(state, PATH), reset=reset)
-
-
-def _list_measures(scores: SuiteScores) -> list[tuple[str, str]]:
-    """What a score can be set against; the choice says so where no entry has it."""
-    every, measured = scores.entries, any(entry.origin == "measured" for entry in scores.entries)
-    availability = {
-        key: bool(one.counted) or (measured if one.of is None else any(map(one.of, every)))
-        for key, one in MEASURES.items()
-    }
-    return [
-        (key, one.name if availability[key] else f"{one.name} (not known)") for key, one in MEASURES.items()
-    ]
 
 
 def _describe_points(points: _Points, title: str, across: _Across, state: _ParetoState) -> str:
@@ -752,40 +701,37 @@ def _describe_points(points: _Points, title: str, across: _Across, state: _Paret
     return " ".join([f"{title}: {complete_count} {what}, {best_count} on the frontier.", *places])
 
 
-def _list_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> list[str]:
-    recipes = {dot.entry.recipe for dot in points.dots if dot.entry.recipe}
-    settings = {
-        dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
-    }
-    notes = [PRINTED] if settings else []
-    notes += [WHOLE] if state.q and points.dots else []
-    if state.x == "flops" and any(dot.series != "reported" for dot in points.dots):
-        notes.append(STATED)
+def _iter_pareto_notes(points: _Points, state: _ParetoState, across: _Across) -> Iterator[str]:
+    entries = [dot.entry for dot in points.dots]
+    recipes = {entry.recipe for entry in entries if entry.recipe}
+    settings = {one.treatment.partition(";")[0] for one in entries if one.origin == "reported"}
+    if settings:
+        yield PRINTED
+    if state.q and points.dots:
+        yield WHOLE
+    if state.x == "flops" and any(entry.origin != "reported" for entry in entries):
+        yield STATED
     if len(recipes) > 1:
-        notes.append(
-            f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's."
-        )
+        yield f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's."
     if len(settings) > 1:
-        notes.append(f"They were fine-tuned in {len(settings)} ways: {'; '.join(sorted(settings))}.")
+        yield f"They were fine-tuned in {len(settings)} ways: {'; '.join(sorted(settings))}."
     if len(across.devices) > 1:
         rest = ", ".join(device for device in across.devices if device != across.device)
-        notes.append(f"Only what ran on {across.device} is shown; other records ran on {rest}.")
+        yield f"Only what ran on {across.device} is shown; other records ran on {rest}."
     if state.device and state.device != across.device:
-        notes.append(f"Nothing was measured on {state.device}.")
-    return notes
+        yield f"Nothing was measured on {state.device}."
 
 
-def _list_selection_notes(
+def _iter_selection_notes(
     points: _Points, state: _ParetoState, untouched: UntouchedMeans | None
-) -> list[str]:
-    if state.y == "untouched" and untouched is not None:
-        return [describe_untouched(untouched)]
+) -> Iterator[str]:
     count = sum(dot.selected for dot in points.dots)
-    if not count:
-        return []
-    what = "a model was" if count == 1 else f"{count} models were"
     other = f" The mean over the {untouched.part.count} untouched tasks is free of that." if untouched else ""
-    return [f"In this score, {what} selected by scores that it is made of, which err upward.{other}"]
+    if state.y == "untouched" and untouched is not None:
+        yield describe_untouched(untouched)
+    elif count:
+        what = "a model was" if count == 1 else f"{count} models were"
+        yield f"In this score, {what} selected by scores that it is made of, which err upward.{other}"
 
 
 def _explain_empty_plot(points: _Points, state: _ParetoState) -> str:
@@ -802,11 +748,9 @@ def _explain_empty_plot(points: _Points, state: _ParetoState) -> str:
     )
 
 
-def _describe_omissions(points: _Points, measure: _Measure) -> list[str]:
-    how = f" {NOTED}" if measure.counted else ""
-    notes = {
-        f"Left out, as their {measure.name} is not known: {points.without} with this score.{how}":
-        points.without,
-        f"Left out, as they have a part of the tasks only: {points.part}.": points.part,
-    }  # fmt: skip
-    return [note for note, count in notes.items() if count]
+def _iter_omissions(points: _Points, measure: _Measure) -> Iterator[str]:
+    if points.without:
+        how = f" {NOTED}" if measure.counted else ""
+        yield f"Left out, as their {measure.name} is not known: {points.without} with this score.{how}"
+    if points.part:
+        yield f"Left out, as they have a part of the tasks only: {points.part}."

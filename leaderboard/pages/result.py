@@ -17,10 +17,10 @@ from leaderboard.data.queries import Entry, EntryResult
 from leaderboard.data.settings import copy_folder
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import cells
-from leaderboard.views.history import build_score_history
 from leaderboard.views.model_scores import (
     TRUST,
     build_score_cell,
+    build_score_history,
     collect_reasons,
     describe_result_data,
     list_result_kinds,

@@ -1,25 +1,28 @@
-"""A task: what it is, and the ranking of every entry with a result on it."""
+"""Tasks: what each is with the ranking of every entry that has a result on it, and the list of all."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from harness.results.scores import score_text
+from harness.results.type_tasks import is_baseline, rank_type_tasks
 from leaderboard.data.descriptions import describe_task
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
-from leaderboard.data.suites import WHY, Scope
+from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, build_size_cell
 from leaderboard.views.reproductions import build_verdict_cell, join_models, load_comparisons
 from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
+    Best,
     Question,
     Scored,
     build_default_question,
@@ -29,6 +32,7 @@ from leaderboard.views.task_scores import (
     format_task_path,
     list_question_scores,
     list_site_tasks,
+    load_best_scores,
     load_questions,
     load_task_results,
     rank_scores,
@@ -44,6 +48,7 @@ from leaderboard.web.filters import (
     EntryState,
     FilterForm,
     Options,
+    ask_name,
     build_entry_controls,
     build_filter_chips,
     build_form,
@@ -52,9 +57,9 @@ from leaderboard.web.filters import (
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.page import Page, build_missing_error, check_name, serve_page
-from leaderboard.web.page_state import Text, build_address, build_paging
+from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, build_values_row, link, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 
 TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
 """How the revision of a model is known, in short."""
@@ -131,6 +136,7 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     rows = sorting.sort_rows(rows, fields, state.sort)
     where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
     best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
+    scope, values = inquiry.scope, [one.value for one in ranked if one.value is not None]
     ranking = sorting.fill_table(
         "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state,
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
@@ -146,8 +152,13 @@ def _show_task(site: Site, state: _TaskState, task: str) -> Page:
         charts=[_plot_score_spread(ranked, best)], crumbs=[("Tasks", "/tasks")],
         tables=[ranking, *([size_table] if len(best) > 1 else [])],
         # The convention of a paper may have another metric.
-        data={**_build_task_data(inquiry, ranked), "models_ranked": len(ranks),
-              "metric": (not inquiry.scope.view and metric) or None},
+        data={
+            "scope": inquiry.question.name, "splits": list(scope.splits), "subsets": list(scope.subsets),
+            "data": scope.data or None,
+            "scopes": [{"name": one.name, "label": one.label} for one in inquiry.questions],
+            "quartiles": np.quantile(values, (0.25, 0.5, 0.75)).tolist() if values else None,
+            "models_ranked": len(ranks), "metric": (not scope.view and metric) or None,
+        },
         notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
         context={
             "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),
@@ -207,16 +218,15 @@ def _build_ranking_fields(
     def find_ranked_score(one: Scored) -> float | None:
         return one.value if one.entry.id in ranks else None
 
-    def build_marked_score(one: Scored) -> Cell:
-        return _build_task_score(one, scope, marks.get(find_ranked_score(one) or -1.0, ""))
-
     column = sorting.Field[Scored]
     fields = [
         column("rank", "Rank", numeric=True, up=True, sticky=True, sort=lambda one: ranks.get(one.entry.id),
                note="Entries that no known interval tells apart share a rank."),
         column("model", "Model", _build_model_cell, lambda one: one.entry.model.casefold(), sticky=True),
-        column("score", "Score", build_marked_score, find_ranked_score, numeric=True),
-        column("interval", "95 %", _build_interval_cell, numeric=True,
+        column("score", "Score", lambda one: _build_task_score(
+            one, scope, marks.get(find_ranked_score(one) or -1.0, "")), find_ranked_score, numeric=True),
+        column("interval", "95 %", lambda one: "" if one.half is None else
+               link(f"{score_text(one.low)}–{score_text(one.high)}"), numeric=True,
                note="The interval over seeds and examples, where it is known."),
         column("parameters", "Size", lambda one: build_size_cell(one.entry.parameters),
                lambda one: one.entry.parameters, numeric=True, note="Parameters."),
@@ -253,10 +263,6 @@ def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
     marks, note = " ".join(filter(None, [*kinds, mark])), "; ".join(filter(None, notes))
     cell = build_score_cell(one.value, href, kind=marks, note=note)
     return add_seed_deviation(cell, one.deviation, one.entry.seeds)
-
-
-def _build_interval_cell(one: Scored) -> Cell:
-    return EMPTY if one.half is None else link(f"{score_text(one.low)}–{score_text(one.high)}")
 
 
 def _build_trust_cell(one: Scored) -> Cell:
@@ -371,11 +377,165 @@ def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
     return build_form(state, path, choices, chips=build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}))
 
 
-def _build_task_data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
-    values = [one.value for one in ranked if one.value is not None]
-    return {
-        "scope": asked.question.name, "splits": list(asked.scope.splits),
-        "subsets": list(asked.scope.subsets), "data": asked.scope.data or None,
-        "scopes": [{"name": one.name, "label": one.label} for one in asked.questions],
-        "quartiles": [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))] if values else None,
-    }  # fmt: skip
+PATH = "/tasks"
+HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
+LIST_CHIPS = {"q": "name has “{}”", "type": "{}", "suite": "{}", "held": "{}", "scored": "with results"}
+"""The filters in force, as texts."""
+NOTE = (
+    "The best score is that of the first suite’s question; of a task in no suite, that among the entries "
+    "with the splits, subsets and data that most have."
+)
+TYPES = (
+    "ρ is Spearman’s correlation with its 95 % interval, over imported and measured models with all tasks "
+    "of its type, as if independent. The mean has the task itself in it, as in Efficient-Embeddings; "
+    "“the others” are without it. Level: its interval holds the first’s ρ. Revisions of a model count "
+    "together here; `harness proxy types` takes one of each."
+)
+
+
+class _TasksState(State):
+    """The parameters of the list of tasks."""
+
+    q: Text = Field("", description="Part of a task's name.")
+    type: Text = Field("", description="Only tasks of this type; `not stated` for those without one.")
+    suite: Text = Field("", description="Only tasks of this suite.")
+    held: Literal["", "suite", "none"] = Field("", description="Only tasks in a suite, or in none.")
+    scored: bool = Field(False, description="Only tasks with results.")
+    sort: Text = Field("-results", description="A column's key; with - in front the highest first.")
+    rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
+    page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
+
+
+class _Task(NamedTuple):
+    name: str
+    type: str
+    metric: str
+    results: int
+    suites: Sequence[SiteSuite]
+    best: Best = None
+
+
+def _collect_task_rows(queries: Queries, *, scored: bool) -> list[_Task]:
+    """Every task; with its best score where rows are sorted by it."""
+    names = list_site_tasks(queries)
+    best = load_best_scores(queries, names) if scored else {}
+    rows = []
+    for name in names:
+        kind, metric, results = queries.tasks.get(name, ("", "", 0))
+        questions = load_questions(queries).get(name, [])
+        task = questions[0].task if questions else None
+        suites = {one.slug: one for question in questions for one in question.suites}
+        kind, metric = (task.type, task.metric) if task else (kind, metric)
+        rows.append(_Task(name, kind or "not stated", metric, results, [*suites.values()], best.get(name)))
+    return rows
+
+
+def _build_tasks_fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Task]]:
+    """The columns; `shown` are the rows whose best score is to be read."""
+    best = load_best_scores(queries, [one.name for one in shown])
+
+    def link_best_model(one: _Task) -> Cell:
+        entry = (best.get(one.name) or (None,))[0]
+        return link(entry.model, build_address(f"/models/{entry.model_slug}")) if entry else EMPTY
+
+    def build_suites_cell(one: _Task) -> Cell:
+        more = f" +{len(one.suites) - 1}" if len(one.suites) > 1 else ""
+        text = one.suites[0].suite.title + more if one.suites else ""
+        href = build_address(f"/suites/{one.suites[0].slug}") if len(one.suites) == 1 else ""
+        titles = ", ".join(suite.suite.title for suite in one.suites)
+        return Cell(text=text, value=titles or None, href=href, note=titles if more else "")
+
+    column = sorting.Field[_Task]
+    return [
+        column("name", "Task", lambda one: link(one.name, format_task_path(one.name)),
+               lambda one: one.name.casefold(), sticky=True),
+        column("results", "Results", sort=lambda one: one.results, numeric=True,
+               note="Results of all entries, with any splits.", card="Results"),
+        column("best", "Best", lambda one: build_score_cell((best.get(one.name) or (None, None))[1]),
+               lambda one: one.best and one.best[1], numeric=True, note="The best ranked score.",
+               card="Best"),
+        column("model", "Best model", link_best_model, lambda one: one.best and one.best[0].model.casefold(),
+               note="The model with the best score.", card="by"),
+        column("type", "Type", sort=lambda one: one.type, card="Type"),
+        column("metric", "Metric", sort=lambda one: one.metric or None, note="The main metric."),
+        column("suites", "Suites", build_suites_cell, lambda one: len(one.suites),
+               note="The suites of this site that have it.", card="Suites"),
+    ]  # fmt: skip
+
+
+@serve_page(PATH, "All tasks, with the number of results, the best score, and the suites that have each.")
+def _show_tasks(site: Site, state: _TasksState) -> Page:
+    queries = site.queries
+    check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    tasks = _collect_task_rows(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
+    types = Counter(one.type for one in tasks)
+    check_name("task type", state.type, types, then="The page /tasks offers all types.")
+    rows = sorting.sort_rows(
+        [one for one in tasks if _should_show_task(state, one)], _build_tasks_fields(queries, ()), state.sort
+    )
+    where = build_paging(len(rows), state, PATH)
+    shown = where.cut(rows)
+    table = sorting.fill_table(
+        "tasks", "Tasks; scores × 100", _build_tasks_fields(queries, shown), shown, state=state,
+        key=lambda one: one.name, notes=[NOTE], cards=True,
+    )  # fmt: skip
+    types_tables = [_build_types_table(queries, queries.suites[state.suite])] if state.suite else []
+    return Page(
+        title="Tasks",
+        lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} in a suite of this site.",
+        tables=[table, *types_tables],
+        context={"form": _build_tasks_form(queries, state, types), "paging": where},
+    )
+
+
+def _build_types_table(queries: Queries, site_suite: SiteSuite) -> Table:
+    """For each type of a suite's tasks the one that follows the type's mean best."""
+    scores, names = queries.load_suite_scores(site_suite), [one.name for one in site_suite.suite.columns]
+    kept = [
+        e.origin == "measured" or (e.origin == "imported" and not is_baseline(e.model))
+        for e in scores.entries
+    ]
+    values = np.where(scores.counted, scores.values, np.nan)[kept]
+    rankings = rank_type_tasks(
+        site_suite.suite, lambda part: values[:, [names.index(one.name) for one in part.columns]]
+    )
+    heads = {"type": "Type", "first": "Follows its mean best", "whole": "ρ", "other": "Follows others best",
+             "others": "ρ ", "models": "Models", "level": "Level with the first"}  # fmt: skip
+    rows = []
+    for ranking in rankings:
+        first, rival = next(iter(ranking.tasks), None), ranking.best_by_others
+        cells = []
+        for task, correlation in ((first, first and first.mean), (rival, rival and rival.others)):
+            cells += [link(task.task, format_task_path(task.task)) if task else EMPTY, EMPTY]
+            if correlation:
+                text = f"{correlation.value:.3f} [{correlation.low:.3f}, {correlation.high:.3f}]"
+                cells[-1] = Cell(text=text, value=correlation.value)
+        rows.append([ranking.type, *cells, ranking.models, ranking.reason or ", ".join(ranking.level)])
+    caption = "The task of each type that follows its mean best"
+    return values_table("types", caption, heads, rows, "whole others models", notes=[TYPES])
+
+
+def _should_show_task(state: _TasksState, one: _Task) -> bool:
+    suites = [suite.slug for suite in one.suites]
+    return (
+        state.q.casefold() in one.name.casefold()
+        and state.type in ("", one.type)
+        and (not state.suite or state.suite in suites)
+        and (not state.held or (state.held == "suite") == bool(suites))
+        and (not state.scored or one.results > 0)
+    )
+
+
+def _build_tasks_form(queries: Queries, state: _TasksState, types: Counter[str]) -> FilterForm:
+    offered: Options = {
+        "type": ("Type", [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]),
+        "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),
+        "held": ("In a suite", HELD),
+    }
+    controls = [
+        ask_name(state, "Task"),
+        *offer(state, offered, always=offered),
+        Control(kind="check", name="scored", label="With results", checked=state.scored),
+    ]
+    values = {"suite": dict(offered["suite"][1])[state.suite], "held": dict(HELD)[state.held]}
+    return build_form(state, PATH, controls, chips=build_filter_chips(state, PATH, LIST_CHIPS, values))

@@ -13,7 +13,7 @@ from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import build_score_cell, build_time_cell, format_count, format_time
-from leaderboard.views.check_tables import find_suite_path
+from leaderboard.views.documents import find_suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.filters import Options, build_form, offer
 from leaderboard.web.page import Page, check_name, serve_page

@@ -46,6 +46,11 @@ def format_task_count(count: int) -> str:
     return "its one task" if count == 1 else f"{count} tasks"
 
 
+def format_heading(text: str) -> str:
+    """A text as a sentence begins: its other capitals stay."""
+    return text[:1].upper() + text[1:]
+
+
 def build_delta_cell(value: float | None) -> Cell:
     """The cell of a difference."""
     return Cell(text=format_delta(value), value=value)

@@ -1,4 +1,4 @@
-"""The scores of one model: its entries in every suite side by side, and its results by task."""
+"""The scores of one model: its entries in every suite, its results by task, and what kept snapshots say."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import duckdb
+
 from harness.results.printed import Paper
 from harness.results.scores import score_text
-from leaderboard.data.queries import Entry, Queries
+from leaderboard.data.queries import Entry, EntryResult, Queries
 from leaderboard.data.scores import NONE, SuiteScores
+from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
+from leaderboard.data.tables import SETTINGS
 from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import (
     build_count_cell,
@@ -25,7 +29,7 @@ from leaderboard.views.training import was_chosen
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
 from leaderboard.web.marks import find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.page_state import build_address
-from leaderboard.web.tables import EMPTY, Cell, Table, link
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 TRUST = {
     "measured": "weights known by their hash", "commit": "pinned to a commit",
@@ -128,11 +132,7 @@ def build_suites_tables(
         path: The model's page.
         papers: The papers by slug, whose names conventions have.
     """
-
-    def name_convention(one: Standing) -> str:
-        paper = papers.get(one.scores.convention)
-        return paper.name if paper else one.scores.convention
-
+    names = {slug: paper.name for slug, paper in papers.items()}
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
@@ -140,9 +140,11 @@ def build_suites_tables(
     others.sort(key=lambda one: -one.scores.over_tasks.count[one.row] / one.scores.over_tasks.expected)
     both = [("boards", "Ranks and means × 100 on the boards", boards),
             ("others", "Other suites: means × 100", others)]  # fmt: skip
-    source = Field[Standing]("source", "Source", lambda one: build_source_cell(one.entry, path))
-    fields = [replace(f, cell=name_convention) if f.key == "convention" else f for f in SUITE_FIELDS]
-    fields.append(source)
+    shown = {field.key: field for field in SUITE_FIELDS}
+    shown["convention"] = replace(
+        shown["convention"], cell=lambda one: names.get(one.scores.convention, one.scores.convention)
+    )
+    fields = [*shown.values(), Field("source", "Source", lambda one: build_source_cell(one.entry, path))]
     return [build_standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
@@ -277,22 +279,18 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
     records = queries.load_result_documents([row.id for row in rows if row.entry in trained])
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
-    return [
-        EntryResults(
-            entry=entry,
-            rows={row.task: row for row in rows if row.entry == entry.id},
-            reasons=collect_reasons(score for score in scores if score.entry == entry.id),
+    results = []
+    for entry in entries:
+        entry_rows = {row.task: row for row in rows if row.entry == entry.id}
+        means = {task: queries.find_part_means(task, [entry]) for task in entry_rows}
+        results.append(EntryResults(
+            entry=entry, rows=entry_rows, chosen=chosen,
             standings=[one for one in in_suites if one.entry is entry],
-            chosen=chosen,
+            reasons=collect_reasons(score for score in scores if score.entry == entry.id),
             revisions={m.id: m.revision or "" for m in queries.list_members(entry) if entry.revisions},
-            part_means={
-                row.task: means[entry.id]
-                for row in rows
-                if row.entry == entry.id and (means := queries.find_part_means(row.task, [entry]))
-            },
-        )
-        for entry in entries
-    ]
+            part_means={task: some[entry.id] for task, some in means.items() if some},
+        ))  # fmt: skip
+    return results
 
 
 def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
@@ -370,3 +368,42 @@ def build_result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
         Field("metric", "Main metric", lambda row: build_fact_cell(row.metric),
               lambda row: row.metric.casefold()),
     ]  # fmt: skip
+
+
+def build_rank_history(kept: Sequence[Snapshot], entries: Sequence[Entry], slug: str) -> Table:
+    """The ranks that a model had on the boards, with its means × 100.
+
+    Args:
+        kept: Snapshots, the oldest first.
+        entries: Its entries, the best known first, whose lasting name all of its checkpoints share.
+        slug: Its name in URLs.
+    """
+    name = entries[0].typed_names[0] if entries else ""
+    ranks = [(one, one.ranks.get(name, {})) for one in reversed(kept)]
+    suites = dict.fromkeys(suite for _, texts in ranks for suite in texts)
+    lines = [
+        [_link_snapshot(one, f"/models/{slug}"), *(Cell(text=texts.get(suite, "")) for suite in suites)]
+        for one, texts in ranks
+        if texts
+    ]
+    labels = {"snapshot": "Snapshot", **{f"suite{at}": suite for at, suite in enumerate(suites)}}
+    return values_table("history", "Ranks and means × 100 in earlier snapshots", labels, lines)
+
+
+def build_score_history(kept: Sequence[Snapshot], result: EntryResult) -> Table:
+    """The scores that an entry had on a task in snapshots, the oldest first."""
+    sql = "SELECT arg_max(value, coalesce(written, '')) FROM read_parquet(?) WHERE entry = ? AND task = ?"
+    lines = []
+    with duckdb.connect(config={**SETTINGS, "threads": 1}) as connection:
+        for snapshot in reversed(kept):
+            values = [snapshot.list_table_files("results"), result.entry, result.task]
+            ((score,),) = connection.execute(sql, values).fetchall()
+            if score is not None:
+                place = _link_snapshot(snapshot, format_task_path(result.task))
+                lines.append([place, Cell(text=score_text(score), value=score)])
+    labels = {"snapshot": "Snapshot", "score": "Score × 100"}
+    return values_table("history", "The score in earlier snapshots", labels, lines, "score")
+
+
+def _link_snapshot(snapshot: Snapshot, path: str) -> Cell:
+    return link(f"{snapshot.made[:10]} {snapshot.id}", build_address(f"/s/{snapshot.id}{path}"))

@@ -187,14 +187,12 @@ class Answer:
         best = sorted(self.widths, key=lambda width: width[0] * width[1])[-10:]
         current = (len(self.places), len(self.ranked))
         chosen = [width for width in self.widths if width == current]
-        return [
-            (
-                f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}",
-                f"{PATH}?{self.state.build_query(models=models, page=1)}",
-                (tasks, models) == current,
-            )
-            for tasks, models in sorted({*best, *self.widths[:1], *chosen}, reverse=True)
-        ]
+        choices = []
+        for tasks, models in sorted({*best, *self.widths[:1], *chosen}, reverse=True):
+            label = f"{tasks} task{'s' if tasks > 1 else ''}: {models} model{'s' if models > 1 else ''}"
+            href = f"{PATH}?{self.state.build_query(models=models, page=1)}"
+            choices.append((label, href, (tasks, models) == current))
+        return choices
 
     def build_left_out_table(self) -> Table:
         """The tasks that were asked for and are not ranked by, with what each would do."""
@@ -205,15 +203,10 @@ class Answer:
         counts.sort(key=lambda count: (-count[1], -count[0]))
         more = f"{len(counts) - LISTED} further ones are not listed." if len(counts) > LISTED else ""
         labels = {"name": "Task", "type": "Type", "models": "Models that have it", "ranked": "Ranked with it"}
-        rows = [
-            (
-                link(column.name, build_address(PATH, self.state.build_query(task=[column.name]))),
-                column.type,
-                models,
-                both,
-            )
-            for models, both, column in counts[:LISTED]
-        ]
+        rows = []
+        for models, both, column in counts[:LISTED]:
+            href = build_address(PATH, self.state.build_query(task=[column.name]))
+            rows.append((link(column.name, href), column.type, models, both))
         caption = f"Tasks left out: {len(counts)} of {len(columns)}"
         return values_table("left-out", caption, labels, rows, notes=[more] if more else [])
 

@@ -235,13 +235,19 @@ class SuiteTable:
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
         several = len(scores.by_type) > 1
         place, rows = ranks.place.tolist(), range(len(entries))
+        untouched_means, note = dict[str, tuple[str, Means]](), ""
+        if untouched := self.untouched:
+            count, note = untouched.part.count, describe_untouched(untouched)
+            untouched_means["untouched"] = f"over {count} untouched", untouched.over_tasks
+            if several:
+                untouched_means["untouched_types"] = f"over types of {count} untouched", untouched.over_types
         borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
             _build_number_column(
                 "rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
                 note="Models that cannot be told apart from the first of their group share its rank."),
-            _build_text_column("model", "Model", lambda row: entries[row].model,
-                               self._build_model_cell),
+            _Column("model", "Model", self._build_model_cell, lambda row: entries[row].model.casefold(),
+                    numeric=False, sticky=True),
             _Column(
                 "unseen", "Zero-shot", self._build_unseen_cell, _replace_nan(scores.zero_shot).__getitem__,
                 optional=True, card="Zero-shot",
@@ -255,7 +261,7 @@ class SuiteTable:
             *self._iter_certainty_columns(),
             self._build_mean_column("types", "over types", scores.over_types,
                                     "The mean of the types' means."),
-            *self._iter_untouched_means(several),
+            *(self._build_mean_column(key, *head, note, own=False) for key, head in untouched_means.items()),
             _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
                                  note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
@@ -274,8 +280,8 @@ class SuiteTable:
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
                                  note="The mean of the ranks on each task, among ranked models."),
-            _build_text_column("origin", "Origin", lambda row: entries[row].origin,
-                               lambda row: _build_origin_cell(entries[row])),
+            _Column("origin", "Origin", lambda row: _build_origin_cell(entries[row]),
+                    lambda row: entries[row].origin.casefold(), numeric=False),
             _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
@@ -346,19 +352,6 @@ class SuiteTable:
             _Column("places", "possible ranks", lambda row: texts.get(row, ""), up=True, group="Mean",
                     sort=lambda row: bounds.get(row, [None])[0], card="Possible ranks", note=rank),
         )  # fmt: skip
-
-    def _iter_untouched_means(self, several: bool) -> Iterator[_Column]:
-        """The means over the tasks that selected no model shown: over tasks, and over several types."""
-        if self.untouched:
-            count, note = self.untouched.part.count, describe_untouched(self.untouched)
-            yield self._build_mean_column(
-                "untouched", f"over {count} untouched", self.untouched.over_tasks, note, own=False
-            )
-            if several:
-                label = f"over types of {count} untouched"
-                yield self._build_mean_column(
-                    "untouched_types", label, self.untouched.over_types, note, own=False
-                )
 
     def _iter_type_columns(self, several: bool) -> Iterator[_Column]:
         """The means within each of several types, each with its tasks behind it."""
@@ -515,12 +508,21 @@ class SuiteTable:
         scores = self.scores
         by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
         caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
-        fields = [replace(column, cell=partial(self._build_column_cell, column)) for column in self.shown]
+
+        def build_marked_cell(column: _Column, row: int) -> Cell:
+            mark = "frontier" if column.key == "parameters" and row in self._frontier else ""
+            return column.build_cell(row).mark(self._best.get((row, column.key), mark))
+
+        def find_row_kind(row: int) -> str:
+            complete = "" if scores.over_tasks.complete[row] else "part"
+            return "beside" if self.state.is_beside(scores.entries[row]) else complete
+
+        fields = [replace(column, cell=partial(build_marked_cell, column)) for column in self.shown]
         borda = [f"Borda: h{head.note[1:]}" for head in self.shown if head.key == "borda"]
         table = fill_table(
             "suite", caption, fields, rows, state=self._state, path=path, group=self._find_row_group,
             key=lambda row: scores.entries[row].slug, notes=[*notes, *borda], cards=True,
-            kind=self._find_row_kind,
+            kind=find_row_kind,
         )  # fmt: skip
         heads = [
             replace(
@@ -530,15 +532,6 @@ class SuiteTable:
             for head, column in zip(table.columns, self.shown, strict=True)
         ]  # fmt: skip
         return replace(table, columns=heads)
-
-    def _find_row_kind(self, row: int) -> str:
-        if self.state.is_beside(self.scores.entries[row]):
-            return "beside"
-        return "" if self.scores.over_tasks.complete[row] else "part"
-
-    def _build_column_cell(self, column: _Column, row: int) -> Cell:
-        mark = "frontier" if column.key == "parameters" and row in self._frontier else ""
-        return column.build_cell(row).mark(self._best.get((row, column.key), mark))
 
     def _format_fold_url(self, kind: str) -> str:
         """The URL that opens or folds a type."""
@@ -559,14 +552,6 @@ def _build_number_column(
         return EMPTY if value is None else Cell(text=text(value), value=value)
 
     return _Column(key, label, build_number_cell, values.__getitem__, **more)
-
-
-def _build_text_column(
-    key: str, label: str, name: Callable[[int], str], cell: Callable[[int], Cell]
-) -> _Column:
-    """A column that is sorted by a text of each row."""
-    sticky = key in ALWAYS
-    return _Column(key, label, cell, lambda row: name(row).casefold(), numeric=False, sticky=sticky)
 
 
 def _replace_nan(values: Floats) -> list[float | None]:

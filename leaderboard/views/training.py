@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from harness.core.lineage import Lineage, MemberPart, SweepPart, list_swept_settings
 from harness.core.types import is_number
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
-from harness.plan import catalog
 from harness.results.printed import Paper
 from harness.results.scores import score_text
 from leaderboard.data.suites import format_slug
@@ -68,11 +67,6 @@ SWEEP_NOTES = (
 def is_of_paper(recipe: AnyRecipe, paper: Paper) -> bool:
     """Whether a recipe is made after a paper: its source begins with the paper's name."""
     return recipe.source.startswith(f"{paper.name},")
-
-
-def list_paper_recipes(paper: Paper) -> list[str]:
-    """The recipes that are made after a paper."""
-    return [name for name in catalog.load_recipe_entries() if is_of_paper(catalog.open_recipe(name), paper)]
 
 
 def was_chosen(training: Document) -> bool:

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.testclient import TestClient
 
 from html_pages import BROWSER
-from leaderboard.pages import api
+from leaderboard.pages import about
 from leaderboard.pages.result import build_key_table
 from leaderboard.web.page_state import State
 from site_data import Parsed, standard_app
@@ -162,7 +162,7 @@ def test_an_answer_that_is_there_has_the_described_form(path: str) -> None:
 @pytest.fixture(scope="module")
 def parameters() -> dict[tuple[str, str], tuple[str, ...]]:
     """What a parameter takes, its default and what it does, by page and name."""
-    (table,) = api.show_api.view(standard_app().state.site, State.model_validate({})).tables
+    (table,) = about.show_api.view(standard_app().state.site, State.model_validate({})).tables
     keys = [column.key for column in table.columns]
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     page = ""

@@ -37,7 +37,7 @@ from judged_data import (
 )
 from leaderboard.data.documents import format_document_name, format_line_name
 from leaderboard.pages.watches import list_watch_values
-from leaderboard.views.check_tables import find_suite_path
+from leaderboard.views.documents import find_suite_path
 from site_data import HOSTILE, Parsed, every_path
 
 # The pages of checks: model lines, their histories, and every number of a check

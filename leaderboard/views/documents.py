@@ -1,14 +1,18 @@
-"""What the pages of checks share: cells of verdicts, and the checks of a model."""
+"""What the pages of documents share: lists of them, their addresses, and the checks of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from leaderboard.data.documents import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import format_slug
-from leaderboard.views.cells import build_delta_cell, build_time_cell, format_time
+from leaderboard.views.cells import build_delta_cell, build_time_cell, format_count, format_time
+from leaderboard.web.page import check_name
 from leaderboard.web.page_state import build_address
 from leaderboard.web.tables import Cell, Table, build_values_row, link, values_table
 
@@ -22,6 +26,47 @@ SHOWN = 10
 """Checks on a model's page."""
 
 
+D = TypeVar("D", bound=BaseModel)
+
+
+def iter_document_paths(kind: str, path: str) -> Callable[[Any], list[str]]:
+    """What gives the addresses of the pages of a kind's documents, below the path of their list."""
+    return lambda site: [
+        build_address(f"{path}/{facts['name']}") for facts in site.queries.list_document_facts(kind)
+    ]
+
+
+def load_document(queries: Queries, kind: str, name: str, form: type[D], what: str, path: str) -> D:
+    """A document by the name in an address.
+
+    Args:
+        queries: The site's queries.
+        kind: The kind of document.
+        name: Its name.
+        form: Its form.
+        what: What it is, in an error.
+        path: The page that lists all.
+
+    Raises:
+        NotFound: No document has this name.
+    """
+    names = [facts["name"] for facts in queries.list_document_facts(kind)]
+    check_name(what, name, names, then=f"The page {path} lists all.")
+    return form.model_validate_json(queries.fetch_document(kind, name))
+
+
+def build_documents_table(
+    facts: Sequence[Mapping[str, Any]], name: str, what: str, path: str, heads: Mapping[str, str]
+) -> Table:
+    """The documents of a kind: each leads to its page below a path; of `heads` the first is for its name."""
+    rows = [
+        [link(one["name"], build_address(f"{path}/{one['name']}")),
+         *(one[key] for key in heads if key != "name"), build_time_cell(one["when"])]
+        for one in facts
+    ]  # fmt: skip
+    return values_table(name, format_count(len(rows), what), {**heads, "when": "When"}, rows)
+
+
 def build_verdict_cell(verdict: str, *, note: str = "") -> Cell:
     """The cell of a verdict."""
     return link(verdict, kind=KINDS.get(verdict, ""), note=note)
@@ -29,14 +74,8 @@ def build_verdict_cell(verdict: str, *, note: str = "") -> Cell:
 
 def build_marks_cell(checks: Sequence[CheckSummary]) -> Cell:
     """The results of some checks as small marks, the oldest first."""
-    parts = [
-        Cell(
-            text=SIGNS[one.overall],
-            kind=KINDS.get(one.overall, ""),
-            note=f"{format_time(one.when)} {one.candidate}: {one.overall}",
-        )
-        for one in checks
-    ]
+    texts = [(one.overall, f"{format_time(one.when)} {one.candidate}: {one.overall}") for one in checks]
+    parts = [Cell(text=SIGNS[name], kind=KINDS.get(name, ""), note=note) for name, note in texts]
     text, value = " ".join(part.text for part in parts), ", ".join(one.overall for one in checks)
     return Cell(text=text, value=value, note=describe_verdicts(checks), parts=parts)
 
