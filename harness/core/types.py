@@ -424,6 +424,16 @@ class LengthSource(Protocol):
         ...
 
 
+@runtime_checkable
+class CutSource(Protocol):
+    """A measured source that cuts texts at the model's longest one, which is then a part of the identity."""
+
+    @property
+    def cuts_texts(self) -> bool:
+        """Whether it does."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One scored data set; its source is a LabelSource, a MeasuredSource, or of other outputs a VectorSource.

@@ -386,6 +386,12 @@ class Plan:
     trials: tuple[PlannedScore, ...] = ()
 
     @property
+    def trained_models(self) -> list[ConfiguredModel]:
+        """The models that are trained, members of sweeps among them; the best of a sweep is a copy of one."""
+        planned = [(one, one.training.sweep) for one in self.trainings if one.training]
+        return [model for one, sweep in planned for model in (sweep.members if sweep else (one,))]
+
+    @property
     def open(self) -> tuple[PlannedScore, ...]:
         """Planned scores that have no record and no problem."""
         return tuple(c for c in self.cells if c.record is None and c.problem is None)

@@ -12,7 +12,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
 from harness.core.identity import is_per_machine
 from harness.core.provenance import describe_machine
-from harness.core.types import Artifact, Suite, Task
+from harness.core.types import Artifact, CutSource, Suite, Task
 from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
 from harness.executors.executor import parse_executor
@@ -288,7 +288,8 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             f"{name} gives a vector for each token: {recipe} does not train such a model.",
             hint="Give the backbone that it was made of, or leave out --recipe.",
         )
-    if name is not None and suites and not any(task.retrieves for suite in suites for task in suite.tasks):
+    tasks = [task for suite in suites for task in suite.tasks]
+    if name and suites and not any(task.retrieves or isinstance(task.source, CutSource) for task in tasks):
         titles = ", ".join(suite.name for suite in suites)
         raise UsageError(
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Protocol
@@ -105,11 +106,8 @@ class Trials:
         Raises:
             ModelError: The try failed for another reason, or too little memory is free for it.
         """
-        tries: dict[str, int | None] = json.loads(self.log.read_text()) if self.log.exists() else {}
-        if str(size) not in tries:
-            tries[str(size)] = self._run_trial(size)
-            files.replace(self.log, json.dumps(tries).encode())
-        return tries[str(size)]
+        peak: int | None = remember(self.log, str(size), partial(self._run_trial, size))
+        return peak
 
     def fits(self, size: int) -> bool:
         """Whether a batch fits."""
@@ -284,12 +282,12 @@ class Timing:
         troubles: What else disturbed it.
     """
 
-    steps: tuple[float, ...]
+    steps: Sequence[float]
     moving: float
     total: float = 0.0
     others: float = 0.0
     joules: float | None = None
-    troubles: tuple[str, ...] = ()
+    troubles: Sequence[str] = ()
 
 
 def time_run(
@@ -387,32 +385,39 @@ def measure_rounds(
         rounds: How often each is taken.
         log: The file that keeps finished runs, which are not taken again.
     """
-    timings, order = read_timings(log), list(runs)
+    timings: dict[Run, list[Timing]] = {run: [] for run in runs}
+    order = list(runs)
     for number in range(rounds):
         for run in order:
-            if (number, run) not in timings:
-                timing = runs[run]()
-                # One number in place of thousands: a line is written at once.
-                timings[number, run] = timing = replace(timing, steps=(sum(timing.steps),))
-                with log.open("a") as file:
-                    # A line that a kill has cut shall end before this one.
-                    file.write("\n" + json.dumps({"round": number, "run": run, "timing": asdict(timing)}))
+            timings[run].append(Timing(**remember(log, name_turn(number, run), partial(_take, runs[run]))))
         order.reverse()
-    return {run: [timings[number, run] for number in range(rounds)] for run in runs}
-
-
-def read_timings(log: Path) -> dict[tuple[int, Run], Timing]:
-    """The finished runs of each round, from the file of `measure_rounds`."""
-    timings: dict[tuple[int, Run], Timing] = {}
-    for line in log.read_text().splitlines() if log.exists() else ():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:  # a kill has cut it
-            continue
-        facts: dict[str, Any] = entry["timing"]
-        lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
-        timings[entry["round"], tuple(entry["run"])] = Timing(**{**facts, **lists})
     return timings
+
+
+def name_turn(number: int, run: Run) -> str:
+    """The name of a run in a round, in the file of `measure_rounds`."""
+    return f"{number} {run}"
+
+
+def _take(run: Callable[[], Timing]) -> dict[str, Any]:
+    """The facts of a timing, with one number in place of thousands of steps: the whole file is written."""
+    timing = run()
+    return {**asdict(timing), "steps": [sum(timing.steps)]}
+
+
+def read_log(log: Path) -> dict[str, Any]:
+    """What `remember` keeps in a file."""
+    entries: dict[str, Any] = json.loads(log.read_text()) if log.exists() else {}
+    return entries
+
+
+def remember(log: Path, name: str, measure: Callable[[], Any]) -> Any:
+    """A value of a file by its name, which is measured and kept there if it is not there yet."""
+    entries = read_log(log)
+    if name not in entries:
+        entries[name] = measure()
+        files.replace(log, json.dumps(entries).encode())
+    return entries[name]
 
 
 def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""The tasks of a length and their source; no torch."""
+"""The ways to measure speed, and the tasks of synthetic sets and of a corpus; no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from harness.core.errors import UsageError
 from harness.core.types import (
@@ -13,6 +14,7 @@ from harness.core.types import (
     Data,
     Dtype,
     MeasuredModel,
+    MeasuredSource,
     Outcome,
     Suite,
     SuiteOptions,
@@ -20,7 +22,48 @@ from harness.core.types import (
 )
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.modules import locate_modules
-from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
+from suites._texts import TextParts
+
+METRIC = "tokens_per_second"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedProtocol:
+    """A way to measure speed.
+
+    Attributes:
+        name: The name in records.
+        sequences: Those of a set; None for as many as a batch has.
+        least: The shortest drawn length.
+        rounds: The runs over each set.
+        warmup: The passes before the first run.
+        waits: Whether the clock is read when the device is done, without transfers.
+        search: How the largest batch is found.
+        sets: The sets of a length.
+        attention: The attention backend of both engines in transformers' words; empty for each one's own.
+    """
+
+    name: str
+    sequences: int | None = 8192
+    least: int = 32
+    rounds: int = 10
+    warmup: int = 10
+    waits: bool = True
+    search: Literal["bisection", "released", "doubling"] = "bisection"
+    sets: tuple[str, ...] = ("fixed", "variable")
+    attention: str = ""
+
+
+HARNESS = SpeedProtocol(name="efficiency")
+# The released script: its one call has 4,096 sequences, and its clamp is 16, while the printed sets have 32.
+MODERNBERT = SpeedProtocol(
+    name="efficiency:modernbert", sequences=4096, least=16, warmup=0, waits=False, search="released"
+)
+# "100 steps", each of one batch; the batch doubles to 512.
+NEOBERT = SpeedProtocol(
+    name="efficiency-neobert", sequences=None, rounds=100, search="doubling", sets=("fixed",)
+)
+LARGEST_DOUBLING = 512
 
 ENGINES = ("ours", "padded")
 """Our network without padding, and transformers' own class with it."""
@@ -36,7 +79,7 @@ class _EfficiencySource:
 
     @property
     def scoring(self) -> str:
-        """The protocol and its version."""
+        """The protocol, which names its attention backend, and its version."""
         return f"{self.protocol.name} 1"
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
@@ -73,6 +116,57 @@ class _EfficiencySource:
         return measure_speed(self.protocol, self.longest, task, model, seed=seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _CorpusSource:
+    """The source of a task that encodes and searches texts, a harness.core.types.MeasuredSource."""
+
+    parts: TextParts
+    per_machine: bool = True
+    cuts_texts: bool = True
+    scoring: str = "efficiency:corpus 1"
+
+    def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
+        """Every model that is loaded encodes texts."""
+        return ""
+
+    def estimate_tokens(self, task: Task) -> int:
+        """The tokens of all rounds, at four characters each."""
+        return (1 + HARNESS.rounds) * min(self.parts.count, task.limit or self.parts.count) * PART // 4
+
+    def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
+        """Encode the texts and search among them (suites._efficiency.measuring)."""
+        from suites._efficiency.measuring import measure_corpus
+
+        return measure_corpus(self.parts.load_texts(task), HARNESS, task, model)
+
+
+PART, PARTS = 1000, 1024
+"""The characters of a text of a corpus, and how many texts count at most."""
+
+
+def build_corpus_suite(folder: Path | None, argument: str, options: SuiteOptions) -> Suite:
+    """A suite with one task: texts are encoded end to end and searched.
+
+    Args:
+        folder: The user's files; None for the documentation of the running Python.
+        argument: What the user typed behind the suite's name.
+        options: As in `build_speed_suite`.
+
+    Raises:
+        UsageError: The folder has no text of that size, or options narrow the suite.
+    """
+    parts = TextParts(folder=folder, size=PART, count=PARTS)
+    count = len(parts.read_texts())
+    if not count:
+        raise UsageError(f"{folder} has no text of {PART:,} characters.", hint="Add longer files.")
+    parts = replace(parts, count=count)
+    name = f"{parts.prefix}EfficiencyCorpus"
+    data, source = parts.describe_data(), _CorpusSource(parts=parts)
+    task = _build_task(name, data=data, source=source, engines=("ours",), sets=("corpus",))
+    title = f"Texts encoded end to end: {count:,} from {parts.origin}"
+    return _build_suite(f"efficiency:{argument}", title, [task], options)
+
+
 def build_speed_suite(
     protocol: SpeedProtocol, title: str, lengths: Sequence[int], options: SuiteOptions
 ) -> Suite:
@@ -87,33 +181,45 @@ def build_speed_suite(
     Raises:
         UsageError: One of them is asked for.
     """
-    if options.languages or options.subsets or options.splits:
-        raise UsageError(
-            "Synthetic sets have no languages, subsets or splits.", hint="Narrow the suite with --tasks."
-        )
     prefix = protocol.name.title().replace(":", "").replace("-", "")
-    columns = []
-    for longest in lengths:
-        task = Task(
-            name=f"{prefix}{longest}",
-            type="Efficiency",
-            metric=METRIC,
-            splits=ENGINES,
-            subsets=protocol.sets,
+    tasks = [
+        _build_task(
+            f"{prefix}{longest}",
             data=Data(content=f"synthetic {longest} {protocol.sequences} {protocol.least}"),
             source=_EfficiencySource(protocol=protocol, longest=longest),
-            output="measured",
-            roles=(),
+            engines=ENGINES,
+            sets=protocol.sets,
         )
-        columns += [
-            Column(
-                name=f"{longest} {name} ({engine})",
-                type="Efficiency",
-                tasks=(replace(task, splits=(engine,), subsets=(name,)),),
-                shown_only="a speed",
-            )
-            for name in protocol.sets
-            for engine in ENGINES
-        ]
+        for longest in lengths
+    ]
+    return _build_suite(protocol.name, title, tasks, options)
+
+
+def _build_task(
+    name: str, *, data: Data, source: MeasuredSource, engines: tuple[str, ...], sets: tuple[str, ...]
+) -> Task:
+    return Task(
+        name=name, type="Efficiency", metric=METRIC, splits=engines, subsets=sets, data=data, source=source,
+        output="measured", roles=(),
+    )  # fmt: skip
+
+
+def _build_suite(name: str, title: str, tasks: Sequence[Task], options: SuiteOptions) -> Suite:
+    """A suite with a column for each set and engine of its tasks."""
+    if options.languages or options.subsets or options.splits:
+        raise UsageError(
+            "Sets of this suite have no languages, subsets or splits.", hint="Narrow the suite with --tasks."
+        )
+    columns = [
+        Column(
+            name=f"{getattr(task.source, 'longest', '')} {name} ({engine})".lstrip(),
+            type="Efficiency",
+            tasks=(replace(task, splits=(engine,), subsets=(name,)),),
+            shown_only="a speed",
+        )
+        for task in tasks
+        for name in task.subsets
+        for engine in task.splits
+    ]
     notes = ("Numbers are tokens a second, padding not counted; docs/efficiency.md has the other figures.",)
-    return Suite(name=protocol.name, title=title, columns=tuple(columns), notes=notes)
+    return Suite(name=name, title=title, columns=tuple(columns), notes=notes)
