@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from harness.core.errors import explain_unknown
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._efficiency.source import HARNESS, MODERNBERT, build_corpus_suite, build_speed_suite
+from suites._efficiency.protocol import HARNESS, MODERNBERT
+from suites._efficiency.source import build_corpus_suite, build_speed_suite
 from suites._texts import resolve_text_folder
 
 BACKENDS = {"sdpa": "sdpa", "eager": "eager", "flash": "flash_attention_2"}

@@ -1,7 +1,8 @@
 """The suite `efficiency-neobert`: NeoBERT's figure 3, the best of growing batches at each length."""
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._efficiency.source import NEOBERT, build_speed_suite
+from suites._efficiency.protocol import NEOBERT
+from suites._efficiency.source import build_speed_suite
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 

@@ -63,7 +63,7 @@ class ComputeCard:
     bills: Sequence[TrainingBill]
     note: ComputeNote | None
     prices: Sequence[DevicePrice]
-    protocol: ProtocolBill | None = None
+    protocol: _ProtocolBill | None = None
 
     @property
     def lengths(self) -> list[int]:
@@ -121,7 +121,7 @@ class ComputeCard:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtocolBill:
+class _ProtocolBill:
     """What a protocol took, as far as it is done.
 
     Attributes:
@@ -141,38 +141,35 @@ class ProtocolBill:
     @property
     def text(self) -> str:
         """The bill in a line."""
-        count, trained = len(self.trainings), [bill.dollars for bill in self.trainings]
-        dollars = (
-            None if None in trained or self.dollars is None else sum(filter(None, trained)) + self.dollars
-        )
+        count, amounts = len(self.trainings), [*(bill.dollars for bill in self.trainings), self.dollars]
+        trainings = [f"{count:,} trainings: {_format_total(self.trainings)}"] if count else []
         scored = f"{self.scores:,} scores in {format_duration(self.seconds)}"
-        made = [f"{count:,} trainings: {_format_total(self.trainings)}"] if count else []
-        price = [] if dollars is None else [f"${dollars:,.2f} together"]
-        return f"protocol {self.name}: {'; '.join([*made, scored, *price])}"
+        price = [] if None in amounts else [f"${sum(filter(None, amounts)):,.2f} together"]
+        return f"protocol {self.name}: {'; '.join([*trainings, scored, *price])}"
 
 
 def collect_protocol_bill(
     prepared: PreparedProtocol, compute: BackboneCompute, prices: Sequence[DevicePrice]
-) -> ProtocolBill:
+) -> _ProtocolBill:
     """What a protocol of a backbone took by its records and the model.json of its trainings."""
     documents = _read_documents(prepared.joined.store.root)
     planned = dict.fromkeys(model.artifact.key for model in prepared.joined.plan.trained_models)
-    made = [documents[key] for key in planned if key in documents]
-    records = {one.record.key: one.record.provenance for one in prepared.read_results() if one.record}
-    uses = [
-        (
-            find_price((facts.get("device") or {}).get("name", ""), prices),
-            sum(facts.get("seconds", {}).values()),
-        )
-        for facts in records.values()
-    ]
-    known = [price.dollars * seconds / 3600 for price, seconds in uses if price]
-    return ProtocolBill(
+    bills = (
+        TrainingBill.from_document(documents[key], compute, prices) for key in planned if key in documents
+    )
+    records = {result.record.key: result.record for result in prepared.read_results() if result.record}
+    seconds, costs = 0.0, []
+    for facts in (record.provenance for record in records.values()):
+        spent = sum(facts.get("seconds", {}).values())
+        price = find_price((facts.get("device") or {}).get("name", ""), prices)
+        seconds += spent
+        costs += [price.dollars * spent / 3600] if price else []
+    return _ProtocolBill(
         name=prepared.protocol.name,
-        trainings=[bill for one in made if (bill := TrainingBill.from_document(one, compute, prices))],
-        scores=len(uses),
-        seconds=sum(seconds for _, seconds in uses),
-        dollars=sum(known) if len(known) == len(uses) else None,
+        trainings=[bill for bill in bills if bill],
+        scores=len(records),
+        seconds=seconds,
+        dollars=sum(costs) if len(costs) == len(records) else None,
     )
 
 

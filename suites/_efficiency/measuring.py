@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModel
 
 from harness.core.errors import ModelError
@@ -21,16 +21,16 @@ from harness.encoder.attention.kernels import LIBRARY_NAMES
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.engine import collect_backbones, use_onednn
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.inputs import move_features
 from harness.encoder.library_load import hide_library_output
-from harness.encoder.network.layers import Packing
 from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.results.compute import read_backbone_compute
 from harness.search.exact import find_top_k
 from harness.search.maxsim import find_maxsim_top_k
+from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
 from suites._efficiency.rounds import (
     IDS,
     Device,
+    LoadedNetwork,
     Run,
     Timing,
     Trials,
@@ -47,44 +47,6 @@ from suites._efficiency.rounds import (
     time_run,
     watch_load,
 )
-from suites._efficiency.source import LARGEST_DOUBLING, METRIC, SpeedProtocol
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedNetwork:
-    """A loaded backbone with an engine, a suites._efficiency.rounds.Network.
-
-    Attributes:
-        model: The backbone.
-        device: Its device.
-        engine: "ours", "padded" by transformers' class, or "filled": our network that computes padding.
-    """
-
-    model: Any
-    device: str
-    engine: str
-
-    def move_batch(self, ids: Tensor, lengths: Sequence[int]) -> dict[str, Any]:
-        """Bring a batch to the device; our network's packing is made of the lengths."""
-        real = np.arange(ids.shape[1]) < np.asarray(lengths)[:, None]
-        features: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.from_numpy(real.astype(int))}
-        if self.engine == "ours":
-            features["packing"] = Packing.from_sorted_masks(real)
-        elif self.engine == "filled":
-            features["compute_mask"] = torch.ones_like(ids)
-        return move_features(features, torch.device(self.device))
-
-    def run_pass(self, batch: Any) -> Tensor:
-        """Start a forward pass; the vectors of tokens, (sequences, columns, width)."""
-        with torch.inference_mode():
-            vectors: Tensor = self.model(**batch).last_hidden_state
-        return vectors
-
-    @property
-    def attention(self) -> str:
-        """The attention backend as it ran, or as transformers sets it."""
-        backend = getattr(self.model.config, "_attn_implementation", None)
-        return str(getattr(self.model, "attention_as_run", backend) or "none")
 
 
 def plan_engine(engine: str, artifact: Artifact, attention: str = "") -> tuple[str, str]:
@@ -304,8 +266,8 @@ def _measure_sets(
                 )
     steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
     log = model.work / "rounds.json"
-    known = read_log(log)
-    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if name_turn(n, run) in known)
+    turns = read_log(log)
+    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if name_turn(n, run) in turns)
     model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs) - finished)
     latencies: dict[Run, dict[str, float]] = {}
     for (engine, name, size), workload in workloads.items():
@@ -394,11 +356,11 @@ def measure_corpus(
 def _search(queries: Any, number: int, documents: Any, similarity: Similarity) -> None:
     """The texts that are found of a query, exactly: by vectors, or by those of all tokens."""
     if isinstance(documents, np.ndarray):
-        one = queries[number : number + 1]
-        find_top_k(one, lambda a, b: documents[a:b], len(documents), k=FOUND, similarity=similarity)
+        query = queries[number : number + 1]
+        find_top_k(query, lambda a, b: documents[a:b], len(documents), k=FOUND, similarity=similarity)
         return
-    one, counts = queries.take(np.array([number])), np.diff(documents.offsets)
-    list(find_maxsim_top_k(one, lambda a, b: documents.take(np.arange(a, b)), counts, k=FOUND))
+    query, counts = queries.take(np.array([number])), np.diff(documents.offsets)
+    list(find_maxsim_top_k(query, lambda a, b: documents.take(np.arange(a, b)), counts, k=FOUND))
 
 
 def _list_marks(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:

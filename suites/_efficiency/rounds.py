@@ -20,8 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import psutil
 import torch
 from torch import Tensor
@@ -29,6 +30,8 @@ from torch import Tensor
 from harness.core import files, provenance
 from harness.core.errors import ModelError
 from harness.core.provenance import measure_peak_memory
+from harness.encoder.inputs import move_features
+from harness.encoder.network.layers import Packing
 
 CPU_MEMORY = 4 * 2**30
 """The resident memory that a try may take on a CPU, libraries included: a whole machine is never filled."""
@@ -155,7 +158,7 @@ class Trials:
 
 
 def _try_batch(
-    build: Callable[[], Network], device: str, longest: int, size: int, threads: int
+    build: Callable[[], LoadedNetwork], device: str, longest: int, size: int, threads: int
 ) -> int | None:
     torch.set_num_threads(threads)
     before, on_gpu = psutil.Process().memory_info().rss, device.startswith("cuda")
@@ -189,16 +192,41 @@ UNSTABLE = 0.05
 """The distance of the quartiles, as a share of the median, from which a speed is unstable."""
 
 
-class Network(Protocol):
-    """A loaded model with an engine."""
+@dataclass(frozen=True, kw_only=True)
+class LoadedNetwork:
+    """A loaded backbone with an engine.
 
-    def move_batch(self, ids: Tensor, lengths: Sequence[int]) -> Any:
-        """Bring padded ids (sequences, columns) to the device, the longest sequence first."""
-        ...
+    Attributes:
+        model: The backbone.
+        device: Its device.
+        engine: "ours", "padded" by transformers' class, or "filled": our network that computes padding.
+    """
 
-    def run_pass(self, batch: Any) -> Any:
-        """Start a forward pass; gives the vectors of tokens, (sequences, columns, width)."""
-        ...
+    model: Any
+    device: str
+    engine: str
+
+    def move_batch(self, ids: Tensor, lengths: Sequence[int]) -> dict[str, Any]:
+        """Bring padded ids (sequences, columns) to the device, the longest first; packed by their lengths."""
+        real = np.arange(ids.shape[1]) < np.asarray(lengths)[:, None]
+        features: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.from_numpy(real.astype(int))}
+        if self.engine == "ours":
+            features["packing"] = Packing.from_sorted_masks(real)
+        elif self.engine == "filled":
+            features["compute_mask"] = torch.ones_like(ids)
+        return move_features(features, torch.device(self.device))
+
+    def run_pass(self, batch: Any) -> Tensor:
+        """Start a forward pass; the vectors of tokens, (sequences, columns, width)."""
+        with torch.inference_mode():
+            vectors: Tensor = self.model(**batch).last_hidden_state
+        return vectors
+
+    @property
+    def attention(self) -> str:
+        """The attention backend as it ran, or as transformers sets it."""
+        backend = getattr(self.model.config, "_attn_implementation", None)
+        return str(getattr(self.model, "attention_as_run", backend) or "none")
 
 
 class Device:
@@ -291,7 +319,7 @@ class Timing:
 
 
 def time_run(
-    network: Network,
+    network: LoadedNetwork,
     device: Device,
     workload: Workload,
     size: int,

@@ -34,6 +34,7 @@ from harness.plan import catalog
 from harness.results.audit import find_contradictions
 from harness.storage.record import find_score_problem
 from suites._efficiency import measuring, rounds
+from suites._efficiency.protocol import HARNESS
 from suites._efficiency.rounds import (
     Device,
     Timing,
@@ -46,7 +47,6 @@ from suites._efficiency.rounds import (
     summarize_rounds,
     time_run,
 )
-from suites._efficiency.source import HARNESS
 
 TABLE_10 = {
     (512, "fixed"): (4_194_304, 512, 512),
