@@ -475,6 +475,11 @@ class Task:
         )
 
     @property
+    def takes_token_vectors(self) -> bool:
+        """Whether a model with a vector for each token can be scored."""
+        return self.retrieves or isinstance(self.source, CutSource)
+
+    @property
     def retrieves(self) -> bool:
         """Whether it searches documents for queries, or puts given ones in order."""
         return self.roles == SIDES

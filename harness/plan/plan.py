@@ -338,7 +338,7 @@ def _plan_encoding_score(
         reason = task.source.find_model_problem(task, subject.on_disk.artifact, subject.encoding.dtype)
         problem = DataError(reason) if reason else _find_length_problem(subject, task, problem)
     # The score is planned with its problem, and not refused: the other tasks of the suite can still be run.
-    if (subject.ranks or subject.interacts_late) and not task.retrieves:
+    if (subject.ranks and not task.retrieves) or (subject.interacts_late and not task.takes_token_vectors):
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
         problem = DataError(
             f"{subject.artifact.name} {does}; tasks other than retrieval need a vector for each text."

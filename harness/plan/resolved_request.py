@@ -12,7 +12,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
 from harness.core.identity import is_per_machine
 from harness.core.provenance import describe_machine
-from harness.core.types import Artifact, CutSource, Suite, Task
+from harness.core.types import Artifact, Suite, Task
 from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
 from harness.executors.executor import parse_executor
@@ -289,7 +289,7 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             hint="Give the backbone that it was made of, or leave out --recipe.",
         )
     tasks = [task for suite in suites for task in suite.tasks]
-    if name and suites and not any(task.retrieves or isinstance(task.source, CutSource) for task in tasks):
+    if name and suites and not any(task.takes_token_vectors for task in tasks):
         titles = ", ".join(suite.name for suite in suites)
         raise UsageError(
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
