@@ -85,8 +85,9 @@ class _CorpusSource:
     scoring: str = "efficiency:corpus 1"
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
-        """Every model that is loaded encodes texts."""
-        return ""
+        """The reason why a model cannot be measured; empty if it can."""
+        has_context = describe(artifact.folder, own_code=artifact.trust_remote_code).two_stage is not None
+        return f"{artifact.name} needs context documents, which a corpus has none of." if has_context else ""
 
     def estimate_tokens(self, task: Task) -> int:
         """The tokens of all rounds, at four characters each."""
