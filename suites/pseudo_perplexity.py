@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import heapq
-import importlib
 import re
-import sysconfig
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.errors import DataError, UsageError
-from harness.core.identity import digest
-from harness.core.paths import require_plain_name
 from harness.core.types import (
     Artifact,
     Column,
-    Data,
     Dtype,
     MeasuredModel,
     Outcome,
@@ -27,15 +18,14 @@ from harness.core.types import (
     SuiteOptions,
     Task,
 )
-from harness.data.tables import explain_file_error, is_readable_folder, require_unchanged, resolve_user_path
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import TWO_BACKBONES, describe
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.folder.special_tokens import SpecialTokens
 from harness.encoder.tensors import list_module_weights, read_tensor_headers
-from suites._code.parsing import format_python_version
 from suites._mteb.snapshot import filter_suite_splits
+from suites._texts import TextParts, resolve_text_folder
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 """The tokens of a text in each task, special ones included."""
@@ -46,50 +36,15 @@ TEXTS, PLACES = 20, 64
 CHARACTERS = 6
 """The characters of a text for each token: more than tokens have in running text."""
 
-ENDINGS = (".txt", ".md", ".rst")
-"""The ends of the names of text files."""
-
 ALL, LEFT_TO_RIGHT = "all", "left-to-right"
 """What a user may type before a folder: every place is masked, or a decoder is measured."""
 
 
-def _read_folder(folder: Path) -> Iterator[str]:
-    """The texts of the files below a folder, each in one line.
-
-    Some tokenizers drop blanks and line ends; all then have the same to predict.
-    """
-    with explain_file_error(folder):
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS):
-            try:
-                yield " ".join(path.read_text(encoding="utf-8").split())
-            except UnicodeDecodeError:
-                raise DataError(f"{path} is not UTF-8.", hint="Convert it, or take it out.") from None
-
-
-@functools.cache
-def _read_python_documentation() -> str:
-    """The help topics of the running interpreter and the longer strings of its library, in one line."""
-    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
-    texts = [topics[name] for name in sorted(topics)]
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        # Docstrings, without parsing 5 MB of source whenever a suite is listed.
-        texts += re.findall('"""(.*?)"""', path.read_text(encoding="utf-8", errors="replace"), re.DOTALL)
-    return " ".join(" ".join(texts).split())
-
-
-def _build_texts(folder: Path | None, length: int) -> tuple[str, ...]:
-    """The texts of a task, or fewer: of all parts of that size those with the smallest hashes."""
-    size, parts = CHARACTERS * length, set[str]()
-    for document in [_read_python_documentation()] if folder is None else _read_folder(folder):
-        parts |= {document[start : start + size] for start in range(0, len(document) - size + 1, size)}
-    return tuple(heapq.nsmallest(TEXTS, parts, key=digest))
-
-
 @dataclass(frozen=True, kw_only=True)
 class _PerplexitySource:
-    """The source of a task (harness.core.types.MeasuredSource): texts of a folder, None for Python's own."""
+    """The source of a task (harness.core.types.MeasuredSource)."""
 
-    folder: Path | None
+    parts: TextParts
     way: str
     length: int
     per_machine: bool = False
@@ -100,20 +55,9 @@ class _PerplexitySource:
         ways = {ALL: "every token masked alone", LEFT_TO_RIGHT: "left to right"}
         return f"perplexity 1, {ways.get(self.way, f'{PLACES} tokens of a text masked alone')}"
 
-    def _load_texts(self, task: Task) -> tuple[str, ...]:
-        texts = _build_texts(self.folder, self.length)
-        require_unchanged(task.name, digest(texts), task.data.content)
-        if len(texts) < TEXTS:
-            raise DataError(
-                f"{self.folder or format_python_version()} gives {len(texts)} texts of "
-                f"{CHARACTERS * self.length:,} characters, and {task.name} needs {TEXTS}.",
-                hint=f"Add longer files ({', '.join(ENDINGS)}), or choose other tasks with --tasks.",
-            )
-        return texts[: task.limit]
-
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts (see harness.core.types.FileSource)."""
-        texts = self._load_texts(task)
+        texts = self.parts.load_texts(task)
         return Size(texts=len(texts), characters=sum(map(len, texts)))
 
     def estimate_tokens(self, task: Task) -> int:
@@ -148,7 +92,7 @@ class _PerplexitySource:
         """The median perplexity of the texts (see harness.core.types.MeasuredSource)."""
         from suites import _perplexity
 
-        texts, left_to_right = self._load_texts(task), self.way == LEFT_TO_RIGHT
+        texts, left_to_right = self.parts.load_texts(task), self.way == LEFT_TO_RIGHT
         network = _perplexity.load_language_model(
             model.artifact, model.encoding, device=model.device, left_to_right=left_to_right,
             batch_tokens=model.batch_tokens,
@@ -199,17 +143,13 @@ def _has_mask_token(place: Path) -> bool:
 def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
     way, _, rest = argument.partition(":")
     way, typed = (way, rest) if way in (ALL, LEFT_TO_RIGHT) else ("", argument)
-    folder, hint = resolve_user_path(typed) if typed else None, "Type pseudo-perplexity:/path/to/texts."
-    try:
-        if folder is not None and not is_readable_folder(folder):
-            raise UsageError(f"{typed} is not a folder.", hint=hint)
-        if folder is not None:
-            require_plain_name(folder.name, "the name of a folder of texts", hint=hint)
-        columns = tuple(_build_column(folder, way, length) for length in LENGTHS)
-    except DataError as error:
-        raise UsageError(error.message, hint=error.hint) from error
-    title = f"{NAMES[way]} on {folder.name if folder else format_python_version()}"
-    suite = Suite(name=f"pseudo-perplexity:{argument}".rstrip(":"), title=title, columns=columns)
+    folder = resolve_text_folder(typed, "pseudo-perplexity")
+    texts = {length: TextParts(folder=folder, size=CHARACTERS * length, count=TEXTS) for length in LENGTHS}
+    suite = Suite(
+        name=f"pseudo-perplexity:{argument}".rstrip(":"),
+        title=f"{NAMES[way]} on {texts[LENGTHS[0]].origin}",
+        columns=tuple(_build_column(parts, way, length) for length, parts in texts.items()),
+    )
     return filter_suite_splits(suite, options)
 
 
@@ -217,19 +157,16 @@ NAMES = {"": "PseudoPerplexity", ALL: "PseudoPerplexityAll", LEFT_TO_RIGHT: "Per
 """The names of tasks by the way to measure: those of decoders are in no column with masked ones."""
 
 
-def _build_column(folder: Path | None, way: str, length: int) -> Column:
-    prefix = "" if folder is None else f"{folder.name}."
+def _build_column(parts: TextParts, way: str, length: int) -> Column:
     task = Task(
-        name=f"{prefix}{NAMES[way]}{length}",
+        name=f"{parts.prefix}{NAMES[way]}{length}",
         type="LanguageModelling",
         metric="perplexity",
         splits=("test",),
-        data=Data(
-            revision="" if folder else format_python_version(), content=digest(_build_texts(folder, length))
-        ),
+        data=parts.describe_data(),
         roles=(),
         output="measured",
-        source=_PerplexitySource(folder=folder, way=way, length=length),
+        source=_PerplexitySource(parts=parts, way=way, length=length),
     )
     return Column(name=task.name, type=task.type, tasks=(task,), shown_only="a perplexity is no share of 1")
 

@@ -25,6 +25,7 @@ from harness.core.types import Artifact
 from harness.data.locate import format_size
 from harness.data.offline import forbid_network
 from harness.data.training.loading import add_text_hashes, read_text_hashes
+from harness.driver.protocol import prepare_protocol
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE
@@ -38,7 +39,9 @@ from harness.encoder.folder.content import (
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
 from harness.encoder.tensors import StoredTensor, read_safetensors
+from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.request import Request
 from harness.results.compute import SHORT, BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import read_prices
@@ -52,6 +55,7 @@ from harness.tools.model_card import (
     build_model_card,
     collect_bills,
     collect_card_source,
+    collect_protocol_bill,
     describe_lineage,
     find_note,
     format_fact_pairs,
@@ -321,6 +325,7 @@ def _push(
 
 @command.command("compute")
 @click.argument("model")
+@click.option("--protocol", default="", metavar="NAME", help="Also what a protocol of MODEL took so far.")
 @_prices
 @options.results
 @options.cache
@@ -328,6 +333,7 @@ def _push(
 @options.as_json
 def _show_compute(
     model: str,
+    protocol: str,
     prices: Path | None,
     results: Path | None,
     cache: Path | None,
@@ -340,12 +346,19 @@ def _show_compute(
     """
     place, table = paths.resolve_results_folder(results), read_prices(prices)
     name, compute, identity = _resolve_compute(model, place, cache, offline)
+    bill = None
+    if protocol:
+        request = Request(models=(model,), suites=(), results=place, cache=cache, offline=bool(offline))
+        with request.limit_network():
+            prepared = prepare_protocol(catalog.find_protocol(protocol), request)
+            bill = collect_protocol_bill(prepared, compute, table)
     card = ComputeCard(
         model=name,
         compute=compute,
         bills=collect_bills(identity.document if identity else None, compute, place, table),
         note=find_note(place, identity.weights) if identity else None,
         prices=table,
+        protocol=bill,
     )
     if as_json:
         click.echo(json.dumps({"schema": 1, **card.to_json()}, indent=1, ensure_ascii=False))

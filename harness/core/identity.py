@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import ContextDraw, Encoding, Plaid, Ranking
-from harness.core.types import DOCUMENT_TEXT, SEED, Artifact, Data, MeasuredSource, Task
+from harness.core.types import DOCUMENT_TEXT, SEED, Artifact, CutSource, Data, MeasuredSource, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -85,8 +85,9 @@ def _build_task_encoding(encoding: Encoding | Ranking, task: Task) -> dict[str, 
     how = build_encoding_identity(encoding)
     if task.output != "measured":
         return how
-    names = ("dtype", "rope_scaling", "max_length") if "rope_scaling" in how else ("dtype",)
-    return {"output": task.output, **{name: how[name] for name in names}}
+    cuts = "rope_scaling" in how or isinstance(task.source, CutSource)
+    names = ("dtype", "rope_scaling", *(["max_length"] if cuts else []))
+    return {"output": task.output, **{name: how[name] for name in names if name in how}}
 
 
 def is_per_machine(task: Task) -> bool:

@@ -424,6 +424,16 @@ class LengthSource(Protocol):
         ...
 
 
+@runtime_checkable
+class CutSource(Protocol):
+    """A measured source that cuts texts at the model's longest one, which is then a part of the identity."""
+
+    @property
+    def cuts_texts(self) -> bool:
+        """Whether it does."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One scored data set; its source is a LabelSource, a MeasuredSource, or of other outputs a VectorSource.
@@ -463,6 +473,11 @@ class Task:
             texts=round(share * self.size.texts),
             characters=None if self.size.characters is None else round(share * self.size.characters),
         )
+
+    @property
+    def takes_token_vectors(self) -> bool:
+        """Whether a model with a vector for each token can be scored."""
+        return self.retrieves or isinstance(self.source, CutSource)
 
     @property
     def retrieves(self) -> bool:

@@ -169,8 +169,6 @@ def _count_step(name: str, run: PreparedRun, seen: set[str]) -> _StepCounts:
     """What a step has to do; adds the keys of its trainings, runs and scores to those `seen`."""
     plan = run.plan
     sweeps = [one.training.sweep for one in plan.trainings if one.training and one.training.sweep]
-    models = [model for sweep in sweeps for model in sweep.members]
-    models += [one for one in plan.trainings if one.training and not one.training.sweep]
     jobs = [job for cell in plan.cells for job in (cell.recipe_plan.jobs if cell.recipe_plan else ())]
     scores = {cell.key: cell for cell in plan.cells if cell.key not in seen}
 
@@ -183,7 +181,7 @@ def _count_step(name: str, run: PreparedRun, seen: set[str]) -> _StepCounts:
         step=name,
         recipe="+".join(run.request.recipe),
         suites=", ".join(run.request.suites),
-        trainings=count_new(model.artifact.key for model in models),
+        trainings=count_new(model.artifact.key for model in plan.trained_models),
         runs=count_new(job.key for job in jobs if job.kind == "finetune"),
         trials=count_new(t.key for one in sweeps for trials in one.trials for t in trials.values()),
         scores=count_new(scores),

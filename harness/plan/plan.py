@@ -330,7 +330,7 @@ def _plan_encoding_score(
         reason = task.source.find_model_problem(task, subject.on_disk.artifact, subject.encoding.dtype)
         problem = DataError(reason) if reason else _find_length_problem(subject, task, problem)
     # The score is planned with its problem, and not refused: the other tasks of the suite can still be run.
-    if (subject.ranks or subject.interacts_late) and not task.retrieves:
+    if (subject.ranks and not task.retrieves) or (subject.interacts_late and not task.takes_token_vectors):
         does = "ranks documents" if subject.ranks else "gives a vector for each token"
         problem = DataError(
             f"{subject.artifact.name} {does}; tasks other than retrieval need a vector for each text."
@@ -376,6 +376,12 @@ class Plan:
     anew: frozenset[str] = frozenset()
     trainings: tuple[ConfiguredModel, ...] = ()
     trials: tuple[PlannedScore, ...] = ()
+
+    @property
+    def trained_models(self) -> list[ConfiguredModel]:
+        """The models that are trained, members of sweeps among them; the best of a sweep is a copy of one."""
+        planned = [(one, one.training.sweep) for one in self.trainings if one.training]
+        return [model for one, sweep in planned for model in (sweep.members if sweep else (one,))]
 
     @property
     def open(self) -> tuple[PlannedScore, ...]:

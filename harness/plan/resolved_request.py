@@ -304,7 +304,8 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             f"{name} gives a vector for each token: {recipe} does not train such a model.",
             hint="Give the backbone that it was made of, or leave out --recipe.",
         )
-    if name is not None and suites and not any(task.retrieves for suite in suites for task in suite.tasks):
+    tasks = [task for suite in suites for task in suite.tasks]
+    if name and suites and not any(task.takes_token_vectors for task in tasks):
         titles = ", ".join(suite.name for suite in suites)
         raise UsageError(
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "

@@ -176,8 +176,9 @@ class EncodingCondition:
             return _describe_late_interaction(encoding)
         rest = dict(encoding)
         if rest.get("output") == "measured":
-            scaling = f"rope_scaling {rest.get('rope_scaling')}, {rest.get('max_length')} tokens"
-            return ", ".join([rest["dtype"], *([scaling] if "rope_scaling" in rest else [])])
+            scaling = [f"rope_scaling {rest['rope_scaling']}"] if "rope_scaling" in rest else []
+            length = [f"{rest['max_length']} tokens"] if "max_length" in rest else []
+            return ", ".join([rest["dtype"], *scaling, *length])
         parts = [
             f"{rest.pop('pooling')} pooling",
             *(["normalized"] if rest.pop("normalize", False) else []),

@@ -12,6 +12,7 @@ from harness.core import paths
 from harness.core.errors import UsageError
 from harness.core.lineage import Lineage, ModelDocument, ParentPart
 from harness.core.types import OWN_UNITS, Suite, SuiteOptions
+from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.suite import (
     CHOSE,
     format_lineage_lines,
@@ -24,7 +25,7 @@ from harness.encoder.folder.modules import find_backbone_folder, read_modules
 from harness.plan import catalog
 from harness.results.compute import SHORT, BackboneCompute
 from harness.results.cost.duration import format_duration
-from harness.results.cost.price import DevicePrice, TrainingBill
+from harness.results.cost.price import DevicePrice, TrainingBill, find_price
 from harness.results.notes import NOTES, ComputeNote, format_amount
 from harness.results.results import (
     APPROXIMATE,
@@ -54,6 +55,7 @@ class ComputeCard:
         bills: The trainings that made it, the last one first, as far as they are here.
         note: What is stated of its pretraining; None for nothing.
         prices: The table of prices.
+        protocol: What a protocol of it took; None for none.
     """
 
     model: str
@@ -61,6 +63,7 @@ class ComputeCard:
     bills: Sequence[TrainingBill]
     note: ComputeNote | None
     prices: Sequence[DevicePrice]
+    protocol: _ProtocolBill | None = None
 
     @property
     def lengths(self) -> list[int]:
@@ -85,6 +88,7 @@ class ComputeCard:
                 for length in self.lengths
             ],
             "trainings": [asdict(bill) for bill in self.bills],
+            **({"protocol": asdict(self.protocol)} if self.protocol else {}),
             "stated": note and note.model_dump(mode="json", exclude={"counted"}),
             "stated_operations": note and note.operations,
             "stated_dollars": note and note.compute_dollars(self.prices),
@@ -112,7 +116,67 @@ class ComputeCard:
         yield from (f"  trained: {_format_bill(bill)}" for bill in self.bills)
         if len(self.bills) > 1:
             yield f"  all trainings: {_format_total(self.bills)}"
+        yield from [f"  {self.protocol.text}"] if self.protocol else []
         yield from (f"  {line}" for line in _iter_note_lines(self.note, self.prices))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProtocolBill:
+    """What a protocol took, as far as it is done.
+
+    Attributes:
+        name: The protocol.
+        trainings: The bill of each of its trainings, members of sweeps included, by their lineages.
+        scores: How many scores are recorded.
+        seconds: Those of all of them, fine-tuning runs of tasks with labels included.
+        dollars: Of these seconds; None where the price of a device is unknown.
+    """
+
+    name: str
+    trainings: Sequence[TrainingBill]
+    scores: int
+    seconds: float
+    dollars: float | None
+
+    @property
+    def text(self) -> str:
+        """The bill in a line."""
+        count, amounts = len(self.trainings), [*(bill.dollars for bill in self.trainings), self.dollars]
+        trainings = [f"{count:,} trainings: {_format_total(self.trainings)}"] if count else []
+        scored = f"{self.scores:,} scores in {format_duration(self.seconds)}"
+        price = [] if None in amounts else [f"${sum(filter(None, amounts)):,.2f} together"]
+        return f"protocol {self.name}: {'; '.join([*trainings, scored, *price])}"
+
+
+def collect_protocol_bill(
+    prepared: PreparedProtocol, compute: BackboneCompute, prices: Sequence[DevicePrice]
+) -> _ProtocolBill:
+    """What a protocol of a backbone took by its records and the model.json of its trainings."""
+    documents = _read_documents(prepared.joined.store.root)
+    planned = dict.fromkeys(model.artifact.key for model in prepared.joined.plan.trained_models)
+    bills = (
+        TrainingBill.from_document(documents[key], compute, prices) for key in planned if key in documents
+    )
+    records = {result.record.key: result.record for result in prepared.read_results() if result.record}
+    seconds, costs = 0.0, []
+    for facts in (record.provenance for record in records.values()):
+        spent = sum(facts.get("seconds", {}).values())
+        price = find_price((facts.get("device") or {}).get("name", ""), prices)
+        seconds += spent
+        costs += [price.dollars * spent / 3600] if price else []
+    return _ProtocolBill(
+        name=prepared.protocol.name,
+        trainings=[bill for bill in bills if bill],
+        scores=len(records),
+        seconds=seconds,
+        dollars=sum(costs) if len(costs) == len(records) else None,
+    )
+
+
+def _read_documents(results: Path) -> dict[str, ModelDocument]:
+    """The documents of the models of a results folder by their keys."""
+    models = ModelStore(results).list_stored_models()
+    return {model.document.key: model.document for model in models if model.document}
 
 
 def _iter_note_lines(note: ComputeNote | None, prices: Sequence[DevicePrice]) -> Iterator[str]:
@@ -157,8 +221,7 @@ def collect_bills(
         results: The results folder, where those are.
         prices: The table of prices.
     """
-    stored_models = ModelStore(results).list_stored_models() if document else []
-    documents = {model.document.key: model.document for model in stored_models if model.document}
+    documents = _read_documents(results) if document else {}
     chain = {document.key: document} if document else {}
     waiting = list(chain.values())
     while waiting:

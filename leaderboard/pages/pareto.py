@@ -92,7 +92,7 @@ Place: TypeAlias = "float | date"
 
 Key = Literal[
     "parameters", "without", "dimension", "tokens", "date", "operations", "flops", "throughput", "speed",
-    "memory", "cost",
+    "latency", "memory", "cost",
 ]  # fmt: skip
 
 
@@ -224,6 +224,10 @@ MEASURES: Mapping[Key, _Measure] = {
     "speed": _Measure(
         name="measured speed", label="Tokens per second", better="higher", text=_whole,
         figure="tokens_per_second", why=_EFFICIENCY,
+    ),
+    "latency": _Measure(
+        name="latency", label="Latency of one sequence, ms, median", better="lower", unit=1e-3,
+        text=lambda value: f"{1000 * value:,.3g}", figure="latency_p50", why=_EFFICIENCY,
     ),
     "memory": _Measure(
         name="peak memory", label="Peak memory, GB", better="lower", unit=1e9,

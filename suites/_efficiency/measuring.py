@@ -5,31 +5,34 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModel
 
 from harness.core.errors import ModelError
-from harness.core.types import Artifact, Dtype, MeasuredModel, Outcome, Task
+from harness.core.types import Artifact, Dtype, MeasuredModel, Outcome, Similarity, Task
+from harness.encoder.attention.kernels import LIBRARY_NAMES
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.engine import collect_backbones, use_onednn
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.inputs import move_features
 from harness.encoder.library_load import hide_library_output
-from harness.encoder.network.layers import Packing
 from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.results.compute import read_backbone_compute
+from harness.search.exact import find_top_k
+from harness.search.maxsim import find_maxsim_top_k
 from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
 from suites._efficiency.rounds import (
     IDS,
     Device,
+    LoadedNetwork,
     Run,
+    Timing,
     Trials,
     Workload,
     draw_lengths,
@@ -37,83 +40,68 @@ from suites._efficiency.rounds import (
     find_largest_batch,
     find_released_batch,
     measure_rounds,
+    name_turn,
     open_nvml,
-    read_timings,
+    read_log,
     summarize_rounds,
     time_run,
+    watch_load,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadedNetwork:
-    """A loaded backbone with an engine, a suites._efficiency.rounds.Network.
-
-    Attributes:
-        model: The backbone.
-        device: Its device.
-        engine: "ours", "padded" by transformers' class, or "filled": our network that computes padding.
-    """
-
-    model: Any
-    device: str
-    engine: str
-
-    def move_batch(self, ids: Tensor, lengths: Sequence[int]) -> dict[str, Any]:
-        """Bring a batch to the device; our network's packing is made of the lengths."""
-        real = np.arange(ids.shape[1]) < np.asarray(lengths)[:, None]
-        features: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.from_numpy(real.astype(int))}
-        if self.engine == "ours":
-            features["packing"] = Packing.from_sorted_masks(real)
-        elif self.engine == "filled":
-            features["compute_mask"] = torch.ones_like(ids)
-        return move_features(features, torch.device(self.device))
-
-    def run_pass(self, batch: Any) -> Tensor:
-        """Start a forward pass; the vectors of tokens, (sequences, columns, width)."""
-        with torch.inference_mode():
-            vectors: Tensor = self.model(**batch).last_hidden_state
-        return vectors
-
-    @property
-    def attention(self) -> str:
-        """The attention backend as it ran, or as transformers sets it."""
-        backend = getattr(self.model.config, "_attn_implementation", None)
-        return str(getattr(self.model, "attention_as_run", backend) or "none")
-
-
-def plan_engine(engine: str, artifact: Artifact) -> tuple[str, str]:
+def plan_engine(engine: str, artifact: Artifact, attention: str = "") -> tuple[str, str]:
     """The engine that stands for "ours" or "padded", empty where there is none, and a note on it."""
     folder = find_backbone_folder(artifact.folder)
-    network = has_network(folder, own_code=artifact.trust_remote_code)
+    network, family = has_network(folder, own_code=artifact.trust_remote_code), read_family(folder)
+    if engine == "padded" and not (network and (family is None or not family.native)):
+        return "padded", ""
+    if not network:
+        return "", "ours: the harness has no network of its own for this model"
+    if attention == "eager":
+        return "", f"{engine}: our network has no eager attention"
     if engine == "ours":
-        return ("ours", "") if network else ("", "ours: the harness has no network of its own for this model")
-    family = read_family(folder)
-    if network and (family is None or not family.native):
-        return "filled", "padded: transformers has no class for this model; our network computes the padding"
-    return "padded", ""
+        return "ours", ""
+    return "filled", "padded: transformers has no class for this model; our network computes the padding"
 
 
-def build_loader(engine: str, model: MeasuredModel) -> Callable[[], LoadedNetwork]:
-    """A picklable function that loads a model with an engine of `plan_engine`."""
-    return partial(_load, engine, model.load, model.artifact, model.dtype, model.device)
+def build_loader(engine: str, model: MeasuredModel, attention: str = "") -> Callable[[], LoadedNetwork]:
+    """A picklable function that loads a model with an engine of `plan_engine` and an attention backend."""
+    return partial(_load, engine, attention, model.load, model.artifact, model.dtype, model.device)
 
 
 def _load(
-    engine: str, load: Callable[[], Any], artifact: Artifact, dtype: Dtype, device: str
+    engine: str, attention: str, load: Callable[[], Any], artifact: Artifact, dtype: Dtype, device: str
 ) -> LoadedNetwork:
+    # Ours takes transformers' names as far as it has such a backend.
+    asked = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
     if engine == "padded":
         folder = find_backbone_folder(artifact.folder)
         options: dict[str, Any] = {
             "dtype": getattr(torch, dtype),
             "trust_remote_code": artifact.trust_remote_code,
+            **({"attn_implementation": attention} if attention else {}),
         }
-        with hide_library_output():
-            backbone: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, **options)
+        try:
+            with hide_library_output():
+                backbone: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, **options)
+        except (ImportError, ValueError) as error:
+            # transformers' ways to refuse a backend.
+            if not attention:
+                raise
+            raise ModelError(f"transformers does not run {attention}: {error}") from error
         merge_folder_adapter(backbone, folder)
         backbone = backbone.to(device).eval()
     else:
         backbone = collect_backbones(load().model)[0]
-    return LoadedNetwork(model=backbone, device=device, engine=engine)
+        if attention:
+            backbone.attention_asked = asked
+    network = LoadedNetwork(model=backbone, device=device, engine=engine)
+    if attention:
+        # Ours takes another backend where one cannot run, and tells it once it has run.
+        network.run_pass(network.move_batch(torch.ones((1, 8), dtype=torch.long), [8]))
+        if network.attention != asked:
+            raise ModelError(f"Attention by {asked} does not run here: {network.attention} ran instead.")
+    return network
 
 
 def count_flops(folder: Path, lengths: Sequence[int]) -> float | None:
@@ -178,12 +166,12 @@ def measure_speed(
     trials: dict[str, Trials] = {}
     sizes: dict[str, list[int]] = {}
     for engine in task.splits:
-        kind, note = plan_engine(engine, model.artifact)
+        kind, note = plan_engine(engine, model.artifact, protocol.attention)
         notes += [note] if note else []
         if not kind:
             continue
         trials[engine] = Trials(
-            build=build_loader(kind, model),
+            build=build_loader(kind, model, protocol.attention),
             device=model.device,
             longest=longest,
             log=model.work / f"{engine}.json",
@@ -277,8 +265,9 @@ def _measure_sets(
                     count=model.count,
                 )
     steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
-    log = model.work / "rounds.jsonl"
-    finished = sum(steps.get(run, 0) for _, run in read_timings(log))
+    log = model.work / "rounds.json"
+    turns = read_log(log)
+    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if name_turn(n, run) in turns)
     model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs) - finished)
     latencies: dict[Run, dict[str, float]] = {}
     for (engine, name, size), workload in workloads.items():
@@ -309,16 +298,87 @@ def _measure_sets(
     return figures
 
 
-def _collect_notes(
-    scores: Mapping[str, Mapping[str, Any]], networks: Mapping[str, LoadedNetwork], workload: Workload
-) -> list[str]:
-    """What a reader must know: a busy device, speeds that vary, engines that differ in their vectors."""
+SEARCHED, FOUND = 100, 100
+"""The queries that are searched one by one, and the texts that are found of each."""
+
+
+def measure_corpus(
+    texts: Sequence[str], protocol: SpeedProtocol, task: Task, model: MeasuredModel
+) -> Outcome:
+    """Encode texts end to end, tokenizer included, and search among their vectors.
+
+    The search is exact; queries are the first twelve words of the first texts, each searched alone.
+
+    Args:
+        texts: The texts, which are encoded in every round.
+        protocol: The way to measure, of which rounds alone count.
+        task: The task, with one split and one subset.
+        model: The model.
+    """
+    device, began = Device(model.device), time.monotonic()
+    encoder = model.load()
+    load_seconds = time.monotonic() - began
+    model.announce(protocol.rounds)
+
+    def encode_texts() -> Timing:
+        with watch_load(device) as seen:
+            began = device.read_clock()
+            encoder.encode(texts, role="document")
+            device.wait()
+            ended = device.read_clock()
+        model.count(1)
+        return Timing(steps=(ended - began,), moving=0.0, **seen)
+
+    # As a first pass, which grows a GPU's batches, and for the search.
+    documents = encoder.encode(texts, role="document")
+    run = (task.splits[0], task.subsets[0], 0)
+    timings = measure_rounds({run: encode_texts}, protocol.rounds, model.work / "rounds.json")[run]
+    lengths = tuple(encoder.count_tokens([text], role="document") for text in texts)
+    workload = Workload(longest=max(lengths), lengths=lengths)
+    cell = summarize_rounds(timings, workload, sum(lengths))
+    queries = encoder.encode([" ".join(text.split()[:12]) for text in texts[:SEARCHED]], role="query")
+    seconds = []
+    for number in range(min(SEARCHED, len(texts))):
+        began = device.read_clock()
+        _search(queries, number, documents, encoder.encoding.similarity)
+        seconds.append(device.read_clock() - began)
+    vectors = documents if isinstance(documents, np.ndarray) else documents.vectors
+    cell |= {
+        "texts_per_second": len(texts) / cell["seconds"],
+        "load_seconds": load_seconds,
+        "index_bytes": vectors.nbytes,
+        **{f"search_p{share}": float(np.percentile(seconds, share)) for share in (50, 99)},
+    }
+    scores = {run[0]: {run[1]: cell}}
+    return Outcome(main_score=cell[METRIC], scores=scores, notes=tuple(_list_marks(scores)))
+
+
+def _search(queries: Any, number: int, documents: Any, similarity: Similarity) -> None:
+    """The texts that are found of a query, exactly: by vectors, or by those of all tokens."""
+    if isinstance(documents, np.ndarray):
+        query = queries[number : number + 1]
+        find_top_k(query, lambda a, b: documents[a:b], len(documents), k=FOUND, similarity=similarity)
+        return
+    query, counts = queries.take(np.array([number])), np.diff(documents.offsets)
+    list(find_maxsim_top_k(query, lambda a, b: documents.take(np.arange(a, b)), counts, k=FOUND))
+
+
+def _list_marks(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The cells in which the device was busy, or the speed varied."""
     notes = []
     for mark, text in (("busy", "the device was busy"), ("unstable", "the speed was unstable")):
         marked = [
             f"{engine}, {name}" for engine, cells in scores.items() for name in cells if cells[name][mark]
         ]
         notes += [f"{text} in {'; '.join(marked)}: add --force to measure again"] if marked else []
+    return notes
+
+
+def _collect_notes(
+    scores: Mapping[str, Mapping[str, Any]], networks: Mapping[str, LoadedNetwork], workload: Workload
+) -> list[str]:
+    """What a reader must know: a busy device, speeds that vary, engines that differ in their vectors."""
+    notes = _list_marks(scores)
     if len(networks) > 1:
         ids, lengths = next(workload.take_first(2).iterate_batches(2))
         first, second = (

@@ -21,6 +21,7 @@ class SpeedProtocol:
         waits: Whether the clock is read when the device is done, without transfers.
         search: How the largest batch is found.
         sets: The sets of a length.
+        attention: The attention backend of both engines in transformers' words; empty for each one's own.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SpeedProtocol:
     waits: bool = True
     search: Literal["bisection", "released", "doubling"] = "bisection"
     sets: tuple[str, ...] = ("fixed", "variable")
+    attention: str = ""
 
 
 HARNESS = SpeedProtocol(name="efficiency")

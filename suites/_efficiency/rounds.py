@@ -17,10 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import psutil
 import torch
 from torch import Tensor
@@ -28,6 +30,8 @@ from torch import Tensor
 from harness.core import files, provenance
 from harness.core.errors import ModelError
 from harness.core.provenance import measure_peak_memory
+from harness.encoder.inputs import move_features
+from harness.encoder.network.layers import Packing
 
 CPU_MEMORY = 4 * 2**30
 """The resident memory that a try may take on a CPU, libraries included: a whole machine is never filled."""
@@ -105,11 +109,8 @@ class Trials:
         Raises:
             ModelError: The try failed for another reason, or too little memory is free for it.
         """
-        tries: dict[str, int | None] = json.loads(self.log.read_text()) if self.log.exists() else {}
-        if str(size) not in tries:
-            tries[str(size)] = self._run_trial(size)
-            files.replace(self.log, json.dumps(tries).encode())
-        return tries[str(size)]
+        peak: int | None = remember(self.log, str(size), partial(self._run_trial, size))
+        return peak
 
     def fits(self, size: int) -> bool:
         """Whether a batch fits."""
@@ -157,7 +158,7 @@ class Trials:
 
 
 def _try_batch(
-    build: Callable[[], Network], device: str, longest: int, size: int, threads: int
+    build: Callable[[], LoadedNetwork], device: str, longest: int, size: int, threads: int
 ) -> int | None:
     torch.set_num_threads(threads)
     before, on_gpu = psutil.Process().memory_info().rss, device.startswith("cuda")
@@ -191,16 +192,41 @@ UNSTABLE = 0.05
 """The distance of the quartiles, as a share of the median, from which a speed is unstable."""
 
 
-class Network(Protocol):
-    """A loaded model with an engine."""
+@dataclass(frozen=True, kw_only=True)
+class LoadedNetwork:
+    """A loaded backbone with an engine.
 
-    def move_batch(self, ids: Tensor, lengths: Sequence[int]) -> Any:
-        """Bring padded ids (sequences, columns) to the device, the longest sequence first."""
-        ...
+    Attributes:
+        model: The backbone.
+        device: Its device.
+        engine: "ours", "padded" by transformers' class, or "filled": our network that computes padding.
+    """
 
-    def run_pass(self, batch: Any) -> Any:
-        """Start a forward pass; gives the vectors of tokens, (sequences, columns, width)."""
-        ...
+    model: Any
+    device: str
+    engine: str
+
+    def move_batch(self, ids: Tensor, lengths: Sequence[int]) -> dict[str, Any]:
+        """Bring padded ids (sequences, columns) to the device, the longest first; packed by their lengths."""
+        real = np.arange(ids.shape[1]) < np.asarray(lengths)[:, None]
+        features: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.from_numpy(real.astype(int))}
+        if self.engine == "ours":
+            features["packing"] = Packing.from_sorted_masks(real)
+        elif self.engine == "filled":
+            features["compute_mask"] = torch.ones_like(ids)
+        return move_features(features, torch.device(self.device))
+
+    def run_pass(self, batch: Any) -> Tensor:
+        """Start a forward pass; the vectors of tokens, (sequences, columns, width)."""
+        with torch.inference_mode():
+            vectors: Tensor = self.model(**batch).last_hidden_state
+        return vectors
+
+    @property
+    def attention(self) -> str:
+        """The attention backend as it ran, or as transformers sets it."""
+        backend = getattr(self.model.config, "_attn_implementation", None)
+        return str(getattr(self.model, "attention_as_run", backend) or "none")
 
 
 class Device:
@@ -284,16 +310,16 @@ class Timing:
         troubles: What else disturbed it.
     """
 
-    steps: tuple[float, ...]
+    steps: Sequence[float]
     moving: float
     total: float = 0.0
     others: float = 0.0
     joules: float | None = None
-    troubles: tuple[str, ...] = ()
+    troubles: Sequence[str] = ()
 
 
 def time_run(
-    network: Network,
+    network: LoadedNetwork,
     device: Device,
     workload: Workload,
     size: int,
@@ -387,32 +413,39 @@ def measure_rounds(
         rounds: How often each is taken.
         log: The file that keeps finished runs, which are not taken again.
     """
-    timings, order = read_timings(log), list(runs)
+    timings: dict[Run, list[Timing]] = {run: [] for run in runs}
+    order = list(runs)
     for number in range(rounds):
         for run in order:
-            if (number, run) not in timings:
-                timing = runs[run]()
-                # One number in place of thousands: a line is written at once.
-                timings[number, run] = timing = replace(timing, steps=(sum(timing.steps),))
-                with log.open("a") as file:
-                    # A line that a kill has cut shall end before this one.
-                    file.write("\n" + json.dumps({"round": number, "run": run, "timing": asdict(timing)}))
+            timings[run].append(Timing(**remember(log, name_turn(number, run), partial(_take, runs[run]))))
         order.reverse()
-    return {run: [timings[number, run] for number in range(rounds)] for run in runs}
-
-
-def read_timings(log: Path) -> dict[tuple[int, Run], Timing]:
-    """The finished runs of each round, from the file of `measure_rounds`."""
-    timings: dict[tuple[int, Run], Timing] = {}
-    for line in log.read_text().splitlines() if log.exists() else ():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:  # a kill has cut it
-            continue
-        facts: dict[str, Any] = entry["timing"]
-        lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
-        timings[entry["round"], tuple(entry["run"])] = Timing(**{**facts, **lists})
     return timings
+
+
+def name_turn(number: int, run: Run) -> str:
+    """The name of a run in a round, in the file of `measure_rounds`."""
+    return f"{number} {run}"
+
+
+def _take(run: Callable[[], Timing]) -> dict[str, Any]:
+    """The facts of a timing, with one number in place of thousands of steps: the whole file is written."""
+    timing = run()
+    return {**asdict(timing), "steps": [sum(timing.steps)]}
+
+
+def read_log(log: Path) -> dict[str, Any]:
+    """What `remember` keeps in a file."""
+    entries: dict[str, Any] = json.loads(log.read_text()) if log.exists() else {}
+    return entries
+
+
+def remember(log: Path, name: str, measure: Callable[[], Any]) -> Any:
+    """A value of a file by its name, which is measured and kept there if it is not there yet."""
+    entries = read_log(log)
+    if name not in entries:
+        entries[name] = measure()
+        files.replace(log, json.dumps(entries).encode())
+    return entries[name]
 
 
 def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tasks of a length and their source; no torch."""
+"""The ways to measure speed, and the tasks of synthetic sets and of a corpus; no torch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from harness.core.types import (
     Data,
     Dtype,
     MeasuredModel,
+    MeasuredSource,
     Outcome,
     Suite,
     SuiteOptions,
@@ -20,7 +21,8 @@ from harness.core.types import (
 )
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.modules import list_modules
-from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
+from suites._efficiency.protocol import HARNESS, LARGEST_DOUBLING, METRIC, SpeedProtocol
+from suites._texts import TextParts
 
 ENGINES = ("ours", "padded")
 """Our network without padding, and transformers' own class with it."""
@@ -36,7 +38,7 @@ class _EfficiencySource:
 
     @property
     def scoring(self) -> str:
-        """The protocol and its version."""
+        """The protocol, which names its attention backend, and its version."""
         return f"{self.protocol.name} 1"
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
@@ -73,6 +75,58 @@ class _EfficiencySource:
         return measure_speed(self.protocol, self.longest, task, model, seed=seed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _CorpusSource:
+    """The source of a task that encodes and searches texts, a harness.core.types.MeasuredSource."""
+
+    parts: TextParts
+    per_machine: bool = True
+    cuts_texts: bool = True
+    scoring: str = "efficiency:corpus 1"
+
+    def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
+        """The reason why a model cannot be measured; empty if it can."""
+        has_context = describe(artifact.folder, own_code=artifact.trust_remote_code).two_stage is not None
+        return f"{artifact.name} needs context documents, which a corpus has none of." if has_context else ""
+
+    def estimate_tokens(self, task: Task) -> int:
+        """The tokens of all rounds, at four characters each."""
+        return (1 + HARNESS.rounds) * min(self.parts.count, task.limit or self.parts.count) * PART // 4
+
+    def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
+        """Encode the texts and search among them (suites._efficiency.measuring)."""
+        from suites._efficiency.measuring import measure_corpus
+
+        return measure_corpus(self.parts.load_texts(task), HARNESS, task, model)
+
+
+PART, PARTS = 1000, 1024
+"""The characters of a text of a corpus, and how many texts count at most."""
+
+
+def build_corpus_suite(folder: Path | None, argument: str, options: SuiteOptions) -> Suite:
+    """A suite with one task: texts are encoded end to end and searched.
+
+    Args:
+        folder: The user's files; None for the documentation of the running Python.
+        argument: What the user typed behind the suite's name.
+        options: As in `build_speed_suite`.
+
+    Raises:
+        UsageError: The folder has no text of that size, or options narrow the suite.
+    """
+    parts = TextParts(folder=folder, size=PART, count=PARTS)
+    count = len(parts.read_texts())
+    if not count:
+        raise UsageError(f"{folder} has no text of {PART:,} characters.", hint="Add longer files.")
+    parts = replace(parts, count=count)
+    name = f"{parts.prefix}EfficiencyCorpus"
+    data, source = parts.describe_data(), _CorpusSource(parts=parts)
+    task = _build_task(name, data=data, source=source, engines=("ours",), sets=("corpus",))
+    title = f"Texts encoded end to end: {count:,} from {parts.origin}"
+    return _build_suite(f"efficiency:{argument}", title, [task], options)
+
+
 def build_speed_suite(
     protocol: SpeedProtocol, title: str, lengths: Sequence[int], options: SuiteOptions
 ) -> Suite:
@@ -87,33 +141,45 @@ def build_speed_suite(
     Raises:
         UsageError: One of them is asked for.
     """
-    if options.languages or options.subsets or options.splits:
-        raise UsageError(
-            "Synthetic sets have no languages, subsets or splits.", hint="Narrow the suite with --tasks."
-        )
     prefix = protocol.name.title().replace(":", "").replace("-", "")
-    columns = []
-    for longest in lengths:
-        task = Task(
-            name=f"{prefix}{longest}",
-            type="Efficiency",
-            metric=METRIC,
-            splits=ENGINES,
-            subsets=protocol.sets,
+    tasks = [
+        _build_task(
+            f"{prefix}{longest}",
             data=Data(content=f"synthetic {longest} {protocol.sequences} {protocol.least}"),
             source=_EfficiencySource(protocol=protocol, longest=longest),
-            output="measured",
-            roles=(),
+            engines=ENGINES,
+            sets=protocol.sets,
         )
-        columns += [
-            Column(
-                name=f"{longest} {name} ({engine})",
-                type="Efficiency",
-                tasks=(replace(task, splits=(engine,), subsets=(name,)),),
-                shown_only="a speed",
-            )
-            for name in protocol.sets
-            for engine in ENGINES
-        ]
+        for longest in lengths
+    ]
+    return _build_suite(protocol.name, title, tasks, options)
+
+
+def _build_task(
+    name: str, *, data: Data, source: MeasuredSource, engines: tuple[str, ...], sets: tuple[str, ...]
+) -> Task:
+    return Task(
+        name=name, type="Efficiency", metric=METRIC, splits=engines, subsets=sets, data=data, source=source,
+        output="measured", roles=(),
+    )  # fmt: skip
+
+
+def _build_suite(name: str, title: str, tasks: Sequence[Task], options: SuiteOptions) -> Suite:
+    """A suite with a column for each set and engine of its tasks."""
+    if options.languages or options.subsets or options.splits:
+        raise UsageError(
+            "Sets of this suite have no languages, subsets or splits.", hint="Narrow the suite with --tasks."
+        )
+    columns = [
+        Column(
+            name=f"{getattr(task.source, 'longest', '')} {name} ({engine})".lstrip(),
+            type="Efficiency",
+            tasks=(replace(task, splits=(engine,), subsets=(name,)),),
+            shown_only="a speed",
+        )
+        for task in tasks
+        for name in task.subsets
+        for engine in task.splits
+    ]
     notes = ("Numbers are tokens a second, padding not counted; docs/efficiency.md has the other figures.",)
-    return Suite(name=protocol.name, title=title, columns=tuple(columns), notes=notes)
+    return Suite(name=name, title=title, columns=tuple(columns), notes=notes)

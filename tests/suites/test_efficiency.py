@@ -15,20 +15,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import torch
+from measuring import load_encoder
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import StaticEmbedding
 from tokenizers import Tokenizer
 
+import late_models
 import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
+from harness.core.types import Artifact, MeasuredModel
+from harness.encoder.folder.content import compute_content_key
 from harness.plan import catalog
 from harness.results.audit import find_contradictions
 from harness.storage.record import find_score_problem
 from suites._efficiency import measuring, rounds
+from suites._efficiency.protocol import HARNESS
 from suites._efficiency.rounds import (
     Device,
     Timing,
@@ -139,7 +145,7 @@ def test_ratios_repeat_or_are_marked(tmp_path: Path, noise: float, stable: bool)
         for name, each in (("slow", 2e-3), ("fast", 1e-3)):
             network = FakeNetwork(device, each, lambda: draw.uniform(1 - noise, 1 + noise))
             runs[name, "set", 40] = partial(time_run, network, device, WORKLOAD, 40)
-        found = measure_rounds(runs, 10, tmp_path / f"{number}.jsonl")
+        found = measure_rounds(runs, 10, tmp_path / f"{number}.json")
         cells = [summarize_rounds(timings, WORKLOAD, 1) for timings in found.values()]
         return cells[1]["main_score"] / cells[0]["main_score"], any(c["unstable"] for c in cells)
 
@@ -158,19 +164,14 @@ def test_rounds_take_turns_and_finished_ones_are_not_taken_again(tmp_path: Path)
         taken.append(name)
         return Timing(steps=(1.0, 2.0), moving=0.0, troubles=("throttled",))
 
-    log = tmp_path / "rounds.jsonl"
+    log = tmp_path / "rounds.json"
     killed = {(name, "s", 1): partial(take, name, 3) for name in "ab"}
     with pytest.raises(KeyboardInterrupt):
         measure_rounds(killed, 2, log)
     found = measure_rounds({(name, "s", 1): partial(take, name) for name in "ab"}, 2, log)
     assert taken == ["a", "b", "b", "a"]
-    # A kill while a line is written costs that run alone.
-    log.write_text(log.read_text()[:-5])
-    measure_rounds({(name, "s", 1): partial(take, name) for name in "ab"}, 2, log)
-    assert taken[4:] == ["a"]
-    measure_rounds({}, 2, log)
-    assert len(rounds.read_timings(log)) == 4
-    assert [timing.steps for timing in found["a", "s", 1]] == [(3.0,)] * 2
+    assert sorted(json.loads(log.read_text())) == [f"{n} ('{name}', 's', 1)" for n in (0, 1) for name in "ab"]
+    assert [timing.steps for timing in found["a", "s", 1]] == [[3.0]] * 2
     assert summarize_rounds(found["a", "s", 1], WORKLOAD, 1)["troubles"] == ["throttled"]
     assert summarize_rounds(found["a", "s", 1], WORKLOAD, 1)["busy"]
 
@@ -337,6 +338,91 @@ def test_the_released_way_and_growing_batches(
     assert [*cell["batches"]] == ["1", "2"]
     assert cell["tokens_per_second"] == max(cell["batches"].values())
     assert len(cell["rounds"]) == 100
+
+
+@dataclass
+class KnownEncoder:
+    """An encoder that takes 0.1 ms for each token, which are words."""
+
+    device: FakeDevice
+    encoding: Any
+
+    def encode(self, texts: Sequence[str], *, role: str) -> Any:
+        self.device.busy_until = self.device.now + self.count_tokens(texts, role=role) / 10_000
+        return np.ones((len(texts), 8), np.float32)
+
+    def count_tokens(self, texts: Sequence[str], *, role: str) -> int:
+        return sum(len(text.split()) for text in texts)
+
+
+def test_a_corpus_is_encoded_at_a_known_speed_and_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{number} " * (10 + number) for number in range(40)]
+    device = FakeDevice()
+    encoder = KnownEncoder(device, SimpleNamespace(similarity="dot"))
+
+    def search(*_arguments: Any, **_options: Any) -> None:
+        device.now += 0.01
+
+    monkeypatch.setattr(measuring, "Device", lambda _name: device)
+    monkeypatch.setattr(measuring, "find_top_k", search)
+    model: Any = SimpleNamespace(
+        device="cpu", load=lambda: encoder, announce=id, count=id, work=tmp_path, artifact=None
+    )
+    (task,) = catalog.open_suite("efficiency:corpus").tasks
+    outcome = measuring.measure_corpus(texts, replace(HARNESS, rounds=5), task, model)
+    cell = outcome.scores["ours"]["corpus"]
+    assert cell["tokens"] == sum(range(10, 50))
+    assert cell["tokens_per_second"] == outcome.main_score == pytest.approx(10_000, rel=0.03)
+    assert cell["texts_per_second"] == pytest.approx(10_000 / 29.5, rel=0.03)
+    assert cell["index_bytes"] == 40 * 8 * 4
+    assert cell["search_p50"] == cell["search_p99"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("kind", ["bert", "colbert"])
+def test_a_corpus_of_a_folder(kind: str, bert: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.md").write_text("the cat sat on the mat " * 200)
+    folder = bert if kind == "bert" else late_models.save(tmp_path / "colbert")
+    options: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache"}
+    (record,) = run(str(folder), f"efficiency:corpus:{texts}", **options).records
+    assert record.task.name == "texts.EfficiencyCorpus"
+    assert find_score_problem(record) == ""
+    assert not [*find_contradictions(record, record.to_json().encode())]
+    cell = record.scores["ours"]["corpus"]
+    # Texts are cut at the model's length, which is a part of the key.
+    (short,) = run(str(folder), f"efficiency:corpus:{texts}", max_length=12, **options).records
+    assert short.scores["ours"]["corpus"]["tokens"] < cell["tokens"]
+    assert short.key != record.key
+    assert short.identity["encoding"]["max_length"] == 12
+
+
+def test_an_attention_backend_is_a_part_of_the_key(bert: Path, tmp_path: Path) -> None:
+    usual, sdpa = (catalog.open_suite(f"efficiency{way}").tasks[0] for way in ("", ":sdpa"))
+    assert (usual.name, usual.source.scoring) == ("Efficiency512", "efficiency 1")
+    assert (sdpa.name, sdpa.source.scoring) == ("EfficiencySdpa512", "efficiency:sdpa 1")
+    key, weights = compute_content_key(bert)
+    artifact = Artifact(name="bert", source=str(bert), folder=bert, key=key, weights=weights)
+    model = MeasuredModel(
+        artifact=artifact, dtype="float32", device="cpu", load=partial(load_encoder, bert), work=tmp_path,
+        announce=id, count=id, tell=id,
+    )  # fmt: skip
+    for attention in ("eager", "sdpa"):
+        assert measuring.build_loader("padded", model, attention)().attention == attention
+    assert measuring.build_loader("ours", model, "sdpa")().attention == "sdpa"
+    # It is never another one's speed.
+    with pytest.raises(ModelError, match="Attention by flash does not run here: sdpa ran instead"):
+        measuring.build_loader("ours", model, "flash_attention_2")()
+    with pytest.raises(ModelError, match="transformers does not run flash_attention_2"):
+        measuring.build_loader("padded", model, "flash_attention_2")()
+    assert measuring.plan_engine("ours", artifact, "eager") == (
+        "",
+        "ours: our network has no eager attention",
+    )
+    with pytest.raises(UsageError, match="No way to time is called 'flesh'"):
+        catalog.open_suite("efficiency:flesh")
 
 
 def test_what_cannot_be_measured_says_why(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from fakes import train
 from finetune.recipes.dpr import MSMARCO
 from harness.commands import show
 from harness.commands.run import command
@@ -24,6 +27,10 @@ from harness.jobs.protocol import ProtocolStep
 from harness.plan.catalog import PROTOCOLS, find_evaluations, find_protocol
 from harness.plan.protocol import expand_protocol
 from harness.plan.request import Request
+from harness.results.compute import read_backbone_compute
+from harness.results.cost.price import read_prices
+from harness.tools.model_card import collect_protocol_bill
+from harness.training.model_store import ModelStore
 from protocol_data import backbone, lay_protocol_data
 
 # By step: trainings, fine-tuning runs, scores that choose in a sweep, and scores.
@@ -232,6 +239,32 @@ def test_a_report_over_seeds_says_so_and_has_what_the_run_took_once(bare: Path, 
     assert row["setting"] == "mean of 2 seeds"
     assert report["texts_encoded"] == 7
     assert not any("texts_encoded" in step or "seconds" in step for step in report["steps"].values())
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_bill_of_a_protocol_has_each_training_and_score_once(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of six members of a sweep are trained, and the copy of one is its best; two scores are there."""
+    prepared = prepare_protocol(find_protocol("modernbert"), request(bare, tmp_path, tasks=("dpr",)))
+    plan = prepared.joined.plan
+    made = [model.lineage for model in (*plan.trained_models[:2], *plan.trainings) if model.lineage]
+    card = {"device": {"name": "A100 80GB"}, "devices": ["cuda:0"] * 8, "tokens": 1200, "seconds": 1800.0}
+    for number, one in enumerate(made):
+        folder = ModelStore(tmp_path / "results").locate_model(f"m{number}-{one.key[:12]}")
+        train(shutil.copytree(bare, folder), one, name=f"m{number}", training=card)
+    assert [one.sweep is None for one in made] == [True, True, False]
+    facts = {"device": {"name": "A100 40GB"}, "seconds": {"encode": 1800.0, "score": 900.0}}
+    records = [SimpleNamespace(record=SimpleNamespace(key=key, provenance=facts)) for key in "aab"]
+    monkeypatch.setattr(PreparedProtocol, "read_results", lambda _self: records)
+
+    bill = collect_protocol_bill(prepared, read_backbone_compute(bare), read_prices())
+
+    # Half an hour on 8 devices at $2.50 each; two scores of 45 minutes at $2.00 an hour.
+    assert [(one.seconds, one.dollars) for one in bill.trainings] == [(1800.0, 10.0)] * 2
+    assert (bill.scores, bill.seconds, bill.dollars) == (2, 5400.0, 3.0)
+    assert bill.text.startswith("protocol modernbert: 2 trainings: 1 h")
+    assert bill.text.endswith("2 scores in 1 h 30 min; $23.00 together")
 
 
 @pytest.mark.usefixtures("hub")

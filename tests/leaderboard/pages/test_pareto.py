@@ -541,7 +541,12 @@ def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
         ):
             unstable, written = rate == 6e5, "2020-01-01" if 4e5 <= rate < 5e5 else "2026-01-01"
             model, busy = site_data.measured_model(name, "a" if name == "fast" else "b"), rate == 2e5
-            cell = {"main_score": rate, "tokens_per_second": rate, "peak_memory_bytes": 2e9}
+            cell = {
+                "main_score": rate,
+                "tokens_per_second": rate,
+                "peak_memory_bytes": 2e9,
+                "latency_p50": 0.012,
+            }
             cell |= {"busy": busy, "unstable": unstable}
             record = site_data.scored(model, tasks[0], rate)
             machine = {"device": {**GPU, "power_limit": f"{power} W"}, "packages": {}}
@@ -560,6 +565,7 @@ def test_measured_figures_of_machines_stand_apart(tmp_path: Path) -> None:
     html = client.get("/pareto?suite=nanobeir&x=speed").text
     assert "other records ran on Efficiency512 fixed, harness, float32, H100 (" in html
     assert {p["x"] for p in find_values(read(client, "x=memory"), "points")} == {2}
+    assert {p["x"] for p in find_values(read(client, "x=latency"), "points")} == {12}
     # Its numbers are no shares of 1: no other page shows them.
     assert client.get("/tasks/Efficiency512").status_code == 404
     assert "Efficiency512" not in client.get("/tasks").text + client.get("/models/fast").text
