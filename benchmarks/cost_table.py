@@ -1,6 +1,6 @@
 """Print the README's table of costs: what a dry run expects of three sizes of BERT, whose weights are random.
 
-python benchmarks/cost_table.py DATA_ROOT    # with the data of GLUE, whose rows are counted
+python benchmarks/cost_table.py DATA_ROOT    # with data of GLUE, whose tokens are counted
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from harness.encoder.backbones.minilm import BACKBONE
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import OPERATIONS, UNMEASURED
 from harness.results.cost.training import TRAINING_SHARE
+from suites.glue import TASKS
 
 SIZES = {
     "6 layers of width 384 (MiniLM)": (6, 384),
@@ -29,7 +31,7 @@ SIZES = {
     "24 layers of width 1,024 (BERT-large)": (24, 1024),
 }
 SUITES = {"MTEB(eng, v2)": "mteb", "BEIR": "beir"}
-RECIPE = "finetune"
+RECIPE, EPOCHS, BATCH = "finetune", 3, 32
 
 
 def plan_run(folder: Path, suite: str, home: str, *options: str) -> dict[str, Any]:
@@ -41,9 +43,15 @@ def plan_run(folder: Path, suite: str, home: str, *options: str) -> dict[str, An
 
 
 def estimate_glue_time(folder: Path, data: str, home: str) -> TimeRange:
-    """The time of GLUE on a GPU of which nothing is known, by the operations of its trainings."""
+    """The time of GLUE on a GPU of which nothing is known, by the operations of its trainings.
+
+    A task of which the data has a part counts with the steps of all its rows.
+    """
     options = ["--recipe", RECIPE, "--devices", "cpu", "--data", data, "--offline"]
-    operations = sum(row["flops"] for row in plan_run(folder, "glue", home, *options)["plan"])
+    operations = sum(
+        row["flops"] * EPOCHS * ceil(TASKS[row["task"]].train_rows / BATCH) / row["steps"]
+        for row in plan_run(folder, "glue", home, *options)["plan"]
+    )
     return TimeRange.from_seconds(operations / (OPERATIONS["cuda"] * TRAINING_SHARE), UNMEASURED)
 
 
