@@ -42,17 +42,13 @@ def plan_run(folder: Path, suite: str, home: str, *options: str) -> dict[str, An
     return document
 
 
-def estimate_glue_time(folder: Path, data: str, home: str) -> TimeRange:
-    """The time of GLUE on a GPU of which nothing is known, by the operations of its trainings.
-
-    A task of which the data has a part counts with the steps of all its rows.
-    """
+def count_glue_operations(folder: Path, data: str, home: str) -> float:
+    """The operations of GLUE's trainings; a task with a part of its rows counts with the steps of all."""
     options = ["--recipe", RECIPE, "--devices", "cpu", "--data", data, "--offline"]
-    operations = sum(
+    return sum(
         row["flops"] * EPOCHS * ceil(TASKS[row["task"]].train_rows / BATCH) / row["steps"]
         for row in plan_run(folder, "glue", home, *options)["plan"]
     )
-    return TimeRange.from_seconds(operations / (OPERATIONS["cuda"] * TRAINING_SHARE), UNMEASURED)
 
 
 def count_peak_bytes(config: BertConfig) -> tuple[int, int]:
@@ -86,18 +82,24 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="torch.distributed._tools")
     heads = ["model", *SUITES, f"GLUE, `{RECIPE}`", "GPU memory"]
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads))
+    glue = 0.0
     with tempfile.TemporaryDirectory() as home:
         for name, (layers, width) in SIZES.items():
             shape = {"num_hidden_layers": layers, "num_attention_heads": width // 64}
             config = BertConfig(hidden_size=width, intermediate_size=4 * width, **shape)
             folder = Path(home, str(width))
-            BertModel(config).half().save_pretrained(folder)
+            model = BertModel(config).half()
+            model.save_pretrained(folder)
             AutoTokenizer.from_pretrained(BACKBONE.locate()).save_pretrained(folder)
             cells = []
             for suite in SUITES.values():
                 time = plan_run(folder, suite, home, "--pooling", "mean", "--devices", "cuda:0")["time"]
                 cells.append(TimeRange(**{key: time[key] for key in ("seconds", "low", "high")}).text)
-            cells.append(estimate_glue_time(folder, sys.argv[1], home).text)
+            # Each parameter has the same part in it: a measurement of the smallest size is enough.
+            weights = sum(weight.numel() for weight in model.encoder.parameters())
+            glue = glue or count_glue_operations(folder, sys.argv[1], home) / weights
+            seconds = glue * weights / (OPERATIONS["cuda"] * TRAINING_SHARE)
+            cells.append(TimeRange.from_seconds(seconds, UNMEASURED).text)
             cells.append(" and ".join(f"{count / 1e9:.1f}" for count in count_peak_bytes(config)) + " GB")
             print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
