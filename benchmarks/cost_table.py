@@ -10,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from math import ceil
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import pyarrow.parquet as pq
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -31,7 +32,7 @@ SIZES = {
     "24 layers of width 1,024 (BERT-large)": (24, 1024),
 }
 SUITES = {"MTEB(eng, v2)": "mteb", "BEIR": "beir"}
-RECIPE, EPOCHS, BATCH = "finetune", 3, 32
+RECIPE, EPOCHS = "finetune", 3
 
 
 def plan_run(folder: Path, suite: str, home: str, *options: str) -> dict[str, Any]:
@@ -42,13 +43,16 @@ def plan_run(folder: Path, suite: str, home: str, *options: str) -> dict[str, An
     return document
 
 
-def count_glue_operations(folder: Path, data: str, home: str) -> float:
-    """The operations of GLUE's trainings; a task with a part of its rows counts with the steps of all."""
-    options = ["--recipe", RECIPE, "--devices", "cpu", "--data", data, "--offline"]
-    return sum(
-        row["flops"] * EPOCHS * ceil(TASKS[row["task"]].train_rows / BATCH) / row["steps"]
-        for row in plan_run(folder, "glue", home, *options)["plan"]
-    )
+def count_glue_tokens(data: Path) -> float:
+    """The tokens of all training rows of GLUE; where the data has a part of the rows, it stands for all."""
+    tokenizer = AutoTokenizer.from_pretrained(BACKBONE.locate())
+    total = 0.0
+    for task in TASKS.values():
+        rows = pq.read_table(data / task.subset / "train.parquet")
+        texts = [rows[column].to_pylist() for column in task.columns]
+        inputs = tokenizer(*texts, truncation=True, max_length=128).input_ids
+        total += task.train_rows * fmean(map(len, inputs))
+    return total
 
 
 def count_peak_bytes(config: BertConfig) -> tuple[int, int]:
@@ -82,7 +86,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="torch.distributed._tools")
     heads = ["model", *SUITES, f"GLUE, `{RECIPE}`", "GPU memory"]
     print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads))
-    glue = 0.0
+    tokens = count_glue_tokens(Path(sys.argv[1], "nyu-mll", "glue"))
     with tempfile.TemporaryDirectory() as home:
         for name, (layers, width) in SIZES.items():
             shape = {"num_hidden_layers": layers, "num_attention_heads": width // 64}
@@ -95,10 +99,9 @@ def main() -> None:
             for suite in SUITES.values():
                 time = plan_run(folder, suite, home, "--pooling", "mean", "--devices", "cuda:0")["time"]
                 cells.append(TimeRange(**{key: time[key] for key in ("seconds", "low", "high")}).text)
-            # Each parameter has the same part in it: a measurement of the smallest size is enough.
-            weights = sum(weight.numel() for weight in model.encoder.parameters())
-            glue = glue or count_glue_operations(folder, sys.argv[1], home) / weights
-            seconds = glue * weights / (OPERATIONS["cuda"] * TRAINING_SHARE)
+            # Six operations for each parameter and token (Kaplan et al., 2020).
+            operations = 6 * sum(w.numel() for w in model.encoder.parameters()) * EPOCHS * tokens
+            seconds = operations / (OPERATIONS["cuda"] * TRAINING_SHARE)
             cells.append(TimeRange.from_seconds(seconds, UNMEASURED).text)
             cells.append(" and ".join(f"{count / 1e9:.1f}" for count in count_peak_bytes(config)) + " GB")
             print(f"| {name} | " + " | ".join(cells) + " |", flush=True)

@@ -172,7 +172,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
 def test_every_command_line_of_a_shell_block_is_one(page: Path) -> None:
     """Those of the README and of the how-tos are run as well."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
     for line in "".join(blocks).replace("\\\n", " ").splitlines():
         program_name, *words = shlex.split(line.partition(" > ")[0], comments=True) or [""]
         context: click.Context = click.Context(program)
