@@ -75,10 +75,10 @@ lock: ## make requirements/*.txt from pyproject.toml (needs uv)
 	    --generate-hashes --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) "$$@" \
 	    --output-file $$out; \
 	}; \
-	lock demo pyproject.toml --extra demo --extra colbert && \
-	lock cluster pyproject.toml --extra demo --extra colbert --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
-	lock dev pyproject.toml --extra demo --extra colbert --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/cluster.txt && \
-	lock newest pyproject.toml --extra demo --extra dev && \
+	lock demo pyproject.toml --group build --extra demo --extra colbert && \
+	lock cluster pyproject.toml --group build --extra demo --extra colbert --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
+	lock dev pyproject.toml --group build --extra demo --extra colbert --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/cluster.txt && \
+	lock newest pyproject.toml --group build --extra demo --extra dev && \
 	lock docs --group docs --constraints requirements/dev.txt && \
 	lock site --group site --constraints requirements/demo.txt
 

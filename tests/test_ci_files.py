@@ -475,3 +475,23 @@ def test_the_new_records_take_the_place_of_the_old_ones_without_their_examples(c
         "make_reference.sh",
         "reference",
     ]
+
+
+@pytest.mark.parametrize(
+    ("tag", "commits", "version"),
+    [("", 1, "0.3.0.dev1"), ("v1.2.3", 0, "1.2.3"), ("v1.2.3", 2, "1.2.4.dev2"), ("", 0, "0.3.0.dev0")],
+)
+def test_the_version_is_that_of_the_last_tag(tag: str, commits: int, version: str, tmp_path: Path) -> None:
+    """In a clone without tags, and in a folder without git, it is counted from that of pyproject.toml."""
+    pytest.importorskip("setuptools_scm", reason="needs setuptools-scm (make setup-dev)")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
+    commit = [*git, "commit", "--quiet", "--allow-empty", "--message=x"]
+    commands = [[*git, "init", "--quiet"], [*git, "add", "."]] if tag or commits else []
+    commands += [commit, [*git, "tag", tag]] if tag else []
+    for command in (*commands, *[commit] * commits):
+        subprocess.run(command, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "setuptools_scm"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == version

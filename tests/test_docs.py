@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -166,6 +167,21 @@ def keys_in(code: Callable[..., Any] | ModuleType) -> list[str]:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
+def test_every_command_line_of_a_shell_block_is_one(page: Path) -> None:
+    """Those of the README and of the how-tos are run as well."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+        program_name, *words = shlex.split(line.partition(" > ")[0], comments=True) or [""]
+        context: click.Context = click.Context(program)
+        while program_name == "harness" and isinstance(context.command, click.Group):
+            name, command, words = context.command.resolve_command(context, words)
+            assert command is not None
+            # A group would ask for its command here, and a command refuses what it does not know.
+            group = isinstance(command, click.Group)
+            context = click.Context(command) if group else command.make_context(name, words)
 
 
 # The how-tos, done as they say in a copy of the project

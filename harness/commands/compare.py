@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -21,18 +22,12 @@ from harness.results.scores import format_delta, score_text
 from harness.tools.comparison import compare_chain, compare_models
 
 REASONS = {
-    ("first", "task"): "Only {first} has",
-    ("second", "task"): "Only {second} has",
-    ("first", "splits"): "Only {first} has a score of just these splits and subsets",
-    ("second", "splits"): "Only {second} has a score of just these splits and subsets",
-    ("first", "number"): "Not compared, as {second} has another number of it (view, or a grid's maximum)",
-    ("second", "number"): "Not compared, as {first} has another number of it (view, or a grid's maximum)",
-    ("first", "data"): "Not compared, as {second} was measured on other data (--across-data does)",
-    ("second", "data"): "Not compared, as {first} was measured on other data (--across-data does)",
-    ("first", "settings"): "Not compared, as {second} has no score of it under these settings of {first}",
-    ("second", "settings"): "Not compared, as {first} has no score of it under these settings of {second}",
-    ("first", "weights"): "Not compared, as {first} was trained again since, and has other weights now",
-    ("second", "weights"): "Not compared, as {second} was trained again since, and has other weights now",
+    "task": "Only {own} has",
+    "splits": "Only {own} has a score of just these splits and subsets",
+    "number": "Not compared, as {other} has another number of it (view, or a grid's maximum)",
+    "data": "Not compared, as {other} was measured on other data (--across-data does)",
+    "settings": "Not compared, as {other} has no score of it under these settings of {own}",
+    "weights": "Not compared, as {own} was trained again since, and has other weights now",
 }
 """Why a record of one model has no counterpart, in words."""
 
@@ -120,8 +115,8 @@ def _print_comparison(first: str, second: str, comparison: dict[str, Any], pairs
             rows = [row["task"] for row in comparison["deltas"] if row["untested"] == reason]
             print_lines([f"No test of {', '.join(dict.fromkeys(rows))}: {reason}."], out)
         _print_differences(out, comparison["differences"], pairs)
-    names = {"first": first, "second": second}
-    for (of, reason), text in REASONS.items():
+    sides = (("first", {"own": first, "other": second}), ("second", {"own": second, "other": first}))
+    for (reason, text), (of, names) in itertools.product(REASONS.items(), sides):
         tasks = [
             f"{one['task']} ({', '.join(one['splits'])})" if reason == "splits" else one["task"]
             for one in comparison["not_compared"]

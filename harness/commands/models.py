@@ -528,11 +528,9 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
         )
     if not matches:
         names = {one.name for one in models}
-        then = (
-            "`harness models list` shows them, with their keys."
-            if names
-            else "`harness list recipes` shows the recipes that train one."
-        )
+        then = "`harness list recipes` shows the recipes that train one."
+        if names:
+            then = "`harness models list` shows them, with their keys."
         raise explain_unknown("trained model", text, names, then=then)
     # The model that a sweep chose has the name of its members.
     places = _describe_sweep_places(matches)
@@ -609,11 +607,8 @@ def _describe_model(model: _Model) -> list[str]:
         f"  folder: {model.folder}",
     ]
     if isinstance(model, UnfinishedModel) or model.document is None:
-        return (
-            [*lines, f"  recipe: {_format_model_recipe(model)}, seed {_seed(model)}"]
-            if _format_model_recipe(model)
-            else lines
-        )
+        recipe = _format_model_recipe(model)
+        return [*lines, f"  recipe: {recipe}, seed {_seed(model)}"] if recipe else lines
     lineage = model.document.lineage
     facts = {**describe_lineage(lineage), "training": _format_training(model.document.training)}
     assumed = [f"  assumed: {sentence}" for sentence in lineage.assumed]

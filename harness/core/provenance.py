@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -83,9 +84,6 @@ def _read_system_lines(path: Path) -> list[str]:
     except OSError:
         return []
 
-
-__version__ = "0.3.0"
-"""Version of the harness."""
 
 PACKAGES = (
     "torch",
@@ -219,12 +217,16 @@ def measure_peak_memory() -> dict[str, int]:
 
 def find_package_version(package: str) -> str | None:
     """The installed version of a package, None without one; the package is not imported."""
-    from importlib import metadata
-
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+DISTRIBUTION = "encoder-harness"
+
+__version__ = find_package_version(DISTRIBUTION) or "0+unknown"
+"""Version of the harness as it was installed, by the tags of git (pyproject.toml)."""
 
 
 @cache

@@ -10,7 +10,7 @@ import pkgutil
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
 from harness.core.errors import UsageError
@@ -70,8 +70,6 @@ class Registry(Generic[Entry]):
         return type(error)(error.message, hint="\n".join(filter(None, lines)) or None)
 
     def _scan(self) -> tuple[dict[str, Entry], list[UsageError]]:
-        from importlib.metadata import entry_points
-
         opens = {
             file: functools.partial(self._open_file_entry, file) for file in _list_entry_files(self.package)
         }

@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 
 from harness.core import files
 from harness.core.errors import HarnessError, UsageError
+from harness.core.provenance import DISTRIBUTION, find_package_version
 from harness.data.locate import format_size
 from harness.executors.executor import Finished, Inputs, fail_job, run_job
 from harness.executors.local import LIBRARIES, Subprocess, read_host_name
@@ -32,7 +33,6 @@ from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.storage.remote import Remote
 
-PROJECT = "encoder-harness"
 PACKAGES = ("harness", "finetune", "suites")
 """The packages whose source must be the same on every machine."""
 
@@ -47,18 +47,11 @@ def collect_environment() -> Mapping[str, str]:
         Python's version (3.x), the version of each library that the project names, and the start of the
         SHA-256 of the project's Python files.
     """
-    requirements = (Requirement(text) for text in importlib.metadata.requires(PROJECT) or ())
+    requirements = (Requirement(text) for text in importlib.metadata.requires(DISTRIBUTION) or ())
     # Only what every installation has: the extras of machines may differ, but for the one that searches.
     libraries = {r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})}
-    versions = {name: _read_package_version(name) for name in sorted({*libraries, "pylate"})}
+    versions = {name: find_package_version(name) or "not there" for name in sorted({*libraries, "pylate"})}
     return {"Python": ".".join(platform.python_version_tuple()[:2]), **versions, SOURCE: _hash_source()}
-
-
-def _read_package_version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not there"
 
 
 def _hash_source() -> str:

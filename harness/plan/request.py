@@ -278,7 +278,7 @@ class Request:
     track: Annotated[
         Trackers,
         Option(
-            "Also write trainings and scores to a tracker: wandb, tensorboard or mlflow "
+            "Also write trainings and scores to a tracker: wandb, tensorboard, mlflow or trackio "
             "(docs/training.md). Repeat for several.",
             metavar="TRACKER",
         ),

@@ -1,4 +1,4 @@
-"""Trackers of experiments: W&B, TensorBoard and MLflow, each imported when it is first written to.
+"""Trackers of experiments: W&B, TensorBoard, MLflow and trackio, each imported when it is first written to.
 
 A tracked run has an id of ours, so that a training that goes on is the same run in the tracker. A mark in
 the results folder says how far each tracker has been written, so that no point is written twice.
@@ -9,7 +9,10 @@ the results folder says how far each tracker has been written, so that no point 
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import importlib.util
+import io
 import json
 import os
 import re
@@ -207,10 +210,40 @@ class _TensorBoard(Tracker):
             self._writer.file_writer.add_summary(part)
 
 
+class _Trackio(Tracker):
+    _client: Any
+
+    def start_tracking(self) -> None:
+        import trackio
+
+        # In a context of its own, as it ends the run that the present one has. What it prints is no result.
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._client = contextvars.Context().run(
+                trackio.init,
+                PROJECT,
+                name=build_artifact_slug(self._run.name, self._run.id),
+                group=self._run.kind,
+                config=dict(self._run.config),
+                resume="allow",
+                embed=False,
+                auto_log_cpu=False,
+                auto_log_gpu=False,
+            )
+
+    def write_points(self, points: Sequence[LoggedValues]) -> None:
+        for point in points:
+            self._client.log(dict(point.values), step=point.step)
+
+    def end_tracking(self, status: str) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._client.finish()
+
+
 _TRACKERS: Mapping[str, type[Tracker]] = {
     "wandb": _WandB,
     "tensorboard": _TensorBoard,
     "mlflow": _MLflow,
+    "trackio": _Trackio,
 }
 """The trackers by the names of their packages, which are those of their modules as well."""
 

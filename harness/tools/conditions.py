@@ -106,16 +106,8 @@ def build_rerun_command(record: Record, model: str, suites: Sequence[Suite], res
     hub = record.identity["data"].get("path")
     suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
     narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
-    words = [
-        "harness",
-        "run",
-        "--model",
-        _format_model_argument(record, model, results),
-        "--suite",
-        suite,
-        *narrow,
-    ]
-    return shlex.join([*words, *format_run_options(record, hub=bool(hub)), "--force"])
+    words = ["harness", "run", "--model", _format_model_argument(record, model, results), "--suite", suite]
+    return shlex.join([*words, *narrow, *format_run_options(record, hub=bool(hub)), "--force"])
 
 
 def _format_model_argument(record: Record, typed: str, results: Path | None) -> str:
@@ -156,12 +148,8 @@ def _format_repeat_command(records: Sequence[Record], model: str, suites: Sequen
     names = [record.task.name for record in records]
     words = [word for name in names for word in ("--suite", f"mteb:{name}")]
     if suite:
-        complete = [[task.name for task in one.tasks] for one in suites if one.name == suite]
-        words = [
-            "--suite",
-            suite,
-            *([] if sorted(names) in map(sorted, complete) else ["--tasks", ",".join(names)]),
-        ]
+        complete = [sorted(task.name for task in one.tasks) for one in suites if one.name == suite]
+        words = ["--suite", suite, *([] if sorted(names) in complete else ["--tasks", ",".join(names)])]
     hub = bool(records[0].identity["data"].get("path"))
     prompts = [word for record in records for word in _list_prompt_options(record)]
     options = format_run_options(records[0], hub=hub, prompts=False)
@@ -179,10 +167,9 @@ def _list_prompt_options(record: Record) -> list[str]:
 
 
 def _list_recipe_options(condition: RecipeCondition) -> list[str]:
-    changed = {
-        **condition.modified,
-        **({"fresh_seeds": len(condition.fresh_seeds)} if condition.fresh_seeds else {}),
-    }
+    changed = {**condition.modified}
+    if condition.fresh_seeds:
+        changed["fresh_seeds"] = len(condition.fresh_seeds)
     settings = [word for name, value in changed.items() for word in ("--set", format_setting(name, value))]
     return ["--recipe", condition.recipe, *settings]
 

@@ -94,7 +94,7 @@ def test_another_version_than_tested_is_a_warning(machine, demo, installed):
     assert check["fix"] == "pip install 'torch==2.11.*'"
 
 
-@pytest.mark.parametrize("installed", ["2.11.0", "2.13.0+cpu", "2.14.1"])
+@pytest.mark.parametrize("installed", ["2.11.0", "2.13.0+cpu", "2.15.0"])
 def test_a_version_within_what_is_tested_is_well(machine, demo, installed):
     machine["torch"] = installed
     assert examine()["torch"]["state"] == "ok"

@@ -160,11 +160,15 @@ def test_a_card_without_scores_has_the_models_name(
     assert ModelCard(said.out).text.startswith("\n# tiny-contrast\n")
     assert "no scores, as none is recorded: harness run --model tiny-contrast --suite mteb" in said.err
     (folder,) = (results / "models").glob("tiny-contrast-*")
-    # A folder of the present one needs no slash, and its own card is not added again.
-    copy = shutil.copytree(folder, tmp_path / "checkpoint")
+    # A folder of the present one needs no slash, and a short name is not taken for a key.
+    copy = shutil.copytree(folder, tmp_path / MADE.key[0])
+    monkeypatch.chdir(tmp_path)
+    assert invoke(["models", "card", copy.name, "--results", str(results)]) == 0
+    assert "\n# tiny-contrast\n" in capsys.readouterr().out
+    # Nor is its own card added again.
     (copy / "model.json").unlink()
     (copy / "README.md").write_text(str(card(results, capsys)))
-    monkeypatch.chdir(tmp_path)
+    copy.rename("checkpoint")
     assert invoke(["models", "card", "checkpoint"]) == 0
     text = ModelCard(capsys.readouterr().out).text
     assert text.startswith("\n# checkpoint\n")
@@ -183,19 +187,6 @@ def test_a_card_by_the_name_of_a_folder_says_what_to_type_for_it(
     assert "harness run --model FOLDER --suite mteb:STSBenchmark " in said.out
     assert " --data DIR " in said.out
     assert "licence and language: name the folder in place of last-night." in said.err
-
-
-def test_a_folder_needs_no_slash_and_a_model_no_scores(
-    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such a model has its own name; a short name of a folder is not taken for a key."""
-    folder = next(results.glob("models/tiny-contrast-*"))
-    shutil.copytree(folder, tmp_path / MADE.key[0])
-    monkeypatch.chdir(tmp_path)
-    shutil.rmtree(results / "records")
-    for asked in ("tiny-contrast", MADE.key[0]):
-        assert invoke(["models", "card", asked, "--results", str(results)]) == 0
-        assert "\n# tiny-contrast\n" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -29,9 +29,10 @@ from harness.storage.trackers import LoggedValues, TrackedRun, Tracker
 from tiny import WORDS
 
 RUN = TrackedRun(id="0123456789ab", name="tiny", kind="train", config={"rate": 0.1})
-NAMES = ("mlflow", "tensorboard", "wandb")
+NAMES = ("mlflow", "tensorboard", "trackio", "wandb")
 INSTALLED = [name for name in NAMES if importlib.util.find_spec(name)]
-needs_trackers = pytest.mark.skipif(len(INSTALLED) < 3, reason="pip install mlflow-skinny tensorboard wandb")
+NEEDED = "pip install mlflow-skinny tensorboard trackio wandb"
+needs_trackers = pytest.mark.skipif(len(INSTALLED) < len(NAMES), reason=NEEDED)
 
 
 class FakeTracker(Tracker):
@@ -269,9 +270,10 @@ def test_a_training_that_is_killed_twice_is_one_curve_in_its_trackers(tmp_path: 
     command += ["--recipe", "simcse", "--train-data", "pairs.jsonl", "--offline", "--threads", "1"]
     for setting in ("batch_size=4", "epochs=40", "precision=float32", "max_length=8"):
         command += ["--set", setting]
-    command += ["--track", "mlflow,tensorboard", "--track", "wandb", "--checkpoint-minutes", "0.03"]
+    command += ["--track", "mlflow,tensorboard,trackio", "--track", "wandb", "--checkpoint-minutes", "0.03"]
     python = os.pathsep.join(sys.path)
     own_places = {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db", "WANDB_MODE": "offline"}
+    own_places |= {"TRACKIO_DIR": str(tmp_path / "trackio")}
     environment = {**os.environ, **own_places, "PYTHONPATH": python, "HARNESS_CACHE": str(tmp_path / "cache")}
     results = tmp_path / "results"
     for count in (100, 100):
@@ -303,6 +305,11 @@ def test_a_training_that_is_killed_twice_is_one_curve_in_its_trackers(tmp_path: 
     )
     assert [(step, pytest.approx(loss)) for step, loss in want] == [(s, v) for s, v in read["tensorboard"]]
     assert [[*pair] for pair in want] == read["mlflow"]
+    # It writes twice a second, so that a kill loses what came after; nothing is there twice.
+    steps = [step for step, _ in read["trackio"]]
+    assert steps == sorted({*steps})
+    assert (len(steps) > 200, steps[-1]) == (True, want[-1][0])
+    assert {*map(tuple, read["trackio"])} <= {*want}
     assert read["scores"].keys() == {"alike", "close", "mean", "mean_over_types"}
     assert len([*results.glob("tracking/wandb/offline-run-*/*.wandb")]) >= 2
 
@@ -312,6 +319,7 @@ import json, sys
 from pathlib import Path
 from mlflow import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from trackio.sqlite_storage import SQLiteStorage
 (folder,) = Path(sys.argv[1]).glob("tracking/tensorboard/train/*")
 board = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
 client = MlflowClient()
@@ -321,6 +329,12 @@ runs = client.search_runs([client.get_experiment_by_name("encoder-harness").expe
 print(json.dumps({
     "tensorboard": [(one.step, one.value) for one in board.Scalars("train/loss")],
     "mlflow": [(one.step, one.value) for one in client.get_metric_history(train.info.run_id, "train/loss")],
+    "trackio": [
+        (line["step"], line["train/loss"])
+        for name in SQLiteStorage.get_runs("encoder-harness")
+        for line in SQLiteStorage.get_logs("encoder-harness", name)
+        if "train/loss" in line
+    ],
     "scores": {name.rpartition("/")[2]: value for name, value in score.data.metrics.items()},
 }))
 """
