@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from annotated_types import Interval, MinLen, Predicate
 
-from harness.core.errors import UsageError, find_similar_names
+from harness.core.errors import UsageError, suggest_names
 from harness.core.paths import explain_not_utf8, is_displayable
 
 Part = TypeVar("Part")
@@ -291,9 +291,7 @@ class Argument:
         """The error for a value, or for an entry of a mapping."""
         name = self.name
         if self.choices:
-            close = find_similar_names(str(value), self.choices)
-            near = f"Did you mean {' or '.join(close)}? " if close else ""
-            hint = f"{near}There is: {', '.join(self.choices)}."
+            hint = f"{suggest_names(str(value), self.choices)}There is: {', '.join(self.choices)}."
             return UsageError(f"No {name} is called {value!r}.", hint=hint)
         if isinstance(value, Mapping) and place and place[0] in value:
             return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
@@ -446,8 +444,7 @@ def replace_settings(
     setting_names = [field.name for field in fields(declared) if field.name not in fixed]
     for name in given:
         if name not in setting_names:
-            close = find_similar_names(name, setting_names)
-            near = f"Did you mean {' or '.join(close)}? " if close else ""
+            near = suggest_names(name, setting_names)
             has = ", ".join(f"{key}={_format_setting(getattr(declared, key))}" for key in setting_names)
             raise UsageError(f"{of} has no setting {name!r}.", hint=f"{near}It has: {has}.")
     types = get_type_hints(type(settings), include_extras=True)
@@ -534,8 +531,7 @@ def parse_allowances(
     for name in names:
         is_pattern = name.startswith(_TENSORS) and name != _TENSORS
         if not (name in ALLOWANCES or is_pattern or is_field(name)):
-            close = find_similar_names(name, (*ALLOWANCES, *fields))
-            near = f"Did you mean {' or '.join(close)}? " if close else ""
+            near = suggest_names(name, (*ALLOWANCES, *fields))
             kinds = "; ".join(f"{one} ({what})" for one, what in ALLOWANCES.items())
             raise UsageError(
                 f"--allow {name} names nothing that can be accepted.",

@@ -106,7 +106,7 @@ class ScoredData:
             StoreError: The folder cannot be written.
         """
         folder = folder.absolute()
-        files.sweep_beside(folder)
+        files.sweep(folder.parent, f".{folder.name}.*.tmp")
         staged = files.create_temporary_folder(folder)
         key = digest(identity)
         provenance = {"schema": _SCHEMA, "key": key, "identity": dict(identity), **facts}

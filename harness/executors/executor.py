@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
-from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names
+from harness.core.errors import HarnessError, UsageError, explain_unknown, suggest_names
 from harness.executors.run_log import Node
 from harness.jobs.context import DeviceNeeded, Event, JobContext
 from harness.jobs.jobs import Job
@@ -263,8 +263,7 @@ def _build_setting_error(kind: str, name: str, usual: Mapping[str, object]) -> U
         return UsageError(
             f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}.", hint="Leave it out."
         )
-    close = find_similar_names(name, usual)
-    near = f"Did you mean {' or '.join(close)}? " if close else ""
+    near = suggest_names(name, usual)
     has = ", ".join(key if value is None else f"{key}={value}" for key, value in usual.items())
     more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else "; type ray:ADDRESS,workers=N"
     return UsageError(f"{kind} has no setting {name!r}.", hint=f"{near}It has: {has}{more}.")

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from harness.core.arguments import join_settings, replace_settings, split_settings
 from harness.core.encoding import BM25Method, Ranking
-from harness.core.errors import UsageError, find_similar_names
+from harness.core.errors import UsageError, suggest_names
 from harness.core.identity import build_encoding_identity, digest
 from harness.core.types import Artifact
 
@@ -124,7 +124,5 @@ _CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Refuse a value that is none of the choices of a setting."""
     if value not in choices:
-        close = find_similar_names(value, choices)
-        near = f"Did you mean {' or '.join(close)}? " if close else ""
-        hint = f"{near}There is: {', '.join(choices)}."
+        hint = f"{suggest_names(value, choices)}There is: {', '.join(choices)}."
         raise UsageError(f"{NAME} has no {name.replace('_', ' ')} {value!r}.", hint=hint)

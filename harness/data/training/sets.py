@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, UsageError, find_similar_names
+from harness.core.errors import DataError, UsageError, find_similar_names, suggest_names
 from harness.core.identity import serialize_canonical
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
@@ -511,15 +511,9 @@ def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> Usage
     folder = file.parent
     file_names = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
     sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
-    close = [
-        str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)
-    ] or find_similar_names(text, sets)
-    return UsageError(f"No training data {text!r} was found.", hint=_ask_for(close) + _EXAMPLES)
-
-
-def _ask_for(names: Sequence[str]) -> str:
-    """The question whether one of some similar names was meant; empty without any."""
-    return f"Did you mean {' or '.join(names)}? " if names else ""
+    beside = [str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)]
+    near = f"Did you mean {' or '.join(beside)}? " if beside else suggest_names(text, sets)
+    return UsageError(f"No training data {text!r} was found.", hint=near + _EXAMPLES)
 
 
 def _locate_user_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
@@ -611,12 +605,10 @@ def _resolve_commit(path: str, revision: str, settings: DataSettings) -> str:
 def _explain_offline_miss(data: Data, settings: DataSettings) -> DataMissing:
     path, revision_note = data.path, f" at revision {data.revision}" if data.revision else ""
     places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
-    close = find_similar_names(
-        path, [need.path for need in list_data_sets(settings.root)] if settings.root else []
-    )
+    sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
     return DataMissing(
         f"Offline, and the data set {path}{revision_note} is not in {places}, or only in part.",
-        hint=_ask_for(close) + _FETCH.format(path=path),
+        hint=suggest_names(path, sets) + _FETCH.format(path=path),
     )
 
 
