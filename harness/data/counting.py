@@ -41,6 +41,7 @@ from harness.data.schema import (
     find_split_files,
     format_relative_path,
     iter_text_lines,
+    resolve_lone_split,
 )
 from harness.data.tables import BATCH, LONGEST_LINE, format_error_line, hash_texts
 
@@ -126,18 +127,13 @@ def count_tables(
         with contextlib.suppress(StoreError):  # the cache only saves time
             content = {"report": asdict(report), "subsets": held_subsets}
             write_content_file(file, content)
-    lost_subsets = _find_lost_subsets(held_subsets, subsets)
-    return replace(report, faults=(*report.faults, *lost_subsets))
-
-
-def _find_lost_subsets(held_subsets: Mapping[str, Sequence[str]], subsets: Sequence[str]) -> Iterator[str]:
-    """The subsets without a row in the splits of a table that has the rows of all, in sentences."""
+    faults = [*report.faults]
     for split, held in held_subsets.items():
-        lost = [subset for subset in subsets if subset not in held]
-        if lost:
+        if lost := [subset for subset in subsets if subset not in held]:
             cure = f"--subsets {','.join([subset for subset in subsets if subset in held] or held)}"
             names = shorten_names(lost, most=3)
-            yield f"{split} has no row of the subset {names}; {cure} reads what is there"
+            faults.append(f"{split} has no row of the subset {names}; {cure} reads what is there")
+    return replace(report, faults=tuple(faults))
 
 
 def parse_report(kept: Mapping[str, Any]) -> DataReport:
@@ -196,11 +192,6 @@ def _read_tables(folder: Path, tables: Sequence[DataTable]) -> tuple[DataReport,
     return report if tables else replace(report, faults=()), held_subsets
 
 
-def _find_side(splits: Mapping[str, _Rows], split: str) -> _Rows | None:
-    """The texts that the judgements of a split are about: the only ones, or those of the same split."""
-    return next(iter(splits.values())) if len(splits) == 1 else splits.get(split)
-
-
 def _list_present_tables(schema: Schema) -> Iterator[DataTable]:
     """The tables of which there are files, for a task whose own code decides what it reads."""
     for name, config in schema.configs.items():
@@ -231,10 +222,9 @@ class _Counting:
         config = self._schema.configs[name]
         splits: dict[str, _Rows] = {}
         for split in table.splits or config.patterns:
-            lone = table.lone_split and split not in config.patterns and len(config.patterns) == 1
-            split_name = next(iter(config.patterns)) if lone else split
+            split_name = resolve_lone_split(table, config, split)
             files = find_split_files(config, split_name)
-            earlier = next((rows for other, rows in splits.items() if lone and other != split), None)
+            earlier = next(iter(splits.values()), None) if split_name != split else None
             if earlier is not None:
                 # One split stands for several: its rows are counted once.
                 splits[split] = earlier
@@ -364,7 +354,12 @@ class _Counting:
 
         seen: set[int] = set()
         for split, judged in tables.get("judgements", {}).items():
-            sides = {part: _find_side(tables.get(part, {}), split) for part in ("documents", "queries")}
+            # The texts that the judgements of a split are about: the only ones, or those of the same split.
+            parts = {part: tables.get(part, {}) for part in ("documents", "queries")}
+            sides = {
+                part: next(iter(rows.values())) if len(rows) == 1 else rows.get(split)
+                for part, rows in parts.items()
+            }
             if not all(rows is not None and rows.number for rows in sides.values()) or not judged.number:
                 continue
             queries, grades = judged.get_ids("query-id"), _join(judged.grades)

@@ -155,7 +155,7 @@ def pull(need: Need, root: Path, *, progress: Progress = lambda _line: None) -> 
         DataError: The hub refuses or cannot be reached, the disk is full or may not be written, or a folder
             that no pull made is in the way.
     """
-    with explain_hub_error(need, root), _hold_pull_lock(_choose_target(need, root)) as target:
+    with explain_hub_error(need, root), _hold_pull_lock(need, root) as target:
         if target.exists():
             # A file that somebody added beside the pulled ones is no reason to fetch them again.
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
@@ -164,16 +164,14 @@ def pull(need: Need, root: Path, *, progress: Progress = lambda _line: None) -> 
             _refuse_foreign(target)
         partial, patterns = _download(need, target, progress)
         progress(f"hashing {need.path}")
-        _write_manifest(need, partial, patterns)
+        entries = {
+            name: FileEntry(size=path.stat().st_size, sha256=hash_file(path))
+            for name, path in list_visible_files(partial).items()
+        }
+        manifest = Manifest(repo=need.path, revision=need.revision, files=entries, patterns=patterns)
+        (partial / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         _put_in_place(partial, target)
     return "pulled"
-
-
-def _choose_target(need: Need, root: Path) -> Path:
-    """The usual folder, or the folder beside it if the usual one holds another revision."""
-    root.expanduser().mkdir(parents=True, exist_ok=True)
-    usual, beside = list_candidate_folders(need.path, need.revision, root)
-    return usual if find_other_revision(usual, need.revision) is None else beside
 
 
 def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple[str, ...]]:
@@ -248,15 +246,6 @@ def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
         )
 
 
-def _write_manifest(need: Need, folder: Path, patterns: tuple[str, ...]) -> None:
-    entries = {
-        name: FileEntry(size=path.stat().st_size, sha256=hash_file(path))
-        for name, path in list_visible_files(folder).items()
-    }
-    manifest = Manifest(repo=need.path, revision=need.revision, files=entries, patterns=patterns)
-    (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
-
-
 def _put_in_place(partial: Path, target: Path) -> None:
     """Rename a finished folder to its final name, replacing an older folder."""
     shutil.rmtree(partial / ".cache", ignore_errors=True)
@@ -280,10 +269,16 @@ def _refuse_foreign(target: Path) -> None:
 
 
 @contextmanager
-def _hold_pull_lock(target: Path) -> Iterator[Path]:
-    """Make a second pull of the same data set wait for this one."""
+def _hold_pull_lock(need: Need, root: Path) -> Iterator[Path]:
+    """The folder of a pull: the usual one, or one beside it if that holds another revision.
+
+    A second pull of the same data set waits for this one.
+    """
     from filelock import FileLock
 
+    root.expanduser().mkdir(parents=True, exist_ok=True)
+    usual, beside = list_candidate_folders(need.path, need.revision, root)
+    target = usual if find_other_revision(usual, need.revision) is None else beside
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the folder, which is renamed while the lock is held.
     with FileLock(target.parent / f".{target.name}.lock"):
@@ -328,15 +323,8 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
         return (
             Problem(kind="unproven", message=f"{need.path} has no manifest: not pulled by this program."),
         )
-    try:
-        parts = _find_absent_parts(need, manifest, folder)
-        return (
-            *_check_manifest_revision(need, manifest),
-            *parts,
-            *_verify_pulled_files(manifest, list_visible_files(folder)),
-        )
-    except OSError as error:
-        raise explain_unreadable_folder(folder, error) from error
+    with explain_unreadable_folder(folder):
+        return tuple(_iter_differences(need, manifest, folder))
 
 
 def _build_absence_problem(need: Need, root: Path) -> Problem:
@@ -347,24 +335,18 @@ def _build_absence_problem(need: Need, root: Path) -> Problem:
     return Problem(kind="missing", message=f"{need.path} is not in {root}.")
 
 
-def _check_manifest_revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
+def _iter_differences(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
     # Without a pinned revision any revision of the right data set will do.
-    pinned_origin = (need.path, need.revision or manifest.revision)
-    if (manifest.repo, manifest.revision) != pinned_origin:
-        repo, revision = pinned_origin
+    repo, revision = need.path, need.revision or manifest.revision
+    if (manifest.repo, manifest.revision) != (repo, revision):
         message = f"holds {manifest.repo} at {manifest.revision}; needed is {repo} at {revision}."
         yield Problem(kind="revision", message=message)
-
-
-def _find_absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
-    """The parts that an earlier pull, for other users, did not fetch."""
     patterns = select_file_patterns(need, folder)
+    # What an earlier pull, for other users, did not fetch.
     if need.tasks and manifest.patterns and not (patterns and {*patterns} <= {*manifest.patterns}):
         lacking = [pattern for pattern in patterns if pattern not in manifest.patterns] or ["the rest"]
         yield Problem(kind="missing", message=f"{need.path} was pulled without {shorten_names(lacking)}.")
-
-
-def _verify_pulled_files(manifest: Manifest, present: dict[str, Path]) -> Iterator[Problem]:
+    present = list_visible_files(folder)
     for name, entry in manifest.files.items():
         if name not in present:
             yield Problem(kind="missing", file=name, message=f"{name} is missing.")
