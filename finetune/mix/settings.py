@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator
 
 from finetune.embedding.settings import EmbeddingSettings
-from harness.core.errors import UsageError, suggest_names
+from harness.core.errors import UsageError, ask_for_names
 from harness.core.types import SIDES
 from harness.data.training.sets import TrainingData
 
@@ -216,7 +216,7 @@ class MixSettings(EmbeddingSettings):
 
 def explain_unknown_set(name: str, set_names: Sequence[str]) -> UsageError:
     """The error for a name of no set, with the nearest names and with all of them."""
-    hint = f"{suggest_names(name, set_names)}The sets are: {', '.join(set_names)}."
+    hint = f"{ask_for_names(name, set_names)}The sets are: {', '.join(set_names)}."
     return UsageError(f"No set of this mix is called {name!r}.", hint=hint)
 
 

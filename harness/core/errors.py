@@ -113,10 +113,10 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     return [by_lower[hit] for hit in hits]
 
 
-def suggest_names(name: str, known: Iterable[str]) -> str:
+def ask_for_names(name: str, known: Iterable[str]) -> str:
     """The question whether one of the known names that look like `name` was meant; empty without any.
 
-    >>> suggest_names("nanobier", ["beir", "nanobeir"]), suggest_names("glue", ["beir"])
+    >>> ask_for_names("nanobier", ["beir", "nanobeir"]), ask_for_names("glue", ["beir"])
     ('Did you mean nanobeir? ', '')
     """
     close = find_similar_names(name, known)
@@ -136,7 +136,7 @@ def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) ->
     names = sorted(known)
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     every = f"There is: {shown}. " if names else f"No {what} exists yet. "
-    return UsageError(f"No {what} is called {name!r}.", hint=f"{suggest_names(name, names) or every}{then}")
+    return UsageError(f"No {what} is called {name!r}.", hint=f"{ask_for_names(name, names) or every}{then}")
 
 
 def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> HarnessError:

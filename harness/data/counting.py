@@ -230,7 +230,13 @@ class _Counting:
                 splits[split] = earlier
             elif files:
                 self._find_gaps(name, split_name, files)
-                splits[split] = self._read_rows(table, files, config.options)
+                splits[split] = rows = _Rows()
+                for file in files:
+                    where = format_relative_path(file, self._schema.folder)
+                    try:
+                        self._read_file(table, file, config.options, rows, where)
+                    except DataError as error:
+                        self._faults[f"{where}{error.message}"] = None
                 self._compare_declared(name, split_name, splits[split])
         return splits
 
@@ -255,16 +261,6 @@ class _Counting:
             if number < declared:
                 name = split if config == "default" else f"{config}, {split}"
                 self._gaps[describe_row_gap(name, number, declared)] = None
-
-    def _read_rows(self, table: DataTable, files: Sequence[Path], options: Mapping[str, Any]) -> _Rows:
-        rows = _Rows()
-        for file in files:
-            where = format_relative_path(file, self._schema.folder)
-            try:
-                self._read_file(table, file, options, rows, where)
-            except DataError as error:
-                self._faults[f"{where}{error.message}"] = None
-        return rows
 
     def _read_file(
         self, table: DataTable, file: Path, options: Mapping[str, Any], rows: _Rows, where: str
@@ -474,31 +470,24 @@ def _iter_batches(
     file: Path, columns: Sequence[str], head: TableHead, options: Mapping[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, pa.Array]]]:
     """The rows of a file, some at a time: their number, and the values of some columns."""
-    kind = detect_file_kind(file)
-    if kind == ".parquet":
-        yield from _iter_parquet_batches(file, columns, head)
-        return
-    is_csv = kind in (".csv", ".tsv")
-    rows = _iter_csv_rows(file, kind, options) if is_csv else _iter_json_rows(file)
-    while batch := [*islice(rows, BATCH)]:
-        yield len(batch), {name: _build_array([row.get(name) for row in batch]) for name in columns}
-
-
-def _iter_parquet_batches(
-    file: Path, columns: Sequence[str], head: TableHead
-) -> Iterator[tuple[int, Mapping[str, pa.Array]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not columns:
+    kind = detect_file_kind(file)
+    if kind == ".parquet" and not columns:
         yield head.rows or 0, {}
-        return
-    try:
-        with pq.ParquetFile(file) as opened:
-            for batch in opened.iter_batches(BATCH, columns=[*columns]):
-                yield batch.num_rows, {name: batch[name] for name in columns}
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f": it cannot be read: {format_error_line(error)}") from None
+    elif kind == ".parquet":
+        try:
+            with pq.ParquetFile(file) as opened:
+                for table in opened.iter_batches(BATCH, columns=[*columns]):
+                    yield table.num_rows, {name: table[name] for name in columns}
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f": it cannot be read: {format_error_line(error)}") from None
+    else:
+        is_csv = kind in (".csv", ".tsv")
+        rows = _iter_csv_rows(file, kind, options) if is_csv else _iter_json_rows(file)
+        while batch := [*islice(rows, BATCH)]:
+            yield len(batch), {name: _build_array([row.get(name) for row in batch]) for name in columns}
 
 
 def _iter_json_rows(file: Path) -> Iterator[Mapping[str, object]]:

@@ -358,11 +358,6 @@ def _build_manifest_adapter() -> Any:
     return TypeAdapter(Manifest)
 
 
-def _compute_content_hash(hashes: Mapping[str, str]) -> str:
-    """The content hash of a data set, over its sorted file names and their SHA-256."""
-    return "sha256:" + digest(sorted(hashes.items()))
-
-
 def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
     """The identity of a folder's data: the revision that its manifest proves, else a content hash.
 
@@ -383,7 +378,7 @@ def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
         listed = {name: entry.sha256 for name, entry in manifest.files.items()}
         if listed == hashes:
             return Data(path=data.path, revision=manifest.revision)
-    return Data(path=data.path, content=_compute_content_hash(hashes))
+    return Data(path=data.path, content="sha256:" + digest(sorted(hashes.items())))
 
 
 def _raise(error: OSError) -> None:
@@ -413,16 +408,12 @@ class Need:
 
 def list_data_sets(root: Path) -> tuple[Need, ...]:
     """The data sets in a data root, sorted, at the revision of their manifest."""
-    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _is_hidden(f, root)]
-    return tuple(_read_folder_need(folder, root) for folder in folders if list_visible_files(folder))
-
-
-def _read_folder_need(folder: Path, root: Path) -> Need:
-    manifest = Manifest.read_intact_manifest(folder)
-    # NAME@REVISION is the folder beside that of another revision of the same data set.
-    path = folder.relative_to(root).as_posix().partition("@")[0]
-    return Need(path=path, revision=manifest.revision if manifest else "")
-
-
-def _is_hidden(folder: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in folder.relative_to(root).parts)
+    sets = []
+    for folder in sorted(root.glob("*/*")):
+        path = folder.relative_to(root).as_posix()
+        is_hidden = path.startswith(".") or "/." in path
+        if not is_hidden and folder.is_dir() and list_visible_files(folder):
+            manifest = Manifest.read_intact_manifest(folder)
+            # NAME@REVISION is the folder beside that of another revision of the same data set.
+            sets.append(Need(path=path.partition("@")[0], revision=manifest.revision if manifest else ""))
+    return tuple(sets)

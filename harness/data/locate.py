@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -61,7 +61,11 @@ def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tup
         return ()
     if not any(not name.endswith(_NOT_DATA) for name in present):
         return ("data file",)
-    declared = _select_subset_configs(_read_config_patterns(folder), subsets)
+    # The first configuration tells the loader the format.
+    configs = _read_config_patterns(folder)
+    named = _match_configs(configs, subsets)
+    chosen = {next(iter(configs), ""), *named} if named else {*configs}
+    declared = {config: patterns for config, patterns in configs.items() if config in chosen}
     # Without a list: the files that the README names, and the shards that the names of others imply.
     undeclared = (p for patterns in declared.values() for p in patterns if not _has_matches(folder, p))
     return (*undeclared, *find_missing_parts(present))
@@ -73,11 +77,12 @@ def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...
     declared = {s: [patterns for c, patterns in configs.items() if _is_alias(c, s)] for s in subsets}
     if not any(declared.values()):
         return ()
-    return tuple(s for s, lists in declared.items() if not any(_has_files(folder, one) for one in lists))
-
-
-def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
-    return not patterns or any(_has_matches(folder, pattern) for pattern in patterns)
+    # A configuration without patterns may have any files.
+    return tuple(
+        subset
+        for subset, lists in declared.items()
+        if not any(not patterns or any(_has_matches(folder, p) for p in patterns) for patterns in lists)
+    )
 
 
 def select_file_patterns(need: Need, folder: Path) -> tuple[str, ...]:
@@ -133,16 +138,6 @@ def _read_config_patterns(folder: Path) -> dict[str, list[str]]:
     except DataError:
         return {}
     return {name: [*chain.from_iterable(config.patterns.values())] for name, config in configs.items()}
-
-
-def _select_subset_configs(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
-    """The configurations for reading `subsets`, and the first, which tells the loader the format.
-
-    The subset `default` includes the parts of a retrieval task.
-    """
-    first = next(iter(configs), "")
-    named = _match_configs(configs, subsets)
-    return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
 
 
 def _match_configs(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:

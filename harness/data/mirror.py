@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,6 @@ from harness.data.folder import MANIFEST, README, FileEntry, Manifest, Need, lis
 from harness.data.locate import (
     DataMissing,
     DataSettings,
-    Located,
     Origin,
     Unavailable,
     explain_hub_error,
@@ -59,9 +58,17 @@ class Status:
             return Status(need=need, state="missing")
         if located.folder is None:
             return Status(need=need, state="remote", where=located.origin, data=located.data)
+        state: State = "changed"
+        if located.origin == "hub-cache":
+            state = "cached"
+        elif located.data == need.data:
+            state = "verified"
+        else:
+            with suppress(DataError):
+                state = "changed" if Manifest.read_manifest(located.folder) else "unverified"
         return Status(
             need=need,
-            state=_detect_state(need, located, located.folder),
+            state=state,
             where=located.origin,
             folder=located.folder,
             size=sum(path.stat().st_size for path in list_visible_files(located.folder).values()),
@@ -120,17 +127,6 @@ def _merge_needs(needs: Sequence[Need]) -> Need:
     )
 
 
-def _detect_state(need: Need, located: Located, folder: Path) -> State:
-    if located.origin == "hub-cache":
-        return "cached"
-    if located.data == need.data:
-        return "verified"
-    try:
-        return "changed" if Manifest.read_manifest(folder) else "unverified"
-    except DataError:
-        return "changed"
-
-
 Progress = Callable[[str], None]
 """A callback with one line at each step of a pull."""
 
@@ -161,7 +157,12 @@ def pull(need: Need, root: Path, *, progress: Progress = lambda _line: None) -> 
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
                 return "kept"
-            _refuse_foreign(target)
+            ours = (target / MANIFEST).exists() or not list_visible_files(target)
+            if target.is_symlink() or not ours:
+                raise DataError(
+                    f"{target} was not pulled by this program, so it is not replaced.",
+                    hint="Move it away and pull again, or choose another folder with --data DIR.",
+                )
         partial, patterns = _download(need, target, progress)
         progress(f"hashing {need.path}")
         entries = {
@@ -259,15 +260,6 @@ def _put_in_place(partial: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_foreign(target: Path) -> None:
-    ours = (target / MANIFEST).exists() or not list_visible_files(target)
-    if target.is_symlink() or not ours:
-        raise DataError(
-            f"{target} was not pulled by this program, so it is not replaced.",
-            hint="Move it away and pull again, or choose another folder with --data DIR.",
-        )
-
-
 @contextmanager
 def _hold_pull_lock(need: Need, root: Path) -> Iterator[Path]:
     """The folder of a pull: the usual one, or one beside it if that holds another revision.
@@ -314,7 +306,11 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
     """
     folder = find_root_folder(need.path, need.revision, root)
     if folder is None:
-        return (_build_absence_problem(need, root),)
+        usual = list_candidate_folders(need.path, need.revision, root)[0]
+        if held := find_other_revision(usual, need.revision):
+            message = f"{need.path} is at revision {held}; needed is {need.revision}."
+            return (Problem(kind="revision", message=message),)
+        return (Problem(kind="missing", message=f"{need.path} is not in {root}."),)
     try:
         manifest = Manifest.read_manifest(folder)
     except DataError as error:
@@ -325,14 +321,6 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
         )
     with explain_unreadable_folder(folder):
         return tuple(_iter_differences(need, manifest, folder))
-
-
-def _build_absence_problem(need: Need, root: Path) -> Problem:
-    held = find_other_revision(list_candidate_folders(need.path, need.revision, root)[0], need.revision)
-    if held:
-        message = f"{need.path} is at revision {held}; needed is {need.revision}."
-        return Problem(kind="revision", message=message)
-    return Problem(kind="missing", message=f"{need.path} is not in {root}.")
 
 
 def _iter_differences(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:

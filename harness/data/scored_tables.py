@@ -291,20 +291,17 @@ def _convert_lists(column: Any, title: str, name: str, place: Callable[[int], st
 
     array = _merge_chunks(column)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        array = pa.array(
-            [_parse_list_text(text, title, place(row)) for row, text in enumerate(array.to_pylist())]
-        )
+        lists = []
+        for row, text in enumerate(array.to_pylist()):
+            try:
+                lists.append(list(ast.literal_eval(text)))
+            except (ValueError, SyntaxError, TypeError) as error:
+                reason = format_error_line(error)
+                raise DataError(f"{place(row)}: {title!r} is no list: {reason}.") from None
+        array = pa.array(lists)
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         raise DataError(f"{name}: the column {title!r} holds {array.type}, not lists.")
     return array
-
-
-def _parse_list_text(text: Any, title: str, place: str) -> list[Any]:
-    """A list that is written as text."""
-    try:
-        return list(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError) as error:
-        raise DataError(f"{place}: {title!r} is no list: {format_error_line(error)}.") from None
 
 
 def _require_scores(

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from harness.core import paths
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import ModelError, UsageError, find_similar_names, shorten_names, suggest_names
+from harness.core.errors import ModelError, UsageError, ask_for_names, find_similar_names, shorten_names
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
@@ -365,7 +365,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
     names = [*backbones.list_catalog_models(), bm25.NAME, *(folder.name for folder in trained)]
     error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",
-        hint=suggest_names(text, names)
+        hint=ask_for_names(text, names)
         + "Give a catalog name (`harness list models`), org/name from the hub, a folder, or a "
         "trained model of the results folder (`harness models list`).",
     )

@@ -314,7 +314,12 @@ class RowsFile:
 def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
     """The rows as a Parquet file in the cache, which is written unless it exists."""
     about = cache / "source" / f"{stamp}.training.json"
-    facts = _read_rows_facts(about, cache)
+    facts = None
+    # Made anew where the rows that an earlier run wrote are missing or damaged.
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        earlier = read_content_file(about)
+        if files.has_sha256(_build_parquet_path(about.parent, earlier["content"]), earlier["sha256"], cache):
+            facts = earlier
     if facts is None:
         with explain_disk_full(about.parent):
             facts = _write_rows_file(read(), about.parent, where)
@@ -328,15 +333,6 @@ def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: 
         rows=facts["rows"],
         read_as=facts["read_as"],
     )
-
-
-def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
-    """The facts on rows that an earlier run wrote; None if their file is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError, LookupError):
-        facts = read_content_file(about)
-        if files.has_sha256(_build_parquet_path(about.parent, facts["content"]), facts["sha256"], cache):
-            return facts
-    return None
 
 
 def read_source_file(path: Path) -> None:

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, UsageError, find_similar_names, suggest_names
+from harness.core.errors import DataError, UsageError, ask_for_names, find_similar_names
 from harness.core.identity import serialize_canonical
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
@@ -495,7 +495,7 @@ def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> Usage
     file_names = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
     sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
     beside = [str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)]
-    near = f"Did you mean {' or '.join(beside)}? " if beside else suggest_names(text, sets)
+    near = f"Did you mean {' or '.join(beside)}? " if beside else ask_for_names(text, sets)
     return UsageError(f"No training data {text!r} was found.", hint=near + _EXAMPLES)
 
 
@@ -584,7 +584,7 @@ def _explain_offline_miss(data: Data, settings: DataSettings) -> DataMissing:
     sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
     return DataMissing(
         f"Offline, and the data set {path}{revision_note} is not in {places}, or only in part.",
-        hint=suggest_names(path, sets) + _FETCH.format(path=path),
+        hint=ask_for_names(path, sets) + _FETCH.format(path=path),
     )
 
 
