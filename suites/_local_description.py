@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness.core.errors import DataError, UsageError, explain_unknown, find_similar_names
+from harness.core.errors import DataError, UsageError, ask_for_names, explain_unknown
 from harness.core.files import hash_file, require_size
 from harness.core.identity import digest
 from harness.core.paths import require_plain_name
@@ -125,10 +125,9 @@ def _check_files(task: LocalTask) -> None:
             raise UsageError(f"{path}: {key!r} must be a file that ends in {', '.join(formats)}.", hint=GUIDE)
         if not path.is_file():
             file_names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-            close = find_similar_names(path.name, file_names)
-            hint = f"Did you mean {' or '.join(close)}? " if close else ""
             raise DataError(
-                f"{path} does not exist: it is the {key!r} of task {task.name!r}.", hint=hint + GUIDE
+                f"{path} does not exist: it is the {key!r} of task {task.name!r}.",
+                hint=ask_for_names(path.name, file_names) + GUIDE,
             )
         if path.stat().st_size == 0:
             raise DataError(f"{path} is empty.")

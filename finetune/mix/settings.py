@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator
 
 from finetune.embedding.settings import EmbeddingSettings, Rule
-from harness.core.errors import UsageError, find_similar_names
+from harness.core.errors import UsageError, ask_for_names
 from harness.core.types import SIDES
 from harness.data.training.sets import TrainingData
 
@@ -209,11 +209,8 @@ class MixSettings(EmbeddingSettings):
 
 def explain_unknown_set(name: str, set_names: Sequence[str]) -> UsageError:
     """The error for a name of no set, with the nearest names and with all of them."""
-    close = find_similar_names(name, set_names)
-    near = f"Did you mean {' or '.join(close)}? " if close else ""
-    return UsageError(
-        f"No set of this mix is called {name!r}.", hint=f"{near}The sets are: {', '.join(set_names)}."
-    )
+    hint = f"{ask_for_names(name, set_names)}The sets are: {', '.join(set_names)}."
+    return UsageError(f"No set of this mix is called {name!r}.", hint=hint)
 
 
 def split_set_parts(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from annotated_types import Interval, MinLen, Predicate
 
-from harness.core.errors import UsageError, find_similar_names
+from harness.core.errors import UsageError, ask_for_names
 from harness.core.paths import explain_not_utf8, is_displayable
 
 Part = TypeVar("Part")
@@ -148,10 +148,6 @@ def _read_folder(value: Any) -> Any:
     return Path(value) if value and isinstance(value, str | os.PathLike) else value
 
 
-def _read_table(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
 # Bounds far above any use, within which sizes stay what libraries take and times what clocks count.
 Processes = Annotated[int, Interval(ge=1, le=1024), Form(must="a whole number from 1 to 1024")]
 Tokens = Annotated[
@@ -192,7 +188,13 @@ NamedPlaces = Annotated[
         repeated=True,
     ),
 ]
-Table = Annotated[Mapping[str, str], Form(must="a mapping of names to texts", read=_read_table)]
+Table = Annotated[
+    Mapping[str, str],
+    Form(
+        must="a mapping of names to texts",
+        read=lambda value: dict(value) if isinstance(value, Mapping) else value,
+    ),
+]
 
 LARGEST_COUNT = 2**53
 """The largest whole number up to which a float has all of them."""
@@ -291,9 +293,7 @@ class Argument:
         """The error for a value, or for an entry of a mapping."""
         name = self.name
         if self.choices:
-            close = find_similar_names(str(value), self.choices)
-            near = f"Did you mean {' or '.join(close)}? " if close else ""
-            hint = f"{near}There is: {', '.join(self.choices)}."
+            hint = f"{ask_for_names(str(value), self.choices)}There is: {', '.join(self.choices)}."
             return UsageError(f"No {name} is called {value!r}.", hint=hint)
         if isinstance(value, Mapping) and place and place[0] in value:
             return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
@@ -446,8 +446,7 @@ def replace_settings(
     setting_names = [field.name for field in fields(declared) if field.name not in fixed]
     for name in given:
         if name not in setting_names:
-            close = find_similar_names(name, setting_names)
-            near = f"Did you mean {' or '.join(close)}? " if close else ""
+            near = ask_for_names(name, setting_names)
             has = ", ".join(f"{key}={_format_setting(getattr(declared, key))}" for key in setting_names)
             raise UsageError(f"{of} has no setting {name!r}.", hint=f"{near}It has: {has}.")
     types = get_type_hints(type(settings), include_extras=True)
@@ -534,8 +533,7 @@ def parse_allowances(
     for name in names:
         is_pattern = name.startswith(_TENSORS) and name != _TENSORS
         if not (name in ALLOWANCES or is_pattern or is_field(name)):
-            close = find_similar_names(name, (*ALLOWANCES, *fields))
-            near = f"Did you mean {' or '.join(close)}? " if close else ""
+            near = ask_for_names(name, (*ALLOWANCES, *fields))
             kinds = "; ".join(f"{one} ({what})" for one, what in ALLOWANCES.items())
             raise UsageError(
                 f"--allow {name} names nothing that can be accepted.",

@@ -113,6 +113,16 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     return [by_lower[hit] for hit in hits]
 
 
+def ask_for_names(name: str, known: Iterable[str]) -> str:
+    """The question whether one of the known names that look like `name` was meant; empty without any.
+
+    >>> ask_for_names("nanobier", ["beir", "nanobeir"]), ask_for_names("glue", ["beir"])
+    ('Did you mean nanobeir? ', '')
+    """
+    close = find_similar_names(name, known)
+    return f"Did you mean {' or '.join(close)}? " if close else ""
+
+
 def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageError:
     """The error for an unknown name: the nearest names, or all names, and then the advice `then`.
 
@@ -124,13 +134,9 @@ def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) ->
     """
     name = name if len(name) <= 200 else f"{name[:200]}…"
     names = sorted(known)
-    close = find_similar_names(name, names)
-    if close:
-        hint = f"Did you mean {' or '.join(close)}?"
-    else:
-        shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-        hint = f"There is: {shown}." if names else f"No {what} exists yet."
-    return UsageError(f"No {what} is called {name!r}.", hint=f"{hint} {then}")
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    every = f"There is: {shown}. " if names else f"No {what} exists yet. "
+    return UsageError(f"No {what} is called {name!r}.", hint=f"{ask_for_names(name, names) or every}{then}")
 
 
 def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> HarnessError:

@@ -99,7 +99,13 @@ def move(path: Path, to: Path) -> None:
 
 def sweep(folder: Path, pattern: str = "**/.*.tmp") -> int:
     """Remove temporary files and folders of killed processes on this machine; returns their number."""
-    return _remove(_select_orphans(folder.glob(pattern)))
+    orphans = _select_orphans(folder.glob(pattern))
+    for leftover in orphans:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+    return len(orphans)
 
 
 def sweep_cache(cache: Path) -> None:
@@ -110,20 +116,6 @@ def sweep_cache(cache: Path) -> None:
         sweep(folder)
 
 
-def sweep_beside(path: Path) -> None:
-    """Remove what killed processes on this machine have left beside a file or folder that they made."""
-    _remove(_select_orphans(path.parent.glob(f".{path.name}.*.tmp")))
-
-
-def _remove(paths: Sequence[Path]) -> int:
-    for leftover in paths:
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
-    return len(paths)
-
-
 def find_leftovers(folder: Path) -> list[Path]:
     """The temporary files and folders of killed processes on this machine, sorted."""
     return _select_orphans(folder.rglob(".*.tmp"))
@@ -131,23 +123,15 @@ def find_leftovers(folder: Path) -> list[Path]:
 
 def _select_orphans(paths: Iterable[Path]) -> list[Path]:
     """The temporary files among `paths` whose process ran on this machine and has ended, sorted."""
+    # Imported here, as most commands look for none.
+    import psutil
+
     matches = ((path, _TEMPORARY.match(path.name)) for path in paths)
     return sorted(
         path
         for path, match in matches
-        if match and match["host"] == get_host_name() and not _is_process_alive(int(match["pid"]))
+        if match and match["host"] == get_host_name() and not psutil.pid_exists(int(match["pid"]))
     )
-
-
-def _is_process_alive(pid: int) -> bool:
-    try:
-        # Signal 0 only asks whether a process exists. It belongs to another user where permission is denied.
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def get_host_name() -> str:

@@ -148,9 +148,7 @@ def _serialize_plain(value: Any) -> Any:
         return value
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: _serialize_plain(getattr(value, f.name))
-            for f in fields(value)
-            if _is_written(value, f) or not _has_default_value(f, getattr(value, f.name))
+            f.name: _serialize_plain(getattr(value, f.name)) for f in fields(value) if _is_written(value, f)
         }
     # Keys of JSON are texts; two keys that differ only in their type would be one here.
     if isinstance(value, Mapping):
@@ -165,13 +163,9 @@ def _serialize_plain(value: Any) -> Any:
 
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
-    has_every_field = isinstance(
-        value, AlwaysHashed | Ranking | Plaid | ContextDraw
-    ) and not field.metadata.get("later")
-    return field.name in ALWAYS or has_every_field
-
-
-def _has_default_value(f: Field[Any], value: Any) -> bool:
-    if f.default is not MISSING:
-        return bool(value == f.default)
-    return f.default_factory is not MISSING and bool(value == f.default_factory())
+    """Whether a field of a dataclass is in the key."""
+    whole = isinstance(value, AlwaysHashed | Ranking | Plaid | ContextDraw)
+    if field.name in ALWAYS or (whole and not field.metadata.get("later")):
+        return True
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return not getattr(value, field.name) == default  # noqa: SIM201

@@ -32,12 +32,6 @@ class _SelectionPart(DocumentPart):
     """Empty for all, as are `subsets`."""
     subsets: tuple[str, ...] = ()
 
-    @staticmethod
-    def parse_identity(name: str, identity: Mapping[str, Any]) -> _SelectionPart:
-        """The selection by a task of this identity."""
-        fields = {field: identity[field] for field in ("task", "splits", "subsets") if field in identity}
-        return _SelectionPart.model_validate({"task": name, **fields, "name": name})
-
     def has_overlap(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> bool:
         """Whether some split and subset of a task is among those that chose; none given are all."""
         pairs = ((self.splits, splits), (self.subsets, subsets))
@@ -147,7 +141,14 @@ class SweepPart(DocumentPart):
     @property
     def selections(self) -> tuple[_SelectionPart, ...]:
         """The tasks, or parts of them, whose scores chose."""
-        return tuple(_SelectionPart.parse_identity(name, identity) for name, identity in self.tasks.items())
+        # The task of an identity, and its splits and subsets where it has them.
+        names = ("task", "splits", "subsets")
+        return tuple(
+            _SelectionPart.model_validate(
+                {"task": name, **{n: identity[n] for n in names if n in identity}, "name": name}
+            )
+            for name, identity in self.tasks.items()
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

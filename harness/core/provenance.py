@@ -13,7 +13,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -28,11 +28,13 @@ _DRIVER = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+(?:\.\d+)+)")
 @cache
 def read_cpu_model() -> str:
     """The processor's model, in its maker's words."""
-    for line in _read_system_lines(Path("/proc/cpuinfo")):
-        name, _, value = line.partition(":")
-        if name.strip() == "model name" and value.strip():
-            return value.strip()
-    return platform.processor() or platform.machine() or "unknown"
+    return _read_cpu_field("model name") or platform.processor() or platform.machine() or "unknown"
+
+
+def _read_cpu_field(*names: str) -> str:
+    """The first value that the kernel gives of the processor under one of these names; empty if none."""
+    fields = (line.partition(":") for line in _read_system_lines(Path("/proc/cpuinfo")))
+    return next((value.strip() for name, _, value in fields if name.strip() in names and value.strip()), "")
 
 
 def count_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
@@ -100,90 +102,51 @@ PACKAGES = (
 """The libraries whose version may change a score."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DeviceFacts:
-    kind: str
-    """`cpu`, `cuda`, `mps`: the device string without its number."""
-    name: str
-    """The processor's or the GPU's model, in its maker's words."""
-    memory_bytes: int | None = None
-    """Memory of the GPU."""
-    capability: str | None = None
-    """CUDA compute capability, e.g. "9.0"."""
-    driver: str | None = None
-    """Version of the GPU's driver."""
-    cuda: str | None = None
-    """The CUDA (or ROCm) version torch was built for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Provenance:
-    """The environment of a job, without names of hosts, users or folders."""
-
-    harness: str
-    """Version of this program."""
-    commit: str | None
-    """The commit of the program's checkout, None without a checkout."""
-    dirty: bool | None
-    """Whether that checkout has changes that are not committed."""
-    python: str
-    platform: str
-    """Operating system and machine type, e.g. "Linux x86_64"."""
-    packages: Mapping[str, str]
-    """Versions of the installed `PACKAGES`."""
-    device: _DeviceFacts
-    cpu: str
-    """Model of the processor."""
-    cores: int
-    """Cores that this process may use, with affinity and container limits."""
-    threads: int
-    """Threads that torch computes with, or would."""
-    started: str
-    """The start of the work, or else of this process: UTC, ISO 8601."""
-    written: str
-    """The time at which this was written: UTC, ISO 8601."""
-
-
 def collect_provenance(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
-    """The provenance as the dictionary that a record holds (fields: `_Provenance`).
+    """The provenance as the dictionary that a record holds, without names of hosts, users or folders.
 
     Args:
         device: The torch device of the job, e.g. "cuda:0".
         threads: CPU threads of torch; None for those that it uses now.
         started: The start of the job; None for that of the process.
+
+    Returns:
+        Versions of this program and the installed `PACKAGES`; the commit of the program's checkout, and
+        whether that has changes that are not committed (`dirty`), None without a checkout; the device, the
+        processor and the cores that this process may use; the threads that torch computes with, or would; and
+        when the work began and when this was written, in UTC by ISO 8601.
     """
     import psutil
 
     code = find_checkout()
     begun = started or datetime.fromtimestamp(psutil.Process().create_time(), tz=UTC)
-    facts = _Provenance(
-        harness=__version__,
-        commit=code.commit if code else None,
-        dirty=code.dirty if code else None,
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.machine()}",
-        packages=_list_package_versions(),
-        device=_describe_device(device),
-        cpu=read_cpu_model(),
-        cores=count_cores(),
-        threads=threads or _count_threads(),
-        started=_format_utc(begun),
-        written=_format_utc(datetime.now(tz=UTC)),
-    )
-    return asdict(facts)
+    return {
+        "harness": __version__,
+        "commit": code.commit if code else None,
+        "dirty": code.dirty if code else None,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "packages": dict(_list_package_versions()),
+        "device": _describe_device(device),
+        "cpu": read_cpu_model(),
+        "cores": count_cores(),
+        "threads": threads or _count_threads(),
+        "started": _format_utc(begun),
+        "written": _format_utc(datetime.now(tz=UTC)),
+    }
 
 
 def describe_machine(device: str) -> dict[str, Any]:
     """What the speed of a model depends on beside its settings; of a GPU once torch is imported."""
-    packages = {name: find_package_version(name) for name in ("torch", "transformers", "flash-attn")}
+    names = ("torch", "transformers", "flash-attn")
     return {
-        "device": {**asdict(_describe_device(device)), "power_limit": _read_power_limit(device)},
+        "device": {**_describe_device(device), "power_limit": _read_power_limit(device)},
         "cpu": read_cpu_model(),
         "cores": count_cores(),
         "threads": _count_threads(),
-        "packages": {name: version for name, version in packages.items() if version},
+        "packages": {name: version for name in names if (version := find_package_version(name))},
     }
 
 
@@ -230,31 +193,34 @@ __version__ = find_package_version(DISTRIBUTION) or "0+unknown"
 
 
 @cache
-def _list_package_versions() -> dict[str, str]:
-    versions = {name: find_package_version(name) for name in PACKAGES}
-    return {name: found for name, found in versions.items() if found}
+def _list_package_versions() -> Mapping[str, str]:
+    return {name: version for name in PACKAGES if (version := find_package_version(name))}
 
 
-def _describe_device(device: str) -> _DeviceFacts:
-    kind = device.partition(":")[0]
-    torch = sys.modules.get("torch")
-    if kind != "cuda" or torch is None or not torch.cuda.is_available():
-        return _DeviceFacts(kind=kind, name=read_cpu_model() if kind == "cpu" else platform.machine())
-    return _describe_gpu(device)
+def _describe_device(device: str) -> dict[str, Any]:
+    """The kind of a device, its maker's name for it, and of a GPU once torch is imported its other facts.
+
+    Those are the bytes of memory, the compute capability, the driver, and the CUDA (or ROCm) of torch.
+    """
+    kind, torch = device.partition(":")[0], sys.modules.get("torch")
+    if kind == "cuda" and torch is not None and torch.cuda.is_available():
+        return dict(_describe_gpu(device))
+    name = read_cpu_model() if kind == "cpu" else platform.machine()
+    return {"kind": kind, "name": name, **dict.fromkeys(("memory_bytes", "capability", "driver", "cuda"))}
 
 
 @cache
-def _describe_gpu(device: str) -> _DeviceFacts:
+def _describe_gpu(device: str) -> Mapping[str, Any]:
     torch = sys.modules["torch"]
     facts = torch.cuda.get_device_properties(device)
-    return _DeviceFacts(
-        kind="cuda",
-        name=facts.name,
-        memory_bytes=facts.total_memory,
-        capability=f"{facts.major}.{facts.minor}",
-        driver=read_nvidia_driver(),
-        cuda=torch.version.cuda or torch.version.hip,
-    )
+    return {
+        "kind": "cuda",
+        "name": facts.name,
+        "memory_bytes": facts.total_memory,
+        "capability": f"{facts.major}.{facts.minor}",
+        "driver": read_nvidia_driver(),
+        "cuda": torch.version.cuda or torch.version.hip,
+    }
 
 
 def _count_threads() -> int:
@@ -325,8 +291,4 @@ def _run_command(*command: str) -> str | None:
 @cache
 def read_cpu_flags() -> frozenset[str]:
     """The processor's features in the kernel's words (`avx512_bf16`); empty if unknown."""
-    for line in _read_system_lines(Path("/proc/cpuinfo")):
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
+    return frozenset(_read_cpu_field("flags", "Features").split())

@@ -10,7 +10,7 @@ import pkgutil
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
 from harness.core.errors import UsageError
@@ -70,17 +70,15 @@ class Registry(Generic[Entry]):
         return type(error)(error.message, hint="\n".join(filter(None, lines)) or None)
 
     def _scan(self) -> tuple[dict[str, Entry], list[UsageError]]:
-        opens = {
-            file: functools.partial(self._open_file_entry, file) for file in _list_entry_files(self.package)
-        }
+        files = _list_entry_files(self.package)
+        places = {file: (f"{self.package}.{file}", self.attribute) for file in files}
         # Behind the folder's files: a plugin cannot take the name of an entry that comes with the harness.
-        for point in entry_points(group=self.group):
-            opens[point.value] = functools.partial(self._load_plugin_entry, point)
+        places |= {point.value: (point.module, point.attr) for point in entry_points(group=self.group)}
         entries: dict[str, Entry] = {}
         broken = []
-        for place, get in opens.items():
+        for place, (module, attribute) in places.items():
             try:
-                entry = get()
+                entry = self._open_own_entry(place, module, attribute)
                 if entry.name in entries:
                     taken = f"{entry.name!r} to {self.group}, a name that is already taken"
                     raise UsageError(f"{place} adds {taken}.")
@@ -90,12 +88,10 @@ class Registry(Generic[Entry]):
         return entries, broken
 
     def _open_file_entry(self, file: str) -> Entry:
-        return self._require_entry_kind(open_entry(f"{self.package}.{file}", self.attribute), file)
+        return self._open_own_entry(file, f"{self.package}.{file}", self.attribute)
 
-    def _load_plugin_entry(self, point: EntryPoint) -> Entry:
-        return self._require_entry_kind(open_entry(point.module, point.attr), point.value)
-
-    def _require_entry_kind(self, entry: Any, place: str) -> Entry:
+    def _open_own_entry(self, place: str, module: str, attribute: str) -> Entry:
+        entry = open_entry(module, attribute)
         if not isinstance(entry, self.kind):
             raise UsageError(f"{place} is not a {self.kind.__name__} of {self.group}.")
         return entry

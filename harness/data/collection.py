@@ -7,7 +7,7 @@ would be a wrong answer beside its own copy. The first id counts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,8 @@ class _Builder:
         with explain_file_error(folder):
             texts = {
                 name: row.get_text_field("text")
-                for name, row in _iter_query_rows(folder / QUERIES)
-                if name in query_ids
+                for row in iter_file_rows(folder / QUERIES)
+                if (name := row.get_token_field("_id")) in query_ids
             }
         for row in judged:
             name = row.get_token_field("query-id")
@@ -189,11 +189,6 @@ class _Builder:
         document_id = self._document_ids.setdefault(text, name)
         self._documents.setdefault(document_id, text)
         return document_id
-
-
-def _iter_query_rows(file: Path) -> Iterator[tuple[str, FileRow]]:
-    for row in iter_file_rows(file):
-        yield row.get_token_field("_id"), row
 
 
 def _extract_document_text(row: FileRow) -> str:

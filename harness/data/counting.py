@@ -41,6 +41,7 @@ from harness.data.schema import (
     find_split_files,
     format_relative_path,
     iter_text_lines,
+    resolve_lone_split,
 )
 from harness.data.tables import BATCH, LONGEST_LINE, format_error_line, hash_texts
 
@@ -126,18 +127,13 @@ def count_tables(
         with contextlib.suppress(StoreError):  # the cache only saves time
             content = {"report": asdict(report), "subsets": held_subsets}
             write_content_file(file, content)
-    lost_subsets = _find_lost_subsets(held_subsets, subsets)
-    return replace(report, faults=(*report.faults, *lost_subsets))
-
-
-def _find_lost_subsets(held_subsets: Mapping[str, Sequence[str]], subsets: Sequence[str]) -> Iterator[str]:
-    """The subsets without a row in the splits of a table that has the rows of all, in sentences."""
+    faults = [*report.faults]
     for split, held in held_subsets.items():
-        lost = [subset for subset in subsets if subset not in held]
-        if lost:
+        if lost := [subset for subset in subsets if subset not in held]:
             cure = f"--subsets {','.join([subset for subset in subsets if subset in held] or held)}"
             names = shorten_names(lost, most=3)
-            yield f"{split} has no row of the subset {names}; {cure} reads what is there"
+            faults.append(f"{split} has no row of the subset {names}; {cure} reads what is there")
+    return replace(report, faults=tuple(faults))
 
 
 def parse_report(kept: Mapping[str, Any]) -> DataReport:
@@ -196,11 +192,6 @@ def _read_tables(folder: Path, tables: Sequence[DataTable]) -> tuple[DataReport,
     return report if tables else replace(report, faults=()), held_subsets
 
 
-def _find_side(splits: Mapping[str, _Rows], split: str) -> _Rows | None:
-    """The texts that the judgements of a split are about: the only ones, or those of the same split."""
-    return next(iter(splits.values())) if len(splits) == 1 else splits.get(split)
-
-
 def _list_present_tables(schema: Schema) -> Iterator[DataTable]:
     """The tables of which there are files, for a task whose own code decides what it reads."""
     for name, config in schema.configs.items():
@@ -231,16 +222,21 @@ class _Counting:
         config = self._schema.configs[name]
         splits: dict[str, _Rows] = {}
         for split in table.splits or config.patterns:
-            lone = table.lone_split and split not in config.patterns and len(config.patterns) == 1
-            split_name = next(iter(config.patterns)) if lone else split
+            split_name = resolve_lone_split(table, config, split)
             files = find_split_files(config, split_name)
-            earlier = next((rows for other, rows in splits.items() if lone and other != split), None)
+            earlier = next(iter(splits.values()), None) if split_name != split else None
             if earlier is not None:
                 # One split stands for several: its rows are counted once.
                 splits[split] = earlier
             elif files:
                 self._find_gaps(name, split_name, files)
-                splits[split] = self._read_rows(table, files, config.options)
+                splits[split] = rows = _Rows()
+                for file in files:
+                    where = format_relative_path(file, self._schema.folder)
+                    try:
+                        self._read_file(table, file, config.options, rows, where)
+                    except DataError as error:
+                        self._faults[f"{where}{error.message}"] = None
                 self._compare_declared(name, split_name, splits[split])
         return splits
 
@@ -265,16 +261,6 @@ class _Counting:
             if number < declared:
                 name = split if config == "default" else f"{config}, {split}"
                 self._gaps[describe_row_gap(name, number, declared)] = None
-
-    def _read_rows(self, table: DataTable, files: Sequence[Path], options: Mapping[str, Any]) -> _Rows:
-        rows = _Rows()
-        for file in files:
-            where = format_relative_path(file, self._schema.folder)
-            try:
-                self._read_file(table, file, options, rows, where)
-            except DataError as error:
-                self._faults[f"{where}{error.message}"] = None
-        return rows
 
     def _read_file(
         self, table: DataTable, file: Path, options: Mapping[str, Any], rows: _Rows, where: str
@@ -364,7 +350,12 @@ class _Counting:
 
         seen: set[int] = set()
         for split, judged in tables.get("judgements", {}).items():
-            sides = {part: _find_side(tables.get(part, {}), split) for part in ("documents", "queries")}
+            # The texts that the judgements of a split are about: the only ones, or those of the same split.
+            parts = {part: tables.get(part, {}) for part in ("documents", "queries")}
+            sides = {
+                part: next(iter(rows.values())) if len(rows) == 1 else rows.get(split)
+                for part, rows in parts.items()
+            }
             if not all(rows is not None and rows.number for rows in sides.values()) or not judged.number:
                 continue
             queries, grades = judged.get_ids("query-id"), _join(judged.grades)
@@ -479,31 +470,24 @@ def _iter_batches(
     file: Path, columns: Sequence[str], head: TableHead, options: Mapping[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, pa.Array]]]:
     """The rows of a file, some at a time: their number, and the values of some columns."""
-    kind = detect_file_kind(file)
-    if kind == ".parquet":
-        yield from _iter_parquet_batches(file, columns, head)
-        return
-    is_csv = kind in (".csv", ".tsv")
-    rows = _iter_csv_rows(file, kind, options) if is_csv else _iter_json_rows(file)
-    while batch := [*islice(rows, BATCH)]:
-        yield len(batch), {name: _build_array([row.get(name) for row in batch]) for name in columns}
-
-
-def _iter_parquet_batches(
-    file: Path, columns: Sequence[str], head: TableHead
-) -> Iterator[tuple[int, Mapping[str, pa.Array]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not columns:
+    kind = detect_file_kind(file)
+    if kind == ".parquet" and not columns:
         yield head.rows or 0, {}
-        return
-    try:
-        with pq.ParquetFile(file) as opened:
-            for batch in opened.iter_batches(BATCH, columns=[*columns]):
-                yield batch.num_rows, {name: batch[name] for name in columns}
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f": it cannot be read: {format_error_line(error)}") from None
+    elif kind == ".parquet":
+        try:
+            with pq.ParquetFile(file) as opened:
+                for table in opened.iter_batches(BATCH, columns=[*columns]):
+                    yield table.num_rows, {name: table[name] for name in columns}
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f": it cannot be read: {format_error_line(error)}") from None
+    else:
+        is_csv = kind in (".csv", ".tsv")
+        rows = _iter_csv_rows(file, kind, options) if is_csv else _iter_json_rows(file)
+        while batch := [*islice(rows, BATCH)]:
+            yield len(batch), {name: _build_array([row.get(name) for row in batch]) for name in columns}
 
 
 def _iter_json_rows(file: Path) -> Iterator[Mapping[str, object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -53,7 +53,7 @@ class Finding:
             if not faults:
                 data = resolve_identity(task.data, folder, settings.cache) if folder else task.data
                 report = count_task_data(replace(task, data=data), folder, settings.cache)
-                faults = tuple(_iter_problems(report, settings))
+                faults = (*report.faults, *(() if settings.partial else report.gaps))
         except DataError as error:
             faults = (error.message,)
         return Finding(
@@ -65,12 +65,6 @@ class Finding:
             size=size,
             report=report,
         )
-
-
-def _iter_problems(report: DataReport, settings: DataSettings) -> Iterator[str]:
-    yield from report.faults
-    if not settings.partial:
-        yield from report.gaps
 
 
 def _describe_missing_folder(task: Task, settings: DataSettings) -> str:

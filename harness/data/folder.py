@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -9,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from annotated_types import Predicate
 
 from harness.core.errors import DataError
 from harness.core.files import hash_file, require_size
@@ -27,41 +30,22 @@ _PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d{
 """A file's name that tells its place among several, e.g. `data/test-00000-of-00002`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """A file that is one of several; `form` is its name with a place for the number."""
-
-    name: str
-    stem: str
-    form: str
-    number: int
-    count: int
-
-
-def _parse_parts(names: Iterable[str]) -> dict[str, list[_Part]]:
+def _parse_parts(names: Iterable[str]) -> dict[str, list[re.Match[str]]]:
     """The files whose names say that they are parts, by the beginning of their names."""
-    parts: dict[str, list[_Part]] = {}
-    for name in sorted(names):
-        if match := _PART.match(name):
-            stem, number, of, count = match["stem"], match["number"], match["of"], match["count"]
-            part = _Part(
-                name=name,
-                stem=stem,
-                form=f"{{:0{len(number)}d}}{of}{count}",
-                number=int(number),
-                count=int(count),
-            )
-            parts.setdefault(stem, []).append(part)
+    parts: dict[str, list[re.Match[str]]] = {}
+    for match in filter(None, map(_PART.match, sorted(names))):
+        parts.setdefault(match["stem"], []).append(match)
     return parts
 
 
-def _list_missing_parts(parts: list[_Part]) -> list[str]:
+def _list_missing_parts(parts: list[re.Match[str]]) -> list[str]:
     """The names of the parts that are missing among those of one upload, without their endings."""
-    numbers, count = {part.number for part in parts}, parts[0].count
+    stem, digits, of, count = parts[0].groups()
+    numbers = {int(part["number"]) for part in parts}
     # Some tools count from 1: only then can a number be that of all parts.
-    first = int(count in numbers and 0 not in numbers)
-    absent = (number for number in range(first, count + first) if number not in numbers)
-    return [parts[0].stem + parts[0].form.format(number) for number in absent]
+    first = int(int(count) in numbers and 0 not in numbers)
+    absent = (number for number in range(first, int(count) + first) if number not in numbers)
+    return [f"{stem}{number:0{len(digits)}d}{of}{count}" for number in absent]
 
 
 def find_missing_parts(names: Iterable[str]) -> Iterator[str]:
@@ -71,8 +55,8 @@ def find_missing_parts(names: Iterable[str]) -> Iterator[str]:
     ['test-00001-of-00002']
     """
     for parts in _parse_parts(names).values():
-        for count in sorted({part.count for part in parts}):
-            yield from _list_missing_parts([part for part in parts if part.count == count])
+        for count in sorted({int(part["count"]) for part in parts}):
+            yield from _list_missing_parts([part for part in parts if int(part["count"]) == count])
 
 
 def count_parts(names: Iterable[str]) -> tuple[int, int]:
@@ -82,7 +66,7 @@ def count_parts(names: Iterable[str]) -> tuple[int, int]:
     (1, 2)
     """
     parts = [part for group in _parse_parts(names).values() for part in group]
-    return len(parts), sum({(part.stem, part.count): part.count for part in parts}.values())
+    return len(parts), sum(count for _, count in {(part["stem"], int(part["count"])) for part in parts})
 
 
 def find_part_gaps(names: Iterable[str]) -> list[str]:
@@ -93,18 +77,19 @@ def find_part_gaps(names: Iterable[str]) -> list[str]:
     """
     gaps = []
     for parts in _parse_parts(names).values():
-        first, last = min(parts, key=lambda part: part.count), max(parts, key=lambda part: part.count)
-        if first.count != last.count:
-            gaps.append(f"{first.name} and {last.name} are parts of two uploads: of {first.count} and of "
-                        f"{last.count} files")  # fmt: skip
+        by_count = {int(part["count"]): part.string for part in reversed(parts)}
+        by_number = {int(part["number"]): part.string for part in parts}
+        first, last = min(by_count), max(by_count)
+        if first != last:
+            names = f"{by_count[first]} and {by_count[last]}"
+            gaps.append(f"{names} are parts of two uploads: of {first} and of {last} files")
             continue
-        by_number = {part.number: part for part in parts}
-        again = next((part for part in parts if by_number[part.number] is not part), None)
+        again = next((part for part in parts if by_number[int(part["number"])] != part.string), None)
         if again is not None:
-            gaps.append(f"{again.name} and {by_number[again.number].name} are the same part twice")
+            gaps.append(f"{again.string} and {by_number[int(again['number'])]} are the same part twice")
         elif missing := _list_missing_parts(parts):
             more = f" and {len(missing) - 1:,} more are" if len(missing) > 1 else " is"
-            held = f"{len(parts):,} of {first.count:,} parts {'is' if len(parts) == 1 else 'are'} here"
+            held = f"{len(parts):,} of {first:,} parts {'is' if len(parts) == 1 else 'are'} here"
             gaps.append(f"{missing[0]}{more} missing: {held}")
     return gaps
 
@@ -210,16 +195,13 @@ _HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 MANIFEST = ".harness.json"
 """The hidden file that a pull leaves in a data set's folder."""
 
-SCHEMA = 1
-"""The schema of a manifest; a manifest of another schema is not read."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
     """A file as it was pulled: its size in bytes, and its SHA-256."""
 
     size: int
-    sha256: str
+    sha256: Annotated[str, Predicate(re.compile("[0-9a-f]{64}").fullmatch)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,8 +213,10 @@ class Manifest:
         revision: The pinned revision of the files.
         files: Every visible file by its path inside the folder, with `/` between the parts.
         patterns: The patterns by which the files were chosen; none for the whole data set.
+        schema: The form of the file.
     """
 
+    schema: Literal[1] = 1
     repo: str
     revision: str
     files: Mapping[str, FileEntry]
@@ -241,7 +225,7 @@ class Manifest:
     def to_json(self) -> str:
         """The manifest as indented JSON with a final newline."""
         fields = {name: value for name, value in asdict(self).items() if name != "patterns" or value}
-        return json.dumps({"schema": SCHEMA, **fields}, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
 
     @staticmethod
     def read_manifest(folder: Path) -> Manifest | None:
@@ -252,10 +236,12 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            return _parse_manifest(json.loads(path.read_bytes()))
+            # Fields of later versions are left out, and a manifest of another schema is not read.
+            manifest: Manifest = _build_manifest_adapter().validate_json(path.read_bytes(), strict=True)
+            return manifest
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except ValueError as error:
             raise DataError(
                 f"{path} is damaged, or was written by a newer version.",
                 hint="Until it is pulled again, the data set counts as a folder of unknown origin.",
@@ -364,24 +350,12 @@ def _split_patterns(declared: Any) -> dict[str, list[str]]:
     return patterns_by_split
 
 
-def _parse_manifest(raw: Any) -> Manifest:
-    if raw.get("schema", SCHEMA) != SCHEMA or not all(isinstance(raw[n], str) for n in ("repo", "revision")):
-        raise ValueError("no manifest of this version")
-    files = {name: _parse_file_entry(**facts) for name, facts in raw["files"].items()}
-    patterns = tuple(map(str, raw.get("patterns", ())))
-    return Manifest(repo=raw["repo"], revision=raw["revision"], files=files, patterns=patterns)
+@functools.cache
+def _build_manifest_adapter() -> Any:
+    # Imported here, as most commands read no manifest.
+    from pydantic import TypeAdapter
 
-
-def _parse_file_entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
-    # `**_` above lets later versions add fields to an entry.
-    if type(size) is not int or not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ValueError("no file of a manifest")
-    return FileEntry(size=size, sha256=sha256)
-
-
-def _compute_content_hash(hashes: Mapping[str, str]) -> str:
-    """The content hash of a data set, over its sorted file names and their SHA-256."""
-    return "sha256:" + digest(sorted(hashes.items()))
+    return TypeAdapter(Manifest)
 
 
 def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
@@ -404,7 +378,7 @@ def resolve_identity(data: Data, folder: Path, cache: Path) -> Data:
         listed = {name: entry.sha256 for name, entry in manifest.files.items()}
         if listed == hashes:
             return Data(path=data.path, revision=manifest.revision)
-    return Data(path=data.path, content=_compute_content_hash(hashes))
+    return Data(path=data.path, content="sha256:" + digest(sorted(hashes.items())))
 
 
 def _raise(error: OSError) -> None:
@@ -434,16 +408,12 @@ class Need:
 
 def list_data_sets(root: Path) -> tuple[Need, ...]:
     """The data sets in a data root, sorted, at the revision of their manifest."""
-    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _is_hidden(f, root)]
-    return tuple(_read_folder_need(folder, root) for folder in folders if list_visible_files(folder))
-
-
-def _read_folder_need(folder: Path, root: Path) -> Need:
-    manifest = Manifest.read_intact_manifest(folder)
-    # NAME@REVISION is the folder beside that of another revision of the same data set.
-    path = folder.relative_to(root).as_posix().partition("@")[0]
-    return Need(path=path, revision=manifest.revision if manifest else "")
-
-
-def _is_hidden(folder: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in folder.relative_to(root).parts)
+    sets = []
+    for folder in sorted(root.glob("*/*")):
+        path = folder.relative_to(root).as_posix()
+        is_hidden = path.startswith(".") or "/." in path
+        if not is_hidden and folder.is_dir() and list_visible_files(folder):
+            manifest = Manifest.read_intact_manifest(folder)
+            # NAME@REVISION is the folder beside that of another revision of the same data set.
+            sets.append(Need(path=path.partition("@")[0], revision=manifest.revision if manifest else ""))
+    return tuple(sets)

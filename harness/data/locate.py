@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from harness.core.errors import DataError, HarnessError
+from harness.core.errors import DataError, HarnessError, shorten_names
 from harness.core.types import Data
 from harness.data.folder import (
     README,
@@ -61,7 +61,11 @@ def _list_snapshot_gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tup
         return ()
     if not any(not name.endswith(_NOT_DATA) for name in present):
         return ("data file",)
-    declared = _select_subset_configs(_read_config_patterns(folder), subsets)
+    # The first configuration tells the loader the format.
+    configs = _read_config_patterns(folder)
+    named = _match_configs(configs, subsets)
+    chosen = {next(iter(configs), ""), *named} if named else {*configs}
+    declared = {config: patterns for config, patterns in configs.items() if config in chosen}
     # Without a list: the files that the README names, and the shards that the names of others imply.
     undeclared = (p for patterns in declared.values() for p in patterns if not _has_matches(folder, p))
     return (*undeclared, *find_missing_parts(present))
@@ -73,11 +77,12 @@ def _list_absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...
     declared = {s: [patterns for c, patterns in configs.items() if _is_alias(c, s)] for s in subsets}
     if not any(declared.values()):
         return ()
-    return tuple(s for s, lists in declared.items() if not any(_has_files(folder, one) for one in lists))
-
-
-def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
-    return not patterns or any(_has_matches(folder, pattern) for pattern in patterns)
+    # A configuration without patterns may have any files.
+    return tuple(
+        subset
+        for subset, lists in declared.items()
+        if not any(not patterns or any(_has_matches(folder, p) for p in patterns) for patterns in lists)
+    )
 
 
 def select_file_patterns(need: Need, folder: Path) -> tuple[str, ...]:
@@ -135,16 +140,6 @@ def _read_config_patterns(folder: Path) -> dict[str, list[str]]:
     return {name: [*chain.from_iterable(config.patterns.values())] for name, config in configs.items()}
 
 
-def _select_subset_configs(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
-    """The configurations for reading `subsets`, and the first, which tells the loader the format.
-
-    The subset `default` includes the parts of a retrieval task.
-    """
-    first = next(iter(configs), "")
-    named = _match_configs(configs, subsets)
-    return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
-
-
 def _match_configs(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:
     """The configurations that stand for some subset, and the optional parts of a retrieval task."""
     parts = [*subsets, *(RETRIEVAL_PARTS if "default" in subsets else ())]
@@ -186,42 +181,55 @@ def explain_hub_error(need: Need, root: Path | None) -> Iterator[None]:
 
 def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
     """The DataError for an error of huggingface_hub, or of writing under `root`."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    # huggingface_hub looks into its cache when the request fails, and raises what the cache says.
-    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__
-    return (
-        _explain_hub_answer(error, need)
-        or _explain_network_error(error, need)
-        or _explain_disk_error(error, need, root)
-        or _explain_unknown_error(error, need)
-    )
-
-
-def _explain_hub_answer(error: Exception, need: Need) -> DataError | None:
     from huggingface_hub import errors as hub
 
+    # huggingface_hub looks into its cache when the request fails, and raises what the cache says.
+    if isinstance(error, hub.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    path, line = need.path, _extract_first_line(error)
     match error:
         # The special kinds first: GatedRepoError is a RepositoryNotFoundError, and all are HfHubHTTPErrors.
         case hub.GatedRepoError():
             return DataError(
-                f"The data set {need.path} is gated: its owner must let you in.",
+                f"The data set {path} is gated: its owner must let you in.",
                 hint=f"Accept its terms on its page on the hub, then {_TOKEN}.",
             )
         case hub.RevisionNotFoundError():
             return DataError(
-                f"The data set {need.path} has no revision {need.revision} on the hub.",
+                f"The data set {path} has no revision {need.revision} on the hub.",
                 hint="The revision is pinned by the suite; its owner may have rewritten the history.",
             )
         case hub.RepositoryNotFoundError():
             return DataError(
-                f"The hub has no data set {need.path}, or it is private.",
-                hint=f"If it is private, {_TOKEN}.",
+                f"The hub has no data set {path}, or it is private.", hint=f"If it is private, {_TOKEN}."
             )
         case hub.HfHubHTTPError():
             return _explain_http_status(error.response.status_code, need)
-    return None
+        case hub.OfflineModeIsEnabled():
+            return Unavailable(
+                f"The hub may not be asked for {path}: offline mode is on.",
+                hint="Unset HF_HUB_OFFLINE (or leave out --offline) and run the same command again.",
+            )
+        case hub.HTTPError() | ConnectionError() | TimeoutError() | hub.LocalEntryNotFoundError():
+            return Unavailable(
+                f"No connection to the hub for {path}: {line}.",
+                hint="Run the same command on a connected machine; what was fetched so far is kept.",
+            )
+    code = error.errno if isinstance(error, OSError) else None
+    if code in _FULL or "No space left" in str(error):  # the hub's compiled part gives text only
+        return Unavailable(
+            f"The disk is full: {path} cannot be written under {root} ({line}).",
+            hint="Free some room and run the same command again: it goes on where it stopped.",
+        )
+    if isinstance(error, OSError) and code in _DENIED:
+        return Unavailable(
+            f"No permission to write {error.filename or root}.",
+            hint="Choose a folder this user may write: --data DIR.",
+        )
+    return DataError(
+        f"Fetching {path} failed: {type(error).__name__}: {line}.",
+        hint="Run the same command again: it goes on where it stopped.",
+    )
 
 
 def _explain_http_status(code: int, need: Need) -> DataError:
@@ -236,44 +244,6 @@ def _explain_http_status(code: int, need: Need) -> DataError:
         )
     return DataError(
         f"The hub answered HTTP {code} for {need.path}.", hint="Run the same command again later."
-    )
-
-
-def _explain_network_error(error: Exception, need: Need) -> DataError | None:
-    from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
-
-    if isinstance(error, OfflineModeIsEnabled):
-        return Unavailable(
-            f"The hub may not be asked for {need.path}: offline mode is on.",
-            hint="Unset HF_HUB_OFFLINE (or leave out --offline) and run the same command again.",
-        )
-    if isinstance(error, HTTPError | ConnectionError | TimeoutError | LocalEntryNotFoundError):
-        return Unavailable(
-            f"No connection to the hub for {need.path}: {_extract_first_line(error)}.",
-            hint="Run the same command on a connected machine; what was fetched so far is kept.",
-        )
-    return None
-
-
-def _explain_disk_error(error: Exception, need: Need, root: Path | None) -> DataError | None:
-    code = error.errno if isinstance(error, OSError) else None
-    if code in _FULL or "No space left" in str(error):  # the hub's compiled part gives text only
-        return Unavailable(
-            f"The disk is full: {need.path} cannot be written under {root} ({_extract_first_line(error)}).",
-            hint="Free some room and run the same command again: it goes on where it stopped.",
-        )
-    if isinstance(error, OSError) and code in _DENIED:
-        return Unavailable(
-            f"No permission to write {error.filename or root}.",
-            hint="Choose a folder this user may write: --data DIR.",
-        )
-    return None
-
-
-def _explain_unknown_error(error: Exception, need: Need) -> DataError:
-    return DataError(
-        f"Fetching {need.path} failed: {type(error).__name__}: {_extract_first_line(error)}.",
-        hint="Run the same command again: it goes on where it stopped.",
     )
 
 
@@ -407,30 +377,24 @@ def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] =
     if folder is None:
         return None
     _require(subsets, folder, data)
-    return Located(data=_resolve_folder_identity(data, folder, settings.cache), folder=folder, origin="root")
+    with explain_unreadable_folder(folder):
+        return Located(data=resolve_identity(data, folder, settings.cache), folder=folder, origin="root")
 
 
 def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
     """Refuse a folder that declares some of the subsets and not the others."""
     absent = _list_absent_subsets(folder, subsets)
-    if absent:
-        some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-        raise DataMissing(
-            f"The data root has {data.path} without {some}.",
-            hint=f"{_suggest_subsets(subsets, absent)}pull all of it: "
-            "harness data pull --suite SUITE --data DIR",
-        )
-
-
-def _suggest_subsets(subsets: Sequence[str], absent: Sequence[str]) -> str:
-    """The beginning of a hint: the option for the subsets that are there, if any are."""
+    if not absent:
+        return
     present = [subset for subset in subsets if subset not in absent]
-    if not present:
-        return "Choose others, or "
     # Beside other tasks names of subsets are refused, and languages are not.
-    if all(map(_LANGUAGE.fullmatch, present)):
-        return f"Choose what it has with --languages {','.join(present).replace('_', '-')}, or "
-    return f"Choose what it has with --subsets {','.join(present)}, or "
+    is_language, names = all(map(_LANGUAGE.fullmatch, present)), ",".join(present)
+    option = f"--languages {names.replace('_', '-')}" if is_language else f"--subsets {names}"
+    choice = f"Choose what it has with {option}" if present else "Choose others"
+    raise DataMissing(
+        f"The data root has {data.path} without {shorten_names(absent, 3)}.",
+        hint=f"{choice}, or pull all of it: harness data pull --suite SUITE --data DIR",
+    )
 
 
 def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None:
@@ -450,15 +414,13 @@ def find_root_folder(path: str, revision: str, root: Path | None) -> Path | None
     if root is None:
         return None
     for folder in list_candidate_folders(path, revision, root):
-        try:
+        with explain_unreadable_folder(folder):
             if (
                 folder.is_dir()
                 and list_visible_files(folder)
                 and find_other_revision(folder, revision) is None
             ):
                 return folder
-        except OSError as error:
-            raise explain_unreadable_folder(folder, error) from error
     return None
 
 
@@ -484,38 +446,26 @@ def find_other_revision(folder: Path, revision: str) -> str | None:
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 
 
-def explain_unreadable_folder(folder: Path, error: OSError) -> DataError:
-    """The error for a data set's folder that cannot be read."""
-    return DataError(
-        f"Cannot read {error.filename or folder}: {error.strerror or error}.",
-        hint="Give this user the right to read the data root, or name another with --data DIR.",
-    )
-
-
-def _resolve_folder_identity(data: Data, folder: Path, cache: Path) -> Data:
+@contextmanager
+def explain_unreadable_folder(folder: Path) -> Iterator[None]:
+    """Turn an error of reading a data set's folder into a DataError."""
     try:
-        return resolve_identity(data, folder, cache)
+        yield
     except OSError as error:
-        raise explain_unreadable_folder(folder, error) from error
-
-
-def _find_root_revision(data: Data, root: Path | None) -> str | None:
-    return (
-        find_other_revision(list_candidate_folders(data.path, data.revision, root)[0], data.revision)
-        if root
-        else None
-    )
+        raise DataError(
+            f"Cannot read {error.filename or folder}: {error.strerror or error}.",
+            hint="Give this user the right to read the data root, or name another with --data DIR.",
+        ) from error
 
 
 def _explain_missing_data(data: Data, settings: DataSettings, lacking: Sequence[str]) -> DataMissing:
     where = "the hub's cache" if settings.root is None else f"{settings.root} or the hub's cache"
     state = f"is not in {where}"
-    held = _find_root_revision(data, settings.root)
-    if held:
-        state += f" (the data root has it at {held})"
+    usual = list_candidate_folders(data.path, data.revision, settings.root)[0] if settings.root else None
     if lacking:
         state = f"is only in part in the hub's cache (no {', '.join(lacking[:3])})"
+    elif usual and (held := find_other_revision(usual, data.revision)):
+        state += f" (the data root has it at {held})"
     return DataMissing(
-        f"Offline, and the data set {data.path} at revision {data.revision} {state}.",
-        hint=_PULL,
+        f"Offline, and the data set {data.path} at revision {data.revision} {state}.", hint=_PULL
     )

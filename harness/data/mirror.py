@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,6 @@ from harness.data.folder import MANIFEST, README, FileEntry, Manifest, Need, lis
 from harness.data.locate import (
     DataMissing,
     DataSettings,
-    Located,
     Origin,
     Unavailable,
     explain_hub_error,
@@ -59,9 +58,17 @@ class Status:
             return Status(need=need, state="missing")
         if located.folder is None:
             return Status(need=need, state="remote", where=located.origin, data=located.data)
+        state: State = "changed"
+        if located.origin == "hub-cache":
+            state = "cached"
+        elif located.data == need.data:
+            state = "verified"
+        else:
+            with suppress(DataError):
+                state = "changed" if Manifest.read_manifest(located.folder) else "unverified"
         return Status(
             need=need,
-            state=_detect_state(need, located, located.folder),
+            state=state,
             where=located.origin,
             folder=located.folder,
             size=sum(path.stat().st_size for path in list_visible_files(located.folder).values()),
@@ -120,17 +127,6 @@ def _merge_needs(needs: Sequence[Need]) -> Need:
     )
 
 
-def _detect_state(need: Need, located: Located, folder: Path) -> State:
-    if located.origin == "hub-cache":
-        return "cached"
-    if located.data == need.data:
-        return "verified"
-    try:
-        return "changed" if Manifest.read_manifest(folder) else "unverified"
-    except DataError:
-        return "changed"
-
-
 Progress = Callable[[str], None]
 """A callback with one line at each step of a pull."""
 
@@ -155,25 +151,28 @@ def pull(need: Need, root: Path, *, progress: Progress = lambda _line: None) -> 
         DataError: The hub refuses or cannot be reached, the disk is full or may not be written, or a folder
             that no pull made is in the way.
     """
-    with explain_hub_error(need, root), _hold_pull_lock(_choose_target(need, root)) as target:
+    with explain_hub_error(need, root), _hold_pull_lock(need, root) as target:
         if target.exists():
             # A file that somebody added beside the pulled ones is no reason to fetch them again.
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
                 return "kept"
-            _refuse_foreign(target)
+            ours = (target / MANIFEST).exists() or not list_visible_files(target)
+            if target.is_symlink() or not ours:
+                raise DataError(
+                    f"{target} was not pulled by this program, so it is not replaced.",
+                    hint="Move it away and pull again, or choose another folder with --data DIR.",
+                )
         partial, patterns = _download(need, target, progress)
         progress(f"hashing {need.path}")
-        _write_manifest(need, partial, patterns)
+        entries = {
+            name: FileEntry(size=path.stat().st_size, sha256=hash_file(path))
+            for name, path in list_visible_files(partial).items()
+        }
+        manifest = Manifest(repo=need.path, revision=need.revision, files=entries, patterns=patterns)
+        (partial / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
         _put_in_place(partial, target)
     return "pulled"
-
-
-def _choose_target(need: Need, root: Path) -> Path:
-    """The usual folder, or the folder beside it if the usual one holds another revision."""
-    root.expanduser().mkdir(parents=True, exist_ok=True)
-    usual, beside = list_candidate_folders(need.path, need.revision, root)
-    return usual if find_other_revision(usual, need.revision) is None else beside
 
 
 def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple[str, ...]]:
@@ -248,15 +247,6 @@ def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
         )
 
 
-def _write_manifest(need: Need, folder: Path, patterns: tuple[str, ...]) -> None:
-    entries = {
-        name: FileEntry(size=path.stat().st_size, sha256=hash_file(path))
-        for name, path in list_visible_files(folder).items()
-    }
-    manifest = Manifest(repo=need.path, revision=need.revision, files=entries, patterns=patterns)
-    (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
-
-
 def _put_in_place(partial: Path, target: Path) -> None:
     """Rename a finished folder to its final name, replacing an older folder."""
     shutil.rmtree(partial / ".cache", ignore_errors=True)
@@ -270,20 +260,17 @@ def _put_in_place(partial: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _refuse_foreign(target: Path) -> None:
-    ours = (target / MANIFEST).exists() or not list_visible_files(target)
-    if target.is_symlink() or not ours:
-        raise DataError(
-            f"{target} was not pulled by this program, so it is not replaced.",
-            hint="Move it away and pull again, or choose another folder with --data DIR.",
-        )
-
-
 @contextmanager
-def _hold_pull_lock(target: Path) -> Iterator[Path]:
-    """Make a second pull of the same data set wait for this one."""
+def _hold_pull_lock(need: Need, root: Path) -> Iterator[Path]:
+    """The folder of a pull: the usual one, or one beside it if that holds another revision.
+
+    A second pull of the same data set waits for this one.
+    """
     from filelock import FileLock
 
+    root.expanduser().mkdir(parents=True, exist_ok=True)
+    usual, beside = list_candidate_folders(need.path, need.revision, root)
+    target = usual if find_other_revision(usual, need.revision) is None else beside
     target.parent.mkdir(parents=True, exist_ok=True)
     # Beside the folder, which is renamed while the lock is held.
     with FileLock(target.parent / f".{target.name}.lock"):
@@ -319,7 +306,11 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
     """
     folder = find_root_folder(need.path, need.revision, root)
     if folder is None:
-        return (_build_absence_problem(need, root),)
+        usual = list_candidate_folders(need.path, need.revision, root)[0]
+        if held := find_other_revision(usual, need.revision):
+            message = f"{need.path} is at revision {held}; needed is {need.revision}."
+            return (Problem(kind="revision", message=message),)
+        return (Problem(kind="missing", message=f"{need.path} is not in {root}."),)
     try:
         manifest = Manifest.read_manifest(folder)
     except DataError as error:
@@ -328,43 +319,22 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
         return (
             Problem(kind="unproven", message=f"{need.path} has no manifest: not pulled by this program."),
         )
-    try:
-        parts = _find_absent_parts(need, manifest, folder)
-        return (
-            *_check_manifest_revision(need, manifest),
-            *parts,
-            *_verify_pulled_files(manifest, list_visible_files(folder)),
-        )
-    except OSError as error:
-        raise explain_unreadable_folder(folder, error) from error
+    with explain_unreadable_folder(folder):
+        return tuple(_iter_differences(need, manifest, folder))
 
 
-def _build_absence_problem(need: Need, root: Path) -> Problem:
-    held = find_other_revision(list_candidate_folders(need.path, need.revision, root)[0], need.revision)
-    if held:
-        message = f"{need.path} is at revision {held}; needed is {need.revision}."
-        return Problem(kind="revision", message=message)
-    return Problem(kind="missing", message=f"{need.path} is not in {root}.")
-
-
-def _check_manifest_revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
+def _iter_differences(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
     # Without a pinned revision any revision of the right data set will do.
-    pinned_origin = (need.path, need.revision or manifest.revision)
-    if (manifest.repo, manifest.revision) != pinned_origin:
-        repo, revision = pinned_origin
+    repo, revision = need.path, need.revision or manifest.revision
+    if (manifest.repo, manifest.revision) != (repo, revision):
         message = f"holds {manifest.repo} at {manifest.revision}; needed is {repo} at {revision}."
         yield Problem(kind="revision", message=message)
-
-
-def _find_absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
-    """The parts that an earlier pull, for other users, did not fetch."""
     patterns = select_file_patterns(need, folder)
+    # What an earlier pull, for other users, did not fetch.
     if need.tasks and manifest.patterns and not (patterns and {*patterns} <= {*manifest.patterns}):
         lacking = [pattern for pattern in patterns if pattern not in manifest.patterns] or ["the rest"]
         yield Problem(kind="missing", message=f"{need.path} was pulled without {shorten_names(lacking)}.")
-
-
-def _verify_pulled_files(manifest: Manifest, present: dict[str, Path]) -> Iterator[Problem]:
+    present = list_visible_files(folder)
     for name, entry in manifest.files.items():
         if name not in present:
             yield Problem(kind="missing", file=name, message=f"{name} is missing.")

@@ -28,8 +28,6 @@ def forbid_network(*, sockets: bool = True) -> ExitStack:
 
     Without `sockets` nothing but those libraries is held back: the driver of a cluster has to reach it.
     """
-    import socket
-
     undo = ExitStack()
     for variable in VARIABLES:
         set_variable(undo, variable, "1")
@@ -40,9 +38,9 @@ def forbid_network(*, sockets: bool = True) -> ExitStack:
         return undo
     # Names and addresses: a library may resolve a name first, or connect to an address that it knows.
     for method in ("connect", "connect_ex", "sendto"):
-        _swap(undo, socket.socket, method, _guard_socket(getattr(socket.socket, method)))
+        _swap(undo, socket.socket, method, _guard(getattr(socket.socket, method), _find_socket_host))
     for function in ("getaddrinfo", "gethostbyname"):
-        _swap(undo, socket, function, _guard_lookup(getattr(socket, function)))
+        _swap(undo, socket, function, _guard(getattr(socket, function), lambda host, *_, **__: host))
     return undo
 
 
@@ -62,26 +60,22 @@ def set_variable(undo: ExitStack, name: str, value: str) -> None:
     os.environ[name] = value
 
 
-def _guard_socket(method: Callable[..., Any]) -> Callable[..., Any]:
-    from socket import AF_INET, AF_INET6
+def _guard(function: Callable[..., Any], find_host: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, but for arguments in which `find_host` finds another machine; None for none."""
 
-    def call_socket_method(self: socket.socket, *args: Any) -> Any:
-        # The last argument: sendto has the bytes, and perhaps flags, before the address.
-        address = args[-1]
-        # Sockets of other families, such as AF_UNIX, stay on this machine.
-        if self.family in (AF_INET, AF_INET6) and isinstance(address, tuple):
-            _refuse(address[0])
-        return method(self, *args)
+    def call_locally(*args: Any, **kwargs: Any) -> Any:
+        _refuse(find_host(*args, **kwargs))
+        return function(*args, **kwargs)
 
-    return call_socket_method
+    return call_locally
 
 
-def _guard_lookup(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call_lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
-        _refuse(host)
-        return function(host, *args, **kwargs)
-
-    return call_lookup
+def _find_socket_host(self: socket.socket, *args: Any) -> Any:
+    # The last argument: sendto has the bytes, and perhaps flags, before the address.
+    address = args[-1]
+    # Sockets of other families, such as AF_UNIX, stay on this machine.
+    is_remote = self.family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple)
+    return address[0] if is_remote else None
 
 
 def _refuse(host: Any) -> None:

@@ -103,9 +103,11 @@ def explain_disk_full(folder: Path | None = None) -> Iterator[None]:
     except Exception as error:
         if not _is_full(error):
             raise
+        import datasets.config
+
         choice = "--cache DIR" if folder else "HF_HOME=DIR"
         raise StoreError(
-            f"Cannot prepare data in {folder or _locate_library_cache()}: the disk is full.",
+            f"Cannot prepare data in {folder or datasets.config.HF_DATASETS_CACHE}: the disk is full.",
             hint=f"What was finished before is kept. Free some room, or choose another folder ({choice}), "
             "and run the same command again.",
         ) from error
@@ -123,12 +125,6 @@ def hide_progress_bars() -> Iterator[None]:
     finally:
         if not hidden:
             datasets.enable_progress_bars()
-
-
-def _locate_library_cache() -> Path:
-    import datasets.config
-
-    return Path(datasets.config.HF_DATASETS_CACHE)
 
 
 def find_prepared_problems(folder: Path, cache: Path | None) -> list[PreparedProblem]:
@@ -173,7 +169,10 @@ def _hold_whole_folder(folder: Path, cache: Path) -> Iterator[None]:
             # do not block each other, and the other may have repaired the folder, so it is checked again.
             _acquire_lock(lock, fcntl.LOCK_EX)
             if problems := _find_folder_problems(folder, cache, alone=True):
-                _warn(folder, problems)
+                # What a killed preparation left is removed without a word.
+                if damaged := [problem for problem in problems if not problem.lost]:
+                    first = f"{damaged[0].path} is damaged: {damaged[0].reason}."
+                    warn(f"{first} Its data set is prepared again.")
                 _clear_prepared_folder(folder)
         _acquire_lock(lock, fcntl.LOCK_SH)
         yield
@@ -277,13 +276,6 @@ def _clear_prepared_folder(folder: Path) -> None:
             shutil.rmtree(path)
         elif path.name != LOCK:
             path.unlink(missing_ok=True)
-
-
-def _warn(folder: Path, problems: list[PreparedProblem]) -> None:
-    """Name the first damaged file; what a killed preparation left is removed without a word."""
-    damaged = [problem for problem in problems if not problem.lost]
-    if damaged:
-        warn(f"{damaged[0].path} is damaged: {damaged[0].reason}. Its data set is prepared again.")
 
 
 @contextmanager

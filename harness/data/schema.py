@@ -8,14 +8,13 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import escape, glob
 from pathlib import Path, PurePath
-from typing import Any, TextIO
+from typing import Any
 
 from harness.core.errors import DataError, shorten_names
 from harness.core.identity import digest
@@ -60,6 +59,12 @@ def find_split_files(config: Configuration, split: str) -> list[Path]:
 def _is_data(name: str) -> bool:
     path = PurePath(name)
     return path.name not in _NO_DATA and not any(part.startswith("__") for part in path.parent.parts)
+
+
+def resolve_lone_split(table: DataTable, config: Configuration, split: str) -> str:
+    """The split that a table reads for another: the only one, where that may stand for any."""
+    lone = table.lone_split and split not in config.patterns and len(config.patterns) == 1
+    return next(iter(config.patterns)) if lone else split
 
 
 def _infer_split_patterns(folder: Path) -> dict[str, list[str]]:
@@ -149,8 +154,7 @@ class Schema:
     def _find_table_faults(self, table: DataTable, name: str) -> Iterator[str]:
         config = self.configs[name]
         for split_name in table.splits:
-            lone = table.lone_split and split_name not in config.patterns and len(config.patterns) == 1
-            split = next(iter(config.patterns)) if lone else split_name
+            split = resolve_lone_split(table, config, split_name)
             files = find_split_files(config, split)
             if files:
                 yield from self._split_faults(table, config, files)
@@ -466,10 +470,10 @@ def _read_json_head(file: Path, options: Mapping[str, Any]) -> TableHead:
     _require_end(file)
     if not isinstance(row, dict):
         raise DataError(f":{line}: a JSON object is needed, not {text.strip()[:40]!r}")
-    no_text = {n: _describe_value_type(v) for n, v in row.items() if not isinstance(v, str | list)}
+    others = {n: v for n, v in row.items() if not isinstance(v, str | list)}
     return TableHead(
         columns=tuple(row),
-        no_text=no_text,
+        no_text={n: NO_VALUE if v is None else type(v).__name__ for n, v in others.items()},
         text=frozenset(n for n, v in row.items() if type(v) is str),
         lists=frozenset(n for n, v in row.items() if isinstance(v, list)),
     )
@@ -477,10 +481,6 @@ def _read_json_head(file: Path, options: Mapping[str, Any]) -> TableHead:
 
 NO_VALUE = "nothing in the first row"
 """The kind of a column of a JSON file whose first row holds null: the other rows may hold text."""
-
-
-def _describe_value_type(value: object) -> str:
-    return NO_VALUE if value is None else type(value).__name__
 
 
 TAIL = 1_000_000
@@ -529,7 +529,8 @@ def iter_text_lines(file: Path) -> Iterator[str]:
     try:
         # A JSON file may be one array in one line.
         longest = -1 if detect_file_kind(file) == ".json" else LONGEST_LINE
-        with _open_text_file(file) as opened:
+        # utf-8-sig: a byte order mark, as spreadsheets write it, would be part of the first column's name.
+        with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8-sig") as opened:
             for number, line in enumerate(iter(lambda: opened.readline(longest), ""), start=1):
                 if len(line) == longest:
                     raise DataError(f":{number}: the line is longer than {longest:,} characters")
@@ -538,10 +539,3 @@ def iter_text_lines(file: Path) -> Iterator[str]:
         raise DataError(f": not UTF-8 text: {format_error_line(error)}") from None
     except (OSError, EOFError) as error:
         raise DataError(f": {format_error_line(error)}") from None
-
-
-def _open_text_file(file: Path) -> TextIO:
-    if file.suffix == ".gz":
-        # utf-8-sig: a byte order mark, as spreadsheets write it, would be part of the first column's name.
-        return gzip.open(file, "rt", encoding="utf-8-sig")
-    return open(os.fspath(file), encoding="utf-8-sig")

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.errors import RecordError, StoreError, UsageError
+from harness.core.errors import RecordError, UsageError
 from harness.core.identity import digest
 from harness.data.collection import Collection
 from harness.data.scored_tables import TEXTS
@@ -105,14 +105,17 @@ class ScoredData:
         Raises:
             StoreError: The folder cannot be written.
         """
+        import pyarrow.parquet as pq
+
         folder = folder.absolute()
-        files.sweep_beside(folder)
+        files.sweep(folder.parent, f".{folder.name}.*.tmp")
         staged = files.create_temporary_folder(folder)
         key = digest(identity)
         provenance = {"schema": _SCHEMA, "key": key, "identity": dict(identity), **facts}
         try:
-            for config, columns in _build_scored_columns(rows, collection).items():
-                _write_table(staged / config / _PARQUET, columns)
+            for config, table in _build_scored_tables(rows, collection).items():
+                (staged / config).mkdir()
+                pq.write_table(table, staged / config / _PARQUET, compression="zstd")
             (staged / "README.md").write_text(_render_readme(about), encoding="utf-8")
             names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.*"))
             hashes = {name: files.hash_file(staged / name) for name in names}
@@ -124,55 +127,39 @@ class ScoredData:
             staged.rename(folder)
             files.sync(folder.parent)
         except OSError as error:
-            raise _write_error(folder, error) from error
+            store_error = files.write_error(folder, error)
+            hint = "free some room or name another --output, and run the command again."
+            store_error.hint = f"The vectors are kept: {hint}"
+            raise store_error from error
         finally:
             shutil.rmtree(staged, ignore_errors=True)
         return ScoredData(folder=folder, key=key, facts=provenance)
 
 
-def _write_error(folder: Path, error: OSError) -> StoreError:
-    store_error = files.write_error(folder, error)
-    store_error.hint = (
-        "The vectors are kept: free some room or name another --output, and run the command again."
-    )
-    return store_error
+def _build_scored_tables(rows: Sequence[ScoredRow], collection: Collection) -> Mapping[str, Any]:
+    """The table of each configuration."""
+    import pyarrow as pa
 
+    def build_table(*columns: tuple[str, Sequence[Any], Any]) -> Any:
+        return pa.table({name: pa.array(values, kind) for name, values, kind in columns})
 
-_Columns = Mapping[str, tuple[Sequence[Any], str]]
-"""The values of each column, and a name of their type in `_write_table`."""
-
-
-def _build_scored_columns(rows: Sequence[ScoredRow], collection: Collection) -> Mapping[str, _Columns]:
-    """The columns of each configuration."""
-    names = list(collection.documents)
+    names, text = list(collection.documents), pa.string()
     # Only documents with a score are written; the collection may have many more.
     used = [names[number] for number in sorted({number for row in rows for number in row.documents})]
     queries = [row.query for row in rows]
+    ids = [[names[number] for number in row.documents] for row in rows]
+    query_id = ("query_id", queries, text)
     return {
-        "train": {
-            "query_id": (queries, "text"),
-            "document_ids": ([[names[number] for number in row.documents] for row in rows], "texts"),
-            "scores": ([row.scores for row in rows], "numbers"),
-        },
-        "queries": {
-            "query_id": (queries, "text"),
-            "text": ([collection.queries[name] for name in queries], "text"),
-        },
-        "documents": {
-            "document_id": (used, "text"),
-            "text": ([collection.documents[name] for name in used], "text"),
-        },
+        "train": build_table(
+            query_id,
+            ("document_ids", ids, pa.list_(text)),
+            ("scores", [row.scores for row in rows], pa.list_(pa.float32())),
+        ),
+        "queries": build_table(query_id, ("text", [collection.queries[name] for name in queries], text)),
+        "documents": build_table(
+            ("document_id", used, text), ("text", [collection.documents[name] for name in used], text)
+        ),
     }
-
-
-def _write_table(path: Path, columns: _Columns) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"text": pa.string(), "texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float32())}
-    arrays = {name: pa.array(values, types[kind]) for name, (values, kind) in columns.items()}
-    path.parent.mkdir(parents=True)
-    pq.write_table(pa.table(arrays), path, compression="zstd")
 
 
 def _render_readme(about: str) -> str:

@@ -83,10 +83,17 @@ class ScoredTables:
                 than of documents.
         """
         import datasets
+        import pyarrow as pa
 
         # Written as a stream, which Dataset.from_file maps into memory.
         def write_numbers(file: Path) -> None:
-            _write_batches(_iter_number_batches(train, queries, documents, name), file)
+            batches = _iter_number_batches(train, queries, documents, name)
+            with pa.OSFile(str(file), "wb") as sink:
+                # Only the first batch knows the schema; there is one, since an empty table is refused.
+                first = next(batches)
+                with pa.ipc.new_stream(sink, first.schema) as writer:
+                    for batch in chain([first], batches):
+                        writer.write_batch(batch)
 
         with open_cache_file(["scored", _VERSION, identity], "numbers.arrow", cache, write_numbers) as file:
             numbers = datasets.Dataset.from_file(str(file))
@@ -161,17 +168,6 @@ class ScoredTables:
 def is_scored(configs: Sequence[str]) -> bool:
     """Whether the configurations of a data set are those of scored documents."""
     return {"train", *TEXTS} <= set(configs)
-
-
-def _write_batches(batches: Iterator[pa.RecordBatch], file: Path) -> None:
-    import pyarrow as pa
-
-    with pa.OSFile(str(file), "wb") as sink:
-        # The schema is known only with the first batch; there is one, since an empty table is refused.
-        first = next(batches)
-        with pa.ipc.new_stream(sink, first.schema) as writer:
-            for batch in chain([first], batches):
-                writer.write_batch(batch)
 
 
 def _iter_number_batches(
@@ -295,20 +291,17 @@ def _convert_lists(column: Any, title: str, name: str, place: Callable[[int], st
 
     array = _merge_chunks(column)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        array = pa.array(
-            [_parse_list_text(text, title, place(row)) for row, text in enumerate(array.to_pylist())]
-        )
+        lists = []
+        for row, text in enumerate(array.to_pylist()):
+            try:
+                lists.append(list(ast.literal_eval(text)))
+            except (ValueError, SyntaxError, TypeError) as error:
+                reason = format_error_line(error)
+                raise DataError(f"{place(row)}: {title!r} is no list: {reason}.") from None
+        array = pa.array(lists)
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         raise DataError(f"{name}: the column {title!r} holds {array.type}, not lists.")
     return array
-
-
-def _parse_list_text(text: Any, title: str, place: str) -> list[Any]:
-    """A list that is written as text."""
-    try:
-        return list(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError) as error:
-        raise DataError(f"{place}: {title!r} is no list: {format_error_line(error)}.") from None
 
 
 def _require_scores(

@@ -76,38 +76,23 @@ def collect_backbones(model: SentenceTransformer) -> list[nn.Module]:
     return [backbone for backbone in backbones if backbone is not None]
 
 
-def _detect_backbone_dtype(model: SentenceTransformer) -> str:
-    """The dtype in which the backbone computes, such as "float32"."""
-    computing = [*collect_backbones(model), model]
-    dtypes = (str(parameter.dtype) for module in computing for parameter in module.parameters())
-    return next(dtypes, "torch.float32").split(".")[-1]
-
-
 def _describe_attention(model: SentenceTransformer) -> str:
-    """The names of the attention backends, "" where the model has none."""
-    return "+".join(dict.fromkeys(filter(None, map(_find_attention_name, collect_backbones(model)))))
+    """The attention backends as our network ran, or as a transformers model is set; "" for none."""
+    names = []
+    for backbone in collect_backbones(model):
+        library_name = getattr(getattr(backbone, "config", None), "_attn_implementation", None)
+        names.append(str(getattr(backbone, "attention_as_run", library_name) or ""))
+    return "+".join(dict.fromkeys(filter(None, names)))
 
 
 def _collect_backbone_notes(model: SentenceTransformer) -> list[str]:
     """The notes of the backbones on how they run, each once."""
-    return list(
-        dict.fromkeys(
-            note for backbone in collect_backbones(model) for note in _read_backbone_notes(backbone)
-        )
-    )
-
-
-def _read_backbone_notes(backbone: nn.Module) -> list[str]:
-    notes = getattr(backbone, "notes", None)
-    if isinstance(notes, list):
-        return notes
-    return [f"{type(backbone).__name__} ran through transformers' own class, with its padding"]
-
-
-def _find_attention_name(backbone: nn.Module) -> str:
-    """The attention backend of our network as it ran, or of a transformers model as it is set."""
-    set_ = getattr(getattr(backbone, "config", None), "_attn_implementation", None)
-    return str(getattr(backbone, "attention_as_run", set_) or "")
+    notes: dict[str, None] = {}
+    for backbone in collect_backbones(model):
+        library_note = f"{type(backbone).__name__} ran through transformers' own class, with its padding"
+        own_notes = getattr(backbone, "notes", None)
+        notes |= dict.fromkeys(own_notes if isinstance(own_notes, list) else [library_note])
+    return list(notes)
 
 
 def _widen_outputs(features: dict[str, Any]) -> dict[str, Any]:
@@ -143,21 +128,15 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
     prompted = [prompt + text for text in texts]
     way = route(model, role)
     # As `encode` of sentence-transformers does: a pooling may leave the tokens of the prompt out.
-    first = _select_first_module(model, way)
+    first = model[0]
+    if isinstance(first, Router) and (task := way.get("task", first.default_route)) is not None:
+        first = cast("nn.Sequential", first.sub_modules[task])[0]
     length = count_prompt_tokens(model, first, prompt, **way) if prompt else None
     extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
     if is_plain(first):
         return TokenizedTexts(first, prompted, extra)
     guess = _guess_lengths(model, prompted)
     return UntokenizedTexts(lambda batch: tokenize_batch(model, batch, **way), prompted, guess, extra)
-
-
-def _select_first_module(model: SentenceTransformer, way: dict[str, str]) -> nn.Module:
-    """The module that tokenizes: the first, or the first of a Router's tower."""
-    first = model[0]
-    if isinstance(first, Router) and (task := way.get("task", first.default_route)) is not None:
-        return cast("nn.Sequential", first.sub_modules[task])[0]
-    return first
 
 
 CHARACTERS_A_TOKEN = 4
@@ -201,24 +180,9 @@ FIRST_TEXTS: ContextVar[tuple[str, ...]] = ContextVar("FIRST_TEXTS", default=(SH
 """What a model encodes first, each text alone: the sanity gate lets a second load begin with a long one."""
 
 Batch = TypeVar("Batch")
-Output = TypeVar("Output", contravariant=True)
 
 Progress = Callable[[int, int], None]
 """A callback after each batch with the numbers of finished texts and tokens."""
-
-
-class Sink(Protocol[Output]):
-    """Takes the outputs of batches; text i stands for `copies[i]` of the given texts."""
-
-    copies: NDArray[np.int64]
-
-    def add_vector_batch(self, rows: NDArray[np.int64], outputs: Output) -> None:
-        """Take the output of a batch of these texts."""
-        ...
-
-    def send_vectors(self) -> None:
-        """Wait for what is computed, and give it to a keeper where there is one."""
-        ...
 
 
 Kept = TypeVar("Kept", contravariant=True)
@@ -235,6 +199,44 @@ class VectorSink(Protocol[Kept]):
     def add_vectors(self, texts: Sequence[str], vectors: Kept) -> None:
         """Take the vectors of some texts."""
         ...
+
+
+class BatchSink(ABC):
+    """Takes the outputs of batches, from their devices as they arrive; a keeper gets what is finished.
+
+    Text i stands for `copies[i]` of the given texts.
+    """
+
+    def __init__(self, keeper: VectorSink[Any] | None, texts: list[str], inverse: NDArray[np.int64]) -> None:
+        self.copies = np.bincount(inverse, minlength=len(texts))
+        self._keeper, self._texts = keeper, texts
+        self._coming: deque[tuple[NDArray[np.int64], Arrival, NDArray[np.int64] | None]] = deque()
+
+    def add_vector_batch(
+        self, rows: NDArray[np.int64], outputs: Tensor | tuple[Tensor, NDArray[np.int64]]
+    ) -> None:
+        """Take the vectors of a batch of these texts, and how many each text has if it may have several."""
+        vectors, counts = outputs if isinstance(outputs, tuple) else (outputs, None)
+        self._coming.append((rows, Arrival(vectors), counts))
+        self._take_vectors(AHEAD)
+        if self._keeper is not None and self._keeper.due:
+            self.send_vectors()
+
+    @abstractmethod
+    def send_vectors(self) -> None:
+        """Wait for what is computed, and give it to a keeper where there is one."""
+
+    @abstractmethod
+    def _keep_batch(
+        self, rows: NDArray[np.int64], vectors: NDArray[Any], counts: NDArray[np.int64] | None
+    ) -> None:
+        """Store the vectors of a batch that have arrived."""
+
+    def _take_vectors(self, left: int) -> None:
+        """Take vectors from the device, until no more than so many batches are under way."""
+        while len(self._coming) > left:
+            rows, vectors, counts = self._coming.popleft()
+            self._keep_batch(rows, vectors.read(), counts)
 
 
 class Engine(ABC, Generic[Batch]):
@@ -283,9 +285,15 @@ class Engine(ABC, Generic[Batch]):
         self._rate: float | None = None
         self._lock = threading.Lock()
         self._take_model(model)
-        self.first_outputs = self._encode_first_texts()
+        self.first_outputs: dict[tuple[Role, str], Any] = {
+            (role, text): self.encode_batch([text], role=role)
+            for role in self.roles
+            for text in FIRST_TEXTS.get()
+        }
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.dtype_as_run = _detect_backbone_dtype(model)
+        computing = chain.from_iterable(one.parameters() for one in (*collect_backbones(model), model))
+        dtype = next((parameter.dtype for parameter in computing), torch.float32)
+        self.dtype_as_run = str(dtype).removeprefix("torch.")
         self.dimension = self._measure_dimension()
         self.attention = _describe_attention(model)
         self.notes += _collect_backbone_notes(model)
@@ -307,13 +315,6 @@ class Engine(ABC, Generic[Batch]):
     @abstractmethod
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> Any:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
-
-    def _encode_first_texts(self) -> dict[tuple[Role, str], Any]:
-        return {
-            (role, text): self.encode_batch([text], role=role)
-            for role in self.roles
-            for text in FIRST_TEXTS.get()
-        }
 
     @abstractmethod
     def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
@@ -367,7 +368,7 @@ class Engine(ABC, Generic[Batch]):
         texts: Sequence[str],
         prompt: str,
         role: Role,
-        sink: Sink[Batch],
+        sink: BatchSink,
         progress: Progress | None,
     ) -> None:
         """Run different texts in batches; the sink gets the output of each.
@@ -419,14 +420,14 @@ class Engine(ABC, Generic[Batch]):
             start = stop
 
     def _run_batches(
-        self, inputs: Inputs, places: NDArray[np.int64], sink: Sink[Batch], progress: Progress | None
+        self, inputs: Inputs, places: NDArray[np.int64], sink: BatchSink, progress: Progress | None
     ) -> None:
         """Run the texts of a chunk in batches."""
         queue = SpanQueue(inputs.lengths, min(self._budget, self._compute_share(inputs)), self._at_once)
 
         def run_span(span: Span) -> None:
             rows = places[inputs.order[slice(*span)]]
-            outputs = self._batch(inputs, span)
+            outputs: Any = self._batch(inputs, span)
             tokens = int(inputs.lengths[slice(*span)].sum()) - len(rows) * self._before
             # Threads share the counters and whatever the sink and `progress` write to.
             with self._lock:
@@ -528,7 +529,7 @@ class Encoder(Engine["Tensor"]):
         """
         unique, inverse = find_unique_texts(texts)
         vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
-        sink = _BatchSink(keeper, unique, inverse, vectors)
+        sink = _TextSink(keeper, unique, inverse, vectors)
         self._encode_texts(unique, prompt, role, sink, progress)
         # In the end: the keeper has every finite vector by now, so no work is lost.
         _require_finite(vectors, unique, inverse)
@@ -561,8 +562,8 @@ def find_unique_texts(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64
     return list(places), inverse
 
 
-class _BatchSink:
-    """The finished batches: they go to the rows of `out`, and to a keeper where there is one."""
+class _TextSink(BatchSink):
+    """The finished batches of one vector a text: they go to the rows of `out`."""
 
     def __init__(
         self,
@@ -571,18 +572,13 @@ class _BatchSink:
         inverse: NDArray[np.int64],
         out: NDArray[np.float32],
     ) -> None:
-        self.copies = np.bincount(inverse, minlength=len(texts))
-        self._keeper = keeper
-        self._texts = texts
+        super().__init__(keeper, texts, inverse)
         self._out = out
-        self._coming: deque[tuple[NDArray[np.int64], Arrival]] = deque()
         self._done: list[NDArray[np.int64]] = []
 
-    def add_vector_batch(self, rows: NDArray[np.int64], outputs: Tensor) -> None:
-        self._coming.append((rows, Arrival(outputs)))
-        self._take_vectors(AHEAD)
-        if self._keeper is not None and self._keeper.due:
-            self.send_vectors()
+    def _keep_batch(self, rows: NDArray[np.int64], vectors: NDArray[Any], _counts: Any) -> None:
+        self._out[rows] = vectors
+        self._done.append(rows)
 
     def send_vectors(self) -> None:
         self._take_vectors(0)
@@ -593,13 +589,6 @@ class _BatchSink:
         # A vector that is not finite must not reach the cache; `encode` reports it at the end.
         rows = rows[np.isfinite(self._out[rows]).all(axis=1)]
         self._keeper.add_vectors([self._texts[row] for row in rows], self._out[rows])
-
-    def _take_vectors(self, left: int) -> None:
-        """Take vectors from the device, until no more than so many batches are under way."""
-        while len(self._coming) > left:
-            rows, vectors = self._coming.popleft()
-            self._out[rows] = vectors.read()
-            self._done.append(rows)
 
 
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:

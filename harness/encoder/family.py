@@ -249,6 +249,9 @@ _FIELD_TYPES = {
 }
 """The types of the plain fields of an Architecture."""
 
+NO_BIASES = dict.fromkeys(("qkv_bias", "attention_out_bias", "mlp_in_bias", "mlp_out_bias"), False)
+"""The fields of an Architecture none of whose projections has a bias."""
+
 _SIZES = (
     "vocab_size",
     "hidden_size",

@@ -108,7 +108,12 @@ def tokenize_texts(module: Any, texts: Sequence[str], max_length: int | None) ->
     cleaned, options = _clean_texts(module, texts), _build_options(max_length)
     # A call also sets the truncation of the backend, which is asked directly below.
     sample = module.tokenizer("a", **options)
-    flat, counts = {name: array("i") for name in _list_names(module, sample)}, array("q")
+    typed = "token_type_ids" in sample
+    if takes_packing(module):
+        # Types come from the tokenizer's template, not from the text; our network takes none as zeros.
+        typed = typed and any(sample["token_type_ids"])
+    names = ["input_ids", "token_type_ids"] if typed else ["input_ids"]
+    flat, counts = {name: array("i") for name in names}, array("q")
     for start in range(0, len(cleaned), PART):
         columns = _encode_part(module.tokenizer, cleaned[start : start + PART], flat.keys(), options)
         counts.extend(map(len, columns["input_ids"]))
@@ -141,15 +146,6 @@ def _build_options(max_length: int | None) -> dict[str, Any]:
         "max_length": max_length,
         "return_attention_mask": False,
     }
-
-
-def _list_names(module: Any, sample: Mapping[str, list[int]]) -> list[str]:
-    """The kinds of numbers that the model needs of a tokenizer which gives this sample."""
-    typed = "token_type_ids" in sample
-    if takes_packing(module):
-        # Types come from the tokenizer's template, not from the text; our network takes none as zeros.
-        typed = typed and any(sample["token_type_ids"])
-    return ["input_ids", "token_type_ids"] if typed else ["input_ids"]
 
 
 def _encode_part(

@@ -21,7 +21,7 @@ from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError
 from harness.encoder.network.checkpoint import describe_ignored_tensors
 from harness.encoder.network.layers import scale_frequencies
-from harness.encoder.tensors import StoredTensor, list_module_weights, read_tensor_headers
+from harness.encoder.tensors import list_module_weights, read_tensor_headers
 
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 
@@ -193,8 +193,8 @@ def _fill_tied_tensors(model: PreTrainedModel, info: dict[str, Any], folder: Pat
         if stored is None or tuple(headers[stored].shape) != tuple(model.get_parameter(name).shape):
             continue
         if not model.get_parameter(name).is_meta:
-            with torch.no_grad():
-                model.get_parameter(name).copy_(_read_stored_tensor(headers[stored], stored))
+            with torch.no_grad(), safe_open(headers[stored].path, framework="pt") as file:
+                model.get_parameter(name).copy_(file.get_tensor(stored))
         for kind, filled in (("missing_keys", name), ("unexpected_keys", stored)):
             info[kind] = {key for key in info[kind] if key != filled}
 
@@ -210,9 +210,3 @@ def _find_ties(model: PreTrainedModel) -> tuple[dict[str, str], str]:
         return {}, ""
     with torch.device("meta"):
         return dict(headed(config).all_tied_weights_keys), f"{headed.base_model_prefix}."
-
-
-def _read_stored_tensor(stored: StoredTensor, name: str) -> Tensor:
-    with safe_open(stored.path, framework="pt") as file:
-        tensor: Tensor = file.get_tensor(name)
-        return tensor

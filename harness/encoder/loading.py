@@ -19,7 +19,6 @@ from harness.core.encoding import Encoding, LateInteraction, parse_rope_scaling
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.dtype import require_runnable
 from harness.encoder.engine import (
     Encoder,
     collect_backbones,
@@ -48,6 +47,7 @@ from harness.encoder.library_load import (
 )
 from harness.encoder.modules import Truncate
 from harness.encoder.network.model import EncoderModel
+from harness.encoder.resolved_encoding import require_runnable
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
     TokenEncoder,
@@ -117,11 +117,16 @@ def _build(
     widen_towers(model)
     notes = _set_lengths(model, encoding, description)
     _set_pooling(model, encoding.pooling)
-    _set_padding(model, encoding.pooling)
+    for module in collect_input_modules(model) if counts_places(encoding.pooling) else ():
+        if isinstance(module, Transformer):
+            module.tokenizer.padding_side = "right"
     # As sentence-transformers does: a model's own Normalize comes before the cut, one asked for after it.
     cut = [] if encoding.truncate_dim is None else [Truncate(encoding.truncate_dim)]
     model.extend([] if description.normalize else cut)
-    _set_normalize(model, encoding.normalize)
+    if encoding.normalize and not isinstance(model[-1], Normalize):
+        model.append(Normalize())
+    elif not encoding.normalize and isinstance(model[-1], Normalize):
+        del model[-1]
     model.extend(cut if description.normalize else [])
     return model, report, notes
 
@@ -214,22 +219,6 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
             )
 
 
-def _set_padding(model: SentenceTransformer, pooling: str) -> None:
-    """Pad on the right for poolings that count places."""
-    if not counts_places(pooling):
-        return
-    for module in collect_input_modules(model):
-        if isinstance(module, Transformer):
-            module.tokenizer.padding_side = "right"
-
-
-def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
-    if wanted and not isinstance(model[-1], Normalize):
-        model.append(Normalize())
-    elif not wanted and isinstance(model[-1], Normalize):
-        del model[-1]
-
-
 def _explain_load_error(artifact: Artifact, error: Exception) -> ModelError:
     if isinstance(error, pickle.UnpicklingError):
         code = re.search(r"GLOBAL (\S+)", str(error))
@@ -251,10 +240,16 @@ SHOWN = 5
 
 def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: LoadReport, name: str) -> None:
     """Refuse a model whose vectors depend on a tensor that no file set; the others get no gradient."""
-    fresh_names = [
-        f"{_format_fresh_name(model, fresh)}{fresh.shapes}"
-        for fresh in _filter_suspects(model, encoding, report.fresh)
-    ]
+    silent, late = set(report.fresh), encoding.late_interaction
+    roles = list_roles(model) if late is None else SIDES
+    for role in roles if silent else ():
+        silent &= _find_unused_tensors(model, late, report.fresh, role)
+    several, fresh_names = len(collect_backbones(model)) > 1, []
+    for fresh in report.fresh:
+        if fresh not in silent:
+            # Where there are several backbones, with the name of its own.
+            names = [n for n, module in model.named_modules() if several and module is fresh.backbone]
+            fresh_names.append(f"{''.join(f'{n}.' for n in names[:1])}{fresh.name}{fresh.shapes}")
     if not fresh_names:
         return
     more = f" and {len(fresh_names) - SHOWN} more" if len(fresh_names) > SHOWN else ""
@@ -263,25 +258,6 @@ def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: Load
         f"at random, because no file has them: {', '.join(fresh_names[:SHOWN])}{more}.",
         hint="Its config and its weights do not belong together, or the weights are of another architecture.",
     )
-
-
-def _format_fresh_name(model: SentenceTransformer, fresh: UninitialisedTensor) -> str:
-    """The name of a tensor, with its backbone's name where there are several."""
-    if len(collect_backbones(model)) < 2:
-        return fresh.name
-    return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
-
-
-def _filter_suspects(
-    model: SentenceTransformer, encoding: Encoding, suspects: list[UninitialisedTensor]
-) -> list[UninitialisedTensor]:
-    """The suspects that the vectors of any side depend on."""
-    silent, late = set(suspects), encoding.late_interaction
-    if not suspects:
-        return []
-    for role in list_roles(model) if late is None else SIDES:
-        silent &= _find_unused_tensors(model, late, suspects, role)
-    return [fresh for fresh in suspects if fresh not in silent]
 
 
 def _find_unused_tensors(

@@ -328,15 +328,14 @@ _SIDES = {"passage": "document", "corpus": "document", "documents": "document", 
 """Names of prompts that mean a side, and the name by which a side is found."""
 
 
-def _find_meant_side(name: str) -> str:
-    """The side that the name of a prompt means, also with a slip of a key; else the name."""
-    lower = name.lower()
-    return _SIDES.get(lower) or next(iter(difflib.get_close_matches(lower, SIDES, 1, 0.85)), lower)
-
-
 def _observe_prompts(encoding: Encoding) -> Observation:
     prompts = {name: text for name, text in encoding.prompts if text}
-    meant = {name: _find_meant_side(name) for name in prompts}
+    meant = {}
+    for name in prompts:
+        # The side that a name means, also with a slip of a key; else the name.
+        lower = name.lower()
+        near = difflib.get_close_matches(lower, SIDES, 1, 0.85)
+        meant[name] = _SIDES.get(lower) or (near[0] if near else lower)
     lost = [n for n, side in meant.items() if n not in SIDES and side in SIDES and side not in prompts]
     side = meant[lost[0]] if lost else ""
     return Observation(

@@ -8,15 +8,16 @@ must be what the model does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
@@ -39,10 +40,10 @@ class _Rows:
     @staticmethod
     def embed_texts(encoder: Encoder | TokenEncoder, texts: Sequence[str], role: Role) -> _Rows:
         """The vectors of texts in one batch."""
-        return _Rows.of_batch(encoder.encode_batch(texts, role=role), texts)
+        return _Rows.build_rows(encoder.encode_batch(texts, role=role), texts)
 
     @staticmethod
-    def of_batch(batch: Any, texts: Sequence[str]) -> _Rows:
+    def build_rows(batch: Any, texts: Sequence[str]) -> _Rows:
         """The vectors of a batch as rows."""
         if isinstance(batch, np.ndarray):
             return _Rows(vectors=batch, texts=tuple(texts))
@@ -156,7 +157,9 @@ def check_encoder(
     # A vector that is not finite would fail every further check as well, and one that depends on the texts
     # before it most of them.
     if not any(failures):
-        failures += _list_order_failures(encoder, before)
+        for (role, text), output in before.items():
+            again = encoder.encode_batch([text], role=role)
+            failures.append(_mark_side(role, _detect_order_effect(encoder, text, output, again)))
         ran.append("order")
     if not _list_refused(failures, allow):
         for role, rows in alone.items():
@@ -167,7 +170,16 @@ def check_encoder(
         ran += ["constant", "padding"]
         if folder is not None:
             observed = observe(encoder, folder, np.concatenate([rows.vectors for rows in alone.values()]))
-            failures += _list_contradictions(observed)
+            failures += [
+                _Failure(
+                    check=one.name,
+                    message=one.message,
+                    hint=f"{one.hint} Or take it as it is: --allow {one.allowance}",
+                    allowance=one.allowance,
+                )
+                for one in observed
+                if one.allowance
+            ]
             ran.append("observed")
         if encoder.encoding.context is not None and not _list_refused(failures, allow):
             failures += _list_context_failures(cast("ContextualEncoder", encoder), alone[""])
@@ -195,14 +207,6 @@ def check_encoder(
 def _list_refused(failures: Sequence[_Failure | None], allow: Sequence[str]) -> tuple[_Failure, ...]:
     """The failures that the user does not accept."""
     return tuple(one for one in failures if one is not None and one.allowance not in allow)
-
-
-def _list_contradictions(observed: Sequence[Observation]) -> Iterator[_Failure]:
-    """The failures of what is not as the files declare."""
-    for one in observed:
-        if one.allowance:
-            hint = f"{one.hint} Or take it as it is: --allow {one.allowance}"
-            yield _Failure(check=one.name, message=one.message, hint=hint, allowance=one.allowance)
 
 
 def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
@@ -291,42 +295,27 @@ def _list_context_failures(encoder: ContextualEncoder, without: _Rows) -> list[_
     ]
 
 
-def _list_order_failures(
-    encoder: Encoder | TokenEncoder, before: Mapping[tuple[Role, str], Any]
-) -> list[_Failure | None]:
-    """The failures of texts that were encoded before, and now have other vectors."""
-    return [
-        _mark_side(role, _detect_order_effect(encoder, text, output, encoder.encode_batch([text], role=role)))
-        for (role, text), output in before.items()
-    ]
-
-
 def _detect_order_effect(
     encoder: Encoder | TokenEncoder, text: str, first: Any, second: Any
 ) -> _Failure | None:
-    rows, others = _Rows.of_batch(first, [text]), _Rows.of_batch(second, [text])
+    rows, others = _Rows.build_rows(first, [text]), _Rows.build_rows(second, [text])
     if broken := _detect_nonfinite_rows(rows) or _detect_nonfinite_rows(others):
         return broken
     moved = _compute_row_distance(rows.vectors, others.vectors).max()
     if moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"]):
         return None
+    cure = "make its forward leave its buffers and attributes as they are."
+    if training := [name for name, module in encoder.model.named_modules() if module.training]:
+        first_name = f"{training[0] or 'all'} first"
+        cure = f"{len(training)} of its modules are in training mode, {first_name}: call eval()."
     return _Failure(
         check="order",
         message=f"The vector of {text[:SHOWN_CHARACTERS]!r} moves by {moved:.1%} of its length after other "
         "texts.",
         hint=f"A forward pass changes the model, so its scores would depend on the order of texts: "
-        f"{_find_order_cure(encoder)} Or take it as it is: --allow {ORDER}",
+        f"{cure} Or take it as it is: --allow {ORDER}",
         allowance=ORDER,
     )
-
-
-def _find_order_cure(encoder: Encoder | TokenEncoder) -> str:
-    training = [name for name, module in encoder.model.named_modules() if module.training]
-    if training:
-        return (
-            f"{len(training)} of its modules are in training mode, {training[0] or 'all'} first: call eval()."
-        )
-    return "make its forward leave its buffers and attributes as they are."
 
 
 SHOWN_CHARACTERS = 40
@@ -368,15 +357,12 @@ def _reload_disagreement(
 
 def _compute_tensor_sums(model: nn.Module) -> dict[str, int]:
     """The sum of the bits of each parameter and buffer, which differs between random tensors; no hash."""
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: _sum(tensor.detach()) for name, tensor in tensors.items()}
-
-
-def _sum(tensor: Tensor) -> int:
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    # Bits, because NaN differs from itself.
-    bits = tensor.contiguous().view(-1).view(integers.get(tensor.element_size(), torch.uint8))
-    return int(bits.sum(dtype=torch.int64))
+    integers, sums = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}, {}
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        # Bits, because NaN differs from itself.
+        kind = integers.get(tensor.element_size(), torch.uint8)
+        sums[name] = int(tensor.detach().contiguous().view(-1).view(kind).sum(dtype=torch.int64))
+    return sums
 
 
 def _detect_reload_change(

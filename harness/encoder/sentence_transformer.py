@@ -83,10 +83,13 @@ class Transformer(LibraryTransformer):
         folder = Path(model_name_or_path, config_args.get("subfolder", ""))
         if backend == "torch" and has_network(folder, own_code=bool(config_args.get("trust_remote_code"))):
             changes = {name: value for name, value in config_args.items() if name not in LOADING}
-            self._ours = _is_same_family(folder, changes)
+            family = read_family(folder)
+            # Whether the config with these changes is still of the family.
+            changed = {**read_object(folder / "config.json"), **changes}
+            self._ours = family is None or family.holds(changed)
             if self._ours:
                 # The second value says whether the folder holds an adapter.
-                return resolve_network_config(folder, read_family(folder), changes)[0], False
+                return resolve_network_config(folder, family, changes)[0], False
         return super()._load_config(model_name_or_path, *args)
 
     def _load_model(self, model_name_or_path: str, *args: Any, **model_args: Any) -> Any:
@@ -105,7 +108,12 @@ class Transformer(LibraryTransformer):
             if scaling is not None:
                 scale_library_rotary(model, **scaling)
             return model
-        _require_taken(model_args)
+        arguments = {name for name, value in model_args.items() if value is not None}
+        if unknown := sorted(arguments - TAKEN - LOADING):
+            raise ModelError(
+                f"Our network is not loaded with {', '.join(unknown)}.",
+                hint="Leave that out, or load the folder with sentence-transformers' own class.",
+            )
         family, base_config = read_family(folder), None if is_peft_model else config
         dtype = _find_dtype(model_args, folder)
         network = load_network(
@@ -145,22 +153,6 @@ class _TowerTransformer(Transformer):
 
     def _load_config(self, *args: Any, **kwargs: Any) -> Any:
         return LibraryTransformer._load_config(self, *args, **kwargs)
-
-
-def _is_same_family(folder: Path, changes: dict[str, Any]) -> bool:
-    """Whether a config with these changes is still of the family."""
-    family = read_family(folder)
-    return family is None or family.holds({**read_object(folder / "config.json"), **changes})
-
-
-def _require_taken(model_args: dict[str, Any]) -> None:
-    arguments = {name for name, value in model_args.items() if value is not None}
-    unknown = sorted(arguments - TAKEN - LOADING)
-    if unknown:
-        raise ModelError(
-            f"Our network is not loaded with {', '.join(unknown)}.",
-            hint="Leave that out, or load the folder with sentence-transformers' own class.",
-        )
 
 
 LOCATED = ("subfolder", "token", "cache_folder", "revision", "local_files_only")

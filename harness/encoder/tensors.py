@@ -123,7 +123,13 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
     try:
         header = json.loads(text)
         metadata = header.pop("__metadata__", None)
-        tensors = {name: _parse_entry(path, 8 + length, value) for name, value in header.items()}
+        tensors = {}
+        for name, value in header.items():
+            begin, end = (8 + length + int(place) for place in value["data_offsets"])
+            shape = tuple(int(size) for size in value["shape"])
+            tensors[name] = StoredTensor(
+                path=path, dtype=str(value["dtype"]), shape=shape, begin=begin, end=end
+            )
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         raise _explain_damage(path, "its header cannot be read") from None
     if not tensors:
@@ -137,12 +143,6 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
     return tensors, metadata
 
 
-def _parse_entry(path: Path, start: int, value: Any) -> StoredTensor:
-    begin, end = (start + int(place) for place in value["data_offsets"])
-    shape = tuple(int(size) for size in value["shape"])
-    return StoredTensor(path=path, dtype=str(value["dtype"]), shape=shape, begin=begin, end=end)
-
-
 def _explain_damage(path: Path, problem: str) -> ModelError:
     return ModelError(
         f"{path} is not a whole safetensors file: {problem}.",
@@ -154,9 +154,15 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
     try:
         with zipfile.ZipFile(path) as archive:
-            _require_uncompressed(path, archive)
+            # torch.save compresses nothing.
+            unpacked = sum(member.file_size for member in archive.infolist())
+            if unpacked > path.stat().st_size:
+                raise ModelError(
+                    f"{path} unpacks to {unpacked:,} bytes, more than it has.",
+                    hint="torch.save writes no such file. Get the model as safetensors.",
+                )
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-            content = _Unpickler(io.BytesIO(archive.read(name))).load()
+            content = _Unpickler(path, archive.read(name)).load()
     except ModelError:
         raise
     except Exception:
@@ -165,30 +171,26 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     if not isinstance(content, dict):
         return None
     require_flat(path, content)
-    if not all(isinstance(one, _Outline) for one in content.values()):
+    if not all(isinstance(one, StoredTensor) for one in content.values()):
         return None
-    return {
-        str(name): StoredTensor(path=path, dtype=one.dtype, shape=one.shape) for name, one in content.items()
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outline:
-    """A tensor in a pickle, without its bytes."""
-
-    dtype: str
-    shape: tuple[int, ...]
+    return {str(name): one for name, one in content.items()}
 
 
 # The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
 class _Unpickler(pickle._Unpickler):
-    """An unpickler that makes outlines of tensors and refuses everything else."""
+    """An unpickler that describes tensors, without their bytes, and refuses everything else."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        super().__init__(io.BytesIO(content))
+        self._path = path
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, _offset, size, *_: _Outline(dtype=storage, shape=tuple(size))
+            return lambda storage, _offset, size, *_: StoredTensor(
+                path=self._path, dtype=storage, shape=tuple(size)
+            )
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *_: tensor
         dtype = next((dtype for dtype, (storage, _) in TYPES.items() if name == f"{storage}Storage"), None)
@@ -199,16 +201,6 @@ class _Unpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         # torch.save names a storage by ("storage", class, key, device, number of elements).
         return pid[1]
-
-
-def _require_uncompressed(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse a file that unpacks to more than it has: torch.save compresses nothing."""
-    unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > path.stat().st_size:
-        raise ModelError(
-            f"{path} unpacks to {unpacked:,} bytes, more than it has.",
-            hint="torch.save writes no such file. Get the model as safetensors.",
-        )
 
 
 def format_command(code: str, *values: Any) -> str:

@@ -9,7 +9,6 @@ known by the mask alone, since PyLate pads with the mask token.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +25,20 @@ from harness.core.encoding import Encoding, LateInteraction, TextToken, TextToke
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.batch_queue import Span
-from harness.encoder.engine import AHEAD, SHORT_TEXT, WINDOW, Engine, Progress, VectorSink, find_unique_texts
+from harness.encoder.engine import (
+    SHORT_TEXT,
+    WINDOW,
+    BatchSink,
+    Engine,
+    Progress,
+    VectorSink,
+    find_unique_texts,
+)
 from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TOKENS, find_backbone_folder, read_modules
 from harness.encoder.folder.preflight import check_trust
-from harness.encoder.inputs import Arrival, encode_texts, takes_packing, tokenize_texts
+from harness.encoder.inputs import encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing
@@ -115,10 +122,13 @@ class _SideInputs:
             tokens = tokens.insert_token(tokenizer.convert_tokens_to_ids(prefix))
         self._tokens = tokens
         self.order = tokens.order
-        self._fill = {
-            "input_ids": _select_fill_token(tokenizer),
-            "token_type_ids": tokenizer.pad_token_type_id,
-        }
+        # The token of a query's expansion.
+        fills = (tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        fill = next((token_id for token_id in fills if token_id is not None), None)
+        if fill is None:
+            reason = "no mask, end or padding token to fill up queries with"
+            raise ModelError(f"The model's tokenizer has {reason}.")
+        self._fill = {"input_ids": int(fill), "token_type_ids": tokenizer.pad_token_type_id}
         self._expanded = query and late.expansion
         self._attended = query and late.attends_to_expansion
         self._skipped = () if query else list_skip_tokens(tokenizer, late)
@@ -154,56 +164,10 @@ def _convert_arrays(arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in placed.items()}
 
 
-def _select_fill_token(tokenizer: Any) -> int:
-    """The token of a query's expansion: mask, else the end token, else padding.
-
-    Raises:
-        ModelError: The tokenizer has none of them.
-    """
-    for token_id in (tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id):
-        if token_id is not None:
-            return int(token_id)
-    raise ModelError("The model's tokenizer has no mask, end or padding token to fill up queries with.")
-
-
 def list_skip_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
     """The tokens of documents that have no vector; in PyLate a word without a token is the unknown one."""
     words = [word for word in late.skiplist if late.skips_unknown or not is_unknown(tokenizer, word)]
     return tuple(one for one in tokenizer.convert_tokens_to_ids(words) if one is not None)
-
-
-def _list_text_tokens(module: Any, text: str, prompt: str, late: LateInteraction, role: Role) -> TextTokens:
-    """The tokens of a text, in the order of its vectors and of those that are skipped."""
-    prefix = late.query_prefix if role == "query" else late.document_prefix
-    most = late.query_length if role == "query" else late.document_length
-    encoding = encode_texts(module, [prompt + text], most - bool(prefix))[0]
-    special = encoding.special_tokens_mask
-    kinds: list[TokenKind] = ["special" if one else "text" for one in special]
-    spans = [None if one else span for one, span in zip(special, encoding.offsets, strict=True)]
-    if prefix:
-        kinds.insert(min(len(kinds), 1), "prefix")
-        spans.insert(min(len(spans), 1), None)
-    # Each overflowing part has special tokens again, which are no tokens of the text.
-    token_count = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
-    arrays = _SideInputs(module, [prompt + text], late, role).build_arrays((0, 1))
-    ids, kept = arrays["input_ids"][0].tolist(), arrays["kept"][0].tolist()
-    kinds += ["expansion"] * (len(ids) - len(kinds))
-    spans += [None] * (len(ids) - len(spans))
-    shift = _compute_text_shift(prompt, text, lower=module.do_lower_case)
-    parts = zip(module.tokenizer.convert_ids_to_tokens(ids), spans, kinds, kept, strict=True)
-    tokens = tuple(
-        _build_text_token(name, span, kind, shift, skipped=not has) for name, span, kind, has in parts
-    )
-    return TextTokens(tokens=tokens, whole=token_count)
-
-
-def _build_text_token(
-    name: str, span: tuple[int, int] | None, kind: TokenKind, shift: int | None, *, skipped: bool
-) -> TextToken:
-    # A token without a place in the text is of the prompt, or special.
-    has_place = span is not None and shift is not None and span[0] + shift >= 0
-    start, end = (place + (shift or 0) for place in span) if has_place and span else (None, None)
-    return TextToken(token=name, start=start, end=end, kind=kind, skipped=skipped)
 
 
 def _compute_text_shift(prompt: str, text: str, *, lower: bool) -> int | None:
@@ -303,7 +267,31 @@ class TokenEncoder(Engine[_Pass]):
 
     def describe_tokens(self, text: str, *, prompt: str = "", role: Role) -> TextTokens:
         """The tokens of a text on side `role`; those that are not skipped are in the order of `encode`."""
-        return _list_text_tokens(self.model[0], text, prompt, self.late, role)
+        module, late = cast(Any, self.model[0]), self.late
+        prefix = late.query_prefix if role == "query" else late.document_prefix
+        most = late.query_length if role == "query" else late.document_length
+        encoding = encode_texts(module, [prompt + text], most - bool(prefix))[0]
+        special = encoding.special_tokens_mask
+        kinds: list[TokenKind] = ["special" if one else "text" for one in special]
+        spans = [None if one else span for one, span in zip(special, encoding.offsets, strict=True)]
+        if prefix:
+            kinds.insert(min(len(kinds), 1), "prefix")
+            spans.insert(min(len(spans), 1), None)
+        # Each overflowing part has special tokens again, which are no tokens of the text.
+        token_count = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
+        arrays = _SideInputs(module, [prompt + text], late, role).build_arrays((0, 1))
+        ids, kept = arrays["input_ids"][0].tolist(), arrays["kept"][0].tolist()
+        kinds += ["expansion"] * (len(ids) - len(kinds))
+        spans += [None] * (len(ids) - len(spans))
+        shift = _compute_text_shift(prompt, text, lower=module.do_lower_case)
+        parts = zip(module.tokenizer.convert_ids_to_tokens(ids), spans, kinds, kept, strict=True)
+        tokens = []
+        for name, span, kind, has_vector in parts:
+            # A token without a place in the text is of the prompt, or special.
+            has_place = span is not None and shift is not None and span[0] + shift >= 0
+            start, end = (place + (shift or 0) for place in span) if has_place and span else (None, None)
+            tokens.append(TextToken(token=name, start=start, end=end, kind=kind, skipped=not has_vector))
+        return TextTokens(tokens=tuple(tokens), whole=token_count)
 
     def _prepare_inputs(self, texts: Sequence[str], prompt: str, role: Role) -> _SideInputs:
         return _SideInputs(self.model[0], [prompt + text for text in texts], self.late, role)
@@ -336,20 +324,20 @@ class TokenEncoder(Engine[_Pass]):
             ModelError: A vector is not finite, or a single text does not fit into memory.
         """
         unique, inverse = find_unique_texts(texts)
-        sink = _BatchSink(keeper, unique, inverse)
+        sink = _TokenSink(keeper, unique, inverse)
         self._encode_texts(unique, prompt, role, sink, progress)
         return sink.join_vectors()
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
         # The sanity gate, which calls this, reports vectors that are not finite itself.
-        sink = _BatchSink(None, list(texts), np.arange(len(texts)), finite=False)
+        sink = _TokenSink(None, list(texts), np.arange(len(texts)), finite=False)
         self._run_padded_batch(self._prepare_inputs(texts, prompt, role), sink.add_vector_batch)
         return sink.join_vectors()
 
 
-class _BatchSink:
-    """The finished batches, which go to a keeper where there is one, and into one whole."""
+class _TokenSink(BatchSink):
+    """The finished batches of a vector for each token, which go into one whole."""
 
     def __init__(
         self,
@@ -359,22 +347,15 @@ class _BatchSink:
         *,
         finite: bool = True,
     ) -> None:
-        self.copies = np.bincount(inverse, minlength=len(texts))
-        self._keeper = keeper
-        self._texts = texts
+        super().__init__(keeper, texts, inverse)
         self._inverse = inverse
         self._finite = finite
-        self._coming: deque[tuple[NDArray[np.int64], Arrival, NDArray[np.int64]]] = deque()
         self._done: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]] = []
         self._rows: list[NDArray[np.int64]] = []
         self._parts: list[TokenVectors] = []
 
-    def add_vector_batch(self, rows: NDArray[np.int64], outputs: _Pass) -> None:
-        vectors, counts = outputs
-        self._coming.append((rows, Arrival(vectors), counts))
-        self._take_vectors(AHEAD)
-        if self._keeper is not None and self._keeper.due:
-            self.send_vectors()
+    def _keep_batch(self, rows: NDArray[np.int64], vectors: NDArray[Any], counts: Any) -> None:
+        self._done.append((rows, vectors, counts))
 
     def join_vectors(self) -> TokenVectors:
         """The vectors of all given texts, in their order."""
@@ -400,11 +381,6 @@ class _BatchSink:
         self._parts.append(token_rows)
         if self._keeper is not None:
             self._keeper.add_vectors(texts, token_rows)
-
-    def _take_vectors(self, left: int) -> None:
-        while len(self._coming) > left:
-            rows, vectors, counts = self._coming.popleft()
-            self._done.append((rows, vectors.read(), counts))
 
 
 def _require_finite(rows: TokenVectors, texts: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ so is settled by a load. sentence-transformers is not imported before that, sinc
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import inspect
@@ -103,10 +104,10 @@ def try_load(artifact: Artifact, encoding: Encoding) -> int:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
     except Exception as error:
-        return _settle(artifact, encoding, error)
+        return _load_in_doubt(artifact, encoding, error)
 
 
-def _settle(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
+def _load_in_doubt(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
     """Load a model that is not too large for it; returns the special tokens of a text as far as known."""
     if sum(path.stat().st_size for path in weight_files(artifact.folder)) > LARGEST:
         if not isinstance(doubt, _DoubtError):
@@ -137,8 +138,11 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
     if any(module.class_name in ROUTERS for module in read_modules(folder)):
         raise _DoubtError
     for path in weight_files(folder):
-        if path.suffix == ".safetensors":
-            _require_readable(path)
+        try:
+            with safe_open(path, "pt") if path.suffix == ".safetensors" else contextlib.nullcontext():
+                pass
+        except SafetensorError as error:
+            raise DamagedModelError(f"{path} is not a whole safetensors file: {error}.") from error
     for module in list_modules(folder):
         name, place = module.class_name, module.place
         if name not in KNOWN:
@@ -170,15 +174,6 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
             hint="Save or fetch the model folder again.",
         )
     return special
-
-
-def _require_readable(path: Path) -> None:
-    """Refuse a file whose header the safetensors library does not take."""
-    try:
-        with safe_open(path, "pt"):
-            pass
-    except SafetensorError as error:
-        raise DamagedModelError(f"{path} is not a whole safetensors file: {error}.") from error
 
 
 def _require_plain(place: Path, name: str, config: Mapping[str, Any]) -> None:
@@ -226,7 +221,8 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     rows, width = (
         _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features), encoding)
     )
-    tokens = _read_tokens(place)
+    file = place / "tokenizer.json"
+    tokens = {*tokenizers.Tokenizer.from_file(str(file)).get_vocab()} if file.is_file() else set()
     # A class of transformers adds special tokens of its own, which no text gets unless they are words.
     numbers = (
         number
@@ -245,16 +241,12 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     return tokenizer.num_special_tokens_to_add(), width
 
 
-def _read_tokens(place: Path) -> set[str]:
-    """The tokens in tokenizer.json; none where there is no such file."""
-    file = place / "tokenizer.json"
-    return {*tokenizers.Tokenizer.from_file(str(file)).get_vocab()} if file.is_file() else set()
-
-
 def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
     """Build our network of a folder on the meta device; returns rows and width of its token embedding."""
     headers = read_tensor_headers(list_module_weights(place)) or {}
-    dtypes = {name: _find_torch_type(tensor.dtype) for name, tensor in headers.items()}
+    # torch has each type under the name of its storage, too: torch.half is torch.float16.
+    storages = {name: str(TYPES.get(tensor.dtype, (None, ""))[0]).lower() for name, tensor in headers.items()}
+    dtypes = {name: getattr(torch, storage, None) for name, storage in storages.items()}
     if not headers or None in dtypes.values():
         raise _DoubtError
     # sentence-transformers asks such a config for the width of a token.
@@ -271,13 +263,6 @@ def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
         tensors=tensors,
     ).model.shape
     return shape.vocab_size, shape.hidden_size
-
-
-def _find_torch_type(dtype: str) -> torch.dtype | None:
-    """The type of a tensor that safetensors calls so; None where torch stores none so."""
-    # torch has each type under the name of its storage, too: torch.half is torch.float16.
-    storage, _ = TYPES.get(dtype, (None, ""))
-    return getattr(torch, str(storage).lower(), None)
 
 
 def _try_library_class(

@@ -60,8 +60,12 @@ class TwoStage(InputModule):
         super().__init__()  # type: ignore[no-untyped-call]
         self.settings = settings
         self.text_stage, self.context_stage = text, context
-        for stage in (text, context):
-            _require_our_network(stage)
+        for network in (text.auto_model, context.auto_model):
+            if not isinstance(network, EncoderModel):
+                raise ModelError(
+                    f"{type(network).__name__} runs through transformers' own class: it takes no context.",
+                    hint="Take a backbone of a family that our network runs (`harness list backbones`).",
+                )
         shape = text.auto_model.shape
         self._name = str(text.auto_model.config.model_type)
         settings.check_positions(shape, self.max_seq_length or 0, self._name)
@@ -123,7 +127,9 @@ class TwoStage(InputModule):
 
     def compute_context_vectors(self, features: Features) -> Tensor:
         """The context vectors of documents, (documents, dimension of the second stage)."""
-        out = self.context_stage.auto_model(**_select_inputs(features)).last_hidden_state
+        names = ("input_ids", "attention_mask", "token_type_ids", "packing")
+        inputs = {name: features[name] for name in names if name in features}
+        out = self.context_stage.auto_model(**inputs).last_hidden_state
         return cast(Tensor, self.context_head(_compute_masked_mean(out, features["attention_mask"].bool())))
 
     def compute_text_vectors(self, features: Features, context: Tensor | None = None) -> Tensor:
@@ -135,7 +141,11 @@ class TwoStage(InputModule):
         """
         network, mask = self.text_stage.auto_model, features["attention_mask"].bool()
         tokens = network.get_input_embeddings()(features["input_ids"])
-        before = self._build_prefix_vectors(context, len(mask)).to(tokens.dtype)
+        texts, width = len(mask), len(self.null)
+        ones = torch.ones(width, device=self.null.device, dtype=self.null.dtype)
+        prompts = self.prompt_head(ones).view(self.settings.prompts, width).expand(texts, -1, -1)
+        rows = self._build_context_rows(context, texts).to(prompts.dtype)
+        before = torch.cat([rows, prompts], dim=1).to(tokens.dtype)
         # Constants of the batch: the places before a text are all computed.
         ahead = mask.new_ones(len(mask), self.settings.places)
         full_mask = torch.cat([ahead, mask], dim=1)
@@ -163,13 +173,6 @@ class TwoStage(InputModule):
         ahead = torch.arange(-size, prompts, device=mask.device).clamp(min=0) * int(rotated)
         text_places = (mask.cumsum(dim=1) - 1).clamp(min=0) + (prompts if rotated else 0)
         return torch.cat([ahead.expand(len(mask), -1), text_places], dim=1)
-
-    def _build_prefix_vectors(self, context: Tensor | None, texts: int) -> Tensor:
-        """The context vectors and soft prompts before each text, (texts, size + prompts, dimension)."""
-        width = len(self.null)
-        ones = torch.ones(width, device=self.null.device, dtype=self.null.dtype)
-        prompts = self.prompt_head(ones).view(self.settings.prompts, width).expand(texts, -1, -1)
-        return torch.cat([self._build_context_rows(context, texts).to(prompts.dtype), prompts], dim=1)
 
     def _build_context_rows(self, context: Tensor | None, texts: int) -> Tensor:
         """The context vectors of each text, (texts, size, dimension); in training shuffled and dropped."""
@@ -277,24 +280,11 @@ def _build_mlp(inside: int, activation: nn.Module, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inside, inside), activation, nn.Linear(inside, out))
 
 
-def _select_inputs(features: Features) -> Features:
-    names = ("input_ids", "attention_mask", "token_type_ids", "packing")
-    return {name: features[name] for name in names if name in features}
-
-
 def _compute_masked_mean(vectors: Tensor, mask: Tensor) -> Tensor:
     """The mean over the places of a mask, at least in float32: (texts, places, width) to (texts, width)."""
     wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
     weights = mask.to(wide.dtype)[..., None]
     return (wide * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
-
-
-def _require_our_network(stage: Any) -> None:
-    if not isinstance(stage.auto_model, EncoderModel):
-        raise ModelError(
-            f"{type(stage.auto_model).__name__} runs through transformers' own class: it takes no context.",
-            hint="Take a backbone of a family that our network runs (`harness list backbones`).",
-        )
 
 
 class ContextualEncoder(Encoder):

@@ -12,9 +12,9 @@ import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
-from harness.core.errors import HarnessError, UsageError, explain_unknown, find_similar_names
+from harness.core.errors import HarnessError, UsageError, ask_for_names, explain_unknown
 from harness.executors.run_log import Node
 from harness.jobs.context import DeviceNeeded, Event, JobContext
 from harness.jobs.jobs import Job
@@ -126,16 +126,12 @@ def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobCont
 def fail_job(key: str, error: Exception) -> Finished:
     """The end of a job by an error that is being handled."""
     # Only the harness's own errors are sent as they are: others may not be unpickled in another process.
-    harness_error = error if isinstance(error, HarnessError) else None
-    name = type(error).__name__
-    failure = Failure(
-        kind=name,
-        message=(str(error) or name) if harness_error is None else harness_error.message,
-        hint=None if harness_error is None else harness_error.hint,
-        traceback=traceback.format_exc(),
-        fault=harness_error,
-        cause="memory" if isinstance(error, MemoryError) else "job",
-    )
+    if isinstance(error, HarnessError):
+        failure = replace(Failure.from_error(error), traceback=traceback.format_exc())
+    else:
+        name, cause = type(error).__name__, "memory" if isinstance(error, MemoryError) else "job"
+        message, trace = str(error) or name, traceback.format_exc()
+        failure = Failure(kind=name, message=message, traceback=trace, cause=cast(Cause, cause))
     return Finished(key=key, failure=failure)
 
 
@@ -248,43 +244,27 @@ def _read_values(
         if name in values:
             raise UsageError(f"The setting {name} of {kind} is given twice.", hint="Leave one of them out.")
         if name in _LEAST and name in usual:
-            values[name] = _parse_setting_number(
-                kind, name, value, float if isinstance(usual[name], float) else int
-            )
+            of, least = float if isinstance(usual[name], float) else int, _LEAST[name]
+            # Below 2**31, which also refuses "inf"; "nan" fails every comparison.
+            with contextlib.suppress(ValueError, OverflowError):
+                if least <= (number := of(value)) < 2**31:
+                    values[name] = number
+            if name not in values:
+                raise UsageError(
+                    f"The setting {name} of {kind} cannot be {value!r}.",
+                    hint=f"It is {'a whole number' if of is int else 'a number'}, {least} or more.",
+                )
         elif name in usual or (kind == SLURM and name.startswith(_OTHER)):
             values[name] = value
         else:
-            raise _build_setting_error(kind, name, usual)
+            if kind == SLURM and name in _REMOVED:
+                removed = f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}."
+                raise UsageError(removed, hint="Leave it out.")
+            has = ", ".join(key if default is None else f"{key}={default}" for key, default in usual.items())
+            forms = {SLURM: "any option of sbatch is sbatch.NAME=VALUE", RAY: "type ray:ADDRESS,workers=N"}
+            hint = f"{ask_for_names(name, usual)}It has: {has}; {forms[kind]}."
+            raise UsageError(f"{kind} has no setting {name!r}.", hint=hint)
     return values
-
-
-def _build_setting_error(kind: str, name: str, usual: Mapping[str, object]) -> UsageError:
-    if kind == SLURM and name in _REMOVED:
-        return UsageError(
-            f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}.", hint="Leave it out."
-        )
-    close = find_similar_names(name, usual)
-    near = f"Did you mean {' or '.join(close)}? " if close else ""
-    has = ", ".join(key if value is None else f"{key}={value}" for key, value in usual.items())
-    more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else "; type ray:ADDRESS,workers=N"
-    return UsageError(f"{kind} has no setting {name!r}.", hint=f"{near}It has: {has}{more}.")
-
-
-def _parse_setting_number(kind: str, name: str, text: str, of: type[int | float]) -> int | float:
-    """The value of a setting that is a number.
-
-    Raises:
-        UsageError: The text is not a number, or too small.
-    """
-    # Below 2**31, which also refuses "inf"; "nan" fails every comparison.
-    least = _LEAST[name]
-    with contextlib.suppress(ValueError, OverflowError):
-        if least <= (number := of(text)) < 2**31:
-            return number
-    words = "a whole number" if of is int else "a number"
-    raise UsageError(
-        f"The setting {name} of {kind} cannot be {text!r}.", hint=f"It is {words}, {least} or more."
-    )
 
 
 def parse_executor(text: str) -> RaySettings | SlurmSettings | None:

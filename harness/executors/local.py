@@ -467,10 +467,8 @@ class LocalExecutor:
             return coming + len(self._waiting) < AHEAD * len(self._workers)
         if self._is_for_cpu(job):
             return len(self._ready) < len(self._cpu_workers)
-        held = {device for devices in self._held.values() for device in devices}
-        free = sum(worker.free and worker.device not in held for worker in self._workers)
         # Encodings that are to be prepared come first: another job would load another model before them.
-        return free > coming and not self._waiting
+        return len(self._list_free_workers()) > coming and not self._waiting
 
     def submit(self, job: Job, inputs: Inputs) -> None:
         """Begin a job on a free worker, or once as many devices are idle as it needs for itself."""
@@ -497,7 +495,7 @@ class LocalExecutor:
                     other.forget()
         # An encoding without a device is only being prepared, and has not begun.
         if devices or job.kind != "encode":
-            self._listener(job.key, Event(kind="placed", text=read_host_name(), devices=devices))
+            self._listener(job.key, Event(kind="placed", text=socket.gethostname(), devices=devices))
         worker.start(job, inputs, devices)
 
     def poll_jobs(self, seconds: float) -> list[Finished]:
@@ -543,23 +541,22 @@ class LocalExecutor:
         with ThreadPoolExecutor(len(workers)) as pool:
             list(pool.map(lambda worker: worker.close_worker(), workers))
 
+    def _list_free_workers(self) -> list[_Worker]:
+        """The workers without a job whose devices no job has for itself."""
+        held = {device for devices in self._held.values() for device in devices}
+        return [worker for worker in self._workers if worker.free and worker.device not in held]
+
     def _choose_worker(self, job: Job) -> tuple[_Worker, tuple[str, ...]] | None:
         """The worker and the devices for a job; None while there are too few."""
-        held = {device for devices in self._held.values() for device in devices}
-        free = [worker for worker in self._workers if worker.free and worker.device not in held]
+        free, needed = self._list_free_workers(), job.resources.devices
         if not free:
             return None
-        worker, needed = free[0], job.resources.devices
+        worker = free[0]
         if not needed:
             return worker, (worker.device,)
-        busy = {other.device for other in self._workers if not other.free} | held
+        busy = {other.device for other in self._workers if other not in free}
         idle = [device for device in self._devices if device not in busy]
         if worker.device not in idle or len(idle) < needed:
             return None
         others = [device for device in idle if device != worker.device]
         return worker, (worker.device, *others[: needed - 1])
-
-
-def read_host_name() -> str:
-    """This machine's name, for the user."""
-    return socket.gethostname()

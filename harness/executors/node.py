@@ -13,6 +13,7 @@ import importlib.util
 import os
 import pickle
 import platform
+import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.provenance import DISTRIBUTION, find_package_version
 from harness.data.locate import format_size
 from harness.executors.executor import Finished, Inputs, fail_job, run_job
-from harness.executors.local import LIBRARIES, Subprocess, read_host_name
+from harness.executors.local import LIBRARIES, Subprocess
 from harness.executors.run_log import format_count
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
@@ -79,7 +80,7 @@ def _compare_environment(driver: Mapping[str, str]) -> str:
     ]
     if not differences:
         return ""
-    return f"{read_host_name()} has another environment than the driver: {'; '.join(differences)}."
+    return f"{socket.gethostname()} has another environment than the driver: {'; '.join(differences)}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class WorkerSettings:
 
     def explain_refusal(self) -> str:
         """Why this machine cannot run jobs for the driver; empty where it can."""
-        here = read_host_name()
+        here = socket.gethostname()
         if other := _compare_environment(self.environment):
             return other
         for folder in self.folders:
@@ -144,22 +145,11 @@ def merge_events(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event]
     # Every batch is an event, and each event would be a message, or a line in a file, on its way here.
     merged_events: list[tuple[str, Event]] = []
     for key, event in events:
-        last = merged_events[-1] if merged_events else None
-        if last and last[0] == key and last[1].kind == event.kind and event.kind in _COUNTS:
-            last_event = last[1]
-            added = {
-                name: getattr(last_event, name) + getattr(event, name)
-                for name in ("texts", "tokens", "steps")
-            }
-            merged_events[-1] = (
-                key,
-                replace(
-                    last_event,
-                    **added,
-                    seconds=last_event.seconds + event.seconds,
-                    log=[*last_event.log, *event.log],
-                ),
-            )
+        last_key, last = merged_events[-1] if merged_events else ("", event)
+        if merged_events and last_key == key and last.kind == event.kind and event.kind in _COUNTS:
+            names = ("texts", "tokens", "steps", "seconds")
+            added = {name: getattr(last, name) + getattr(event, name) for name in names}
+            merged_events[-1] = (key, replace(last, **added, log=[*last.log, *event.log]))
         else:
             merged_events.append((key, event))
     return tuple(merged_events)
@@ -243,7 +233,7 @@ def explain_missing_devices(needed: int) -> str:
     if count >= needed:
         return ""
     few = f"{count} of {needed} GPUs"
-    return f"{read_host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={visible_names})."
+    return f"{socket.gethostname()} gave a worker {few} (CUDA_VISIBLE_DEVICES={visible_names})."
 
 
 # An actor and a task of Ray
@@ -319,7 +309,7 @@ class RayWorker:
             os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if self._shape.gpus else ["cpu"]
         )
         devices = tuple(name if name == "cpu" else f"GPU {name}" for name in device_numbers)
-        return WorkerInfo(node=node, host=read_host_name(), devices=devices, refusal=self._refusal)
+        return WorkerInfo(node=node, host=socket.gethostname(), devices=devices, refusal=self._refusal)
 
     def run(self, content: bytes) -> Answer | str:
         """Run a pickled job with its inputs; gives the last events and its end, or why it cannot."""

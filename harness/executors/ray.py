@@ -20,7 +20,6 @@ from typing import Any
 
 from harness.core.errors import StoreError, UsageError
 from harness.core.provenance import count_cores
-from harness.data.locate import format_size
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, RaySettings, fail_job
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import (
@@ -32,7 +31,7 @@ from harness.executors.node import (
     build_refusal_error,
     run_at_once,
 )
-from harness.executors.run_log import Node, format_count
+from harness.executors.run_log import Node
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.results.cost.memory import SHARE, compute_run_capacity
@@ -455,9 +454,10 @@ class RayExecutor:
         self._drop(actor)
         if actor.hello is None:
             self._require_alive()
-            raise build_refusal_error(
-                f"No worker starts on the cluster. The last one said: {_extract_last_line(error)}"
-            )
+            # The last line of what Ray says is the reason.
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = lines[-1] if lines else "nothing"
+            raise build_refusal_error(f"No worker starts on the cluster. The last one said: {reason}")
         if job is None:
             return []
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
@@ -499,11 +499,6 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
         return 1.0
     # Ray counts resources in ten-thousandths; a share that is rounded up would let one run less fit.
     return math.floor(10_000 / compute_run_capacity(device_bytes * SHARE, peak)) / 10_000
-
-
-def _extract_last_line(error: Exception) -> str:
-    """The last line of what Ray says, which is the reason."""
-    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "nothing")
 
 
 # Joining a cluster
@@ -602,8 +597,5 @@ def _format_node_name(node: Mapping[str, Any]) -> str:
 
 def _describe_devices(resources: Mapping[str, float]) -> str:
     """What a node has, in words, e.g. "8 GPUs, 64 cores, 500.0 GB"."""
-    gpus = int(resources.get("GPU", 0))
-    first = [format_count(gpus, "GPU")] if gpus else []
-    cores = format_count(int(resources.get("CPU", 0)), "core")
-    memory = format_size(int(resources.get("memory", 0)))
-    return ", ".join([*first, cores, memory])
+    gpus, cpus, memory = (int(resources.get(name, 0)) for name in ("GPU", "CPU", "memory"))
+    return str(Shape(gpus, cpus, memory))

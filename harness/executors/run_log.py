@@ -274,7 +274,13 @@ class RunLog:
         self._used_until: dict[tuple[str, str], float] = {}
         self._beat, self._ended, self._reason = 0, "", ""
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
-        self.folder = _create_run_folder(folder)
+        start = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+        name = f"{start}-{files.get_host_name()}-{os.getpid()}-{secrets.token_hex(2)}"
+        self.folder = folder / name
+        try:
+            self.folder.mkdir(parents=True)
+        except OSError as error:
+            raise files.write_error(self.folder, error) from error
         header = _build_run_header(jobs, known, executor=executor, command=command)
         files.write_once(self.folder / HEADER, append_digest(_replace_surrogates(header)).encode())
         self._file = os.open(self.folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -282,9 +288,12 @@ class RunLog:
         self._write_heartbeat()
         # The time of a file just written is the file server's clock, which may differ from this machine's.
         _prune(folder, keep=KEEP, now=_read_write_time(self.folder / HEARTBEAT))
-        self._thread = threading.Thread(
-            target=self._send_heartbeats, args=(every,), name="run log", daemon=True
-        )
+
+        def send_heartbeats() -> None:
+            while not self._stop.wait(every):
+                self._write_heartbeat()
+
+        self._thread = threading.Thread(target=send_heartbeats, name="run log", daemon=True)
         self._thread.start()
 
     def note_submission(self, job: Job) -> None:
@@ -417,10 +426,6 @@ class RunLog:
             self._half = os.write(self._file, line) < len(line)
             self._unsynced = True
 
-    def _send_heartbeats(self, every: float) -> None:
-        while not self._stop.wait(every):
-            self._write_heartbeat()
-
     def _write_heartbeat(self) -> None:
         """Replace the heartbeat, and let other machines see the lines so far."""
         with self._lock:
@@ -472,16 +477,6 @@ def _replace_surrogates(content: Mapping[str, Any]) -> dict[str, Any]:
     """JSON content that can be written: names of files may hold bytes that are not UTF-8."""
     plain: dict[str, Any] = json.loads(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
     return plain
-
-
-def _create_run_folder(runs: Path) -> Path:
-    start = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = runs / f"{start}-{files.get_host_name()}-{os.getpid()}-{secrets.token_hex(2)}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise files.write_error(folder, error) from error
-    return folder
 
 
 def _build_run_header(

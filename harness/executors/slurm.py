@@ -174,7 +174,9 @@ class SlurmExecutor:
         self._settings, self._worker, self._kind, self._cluster = settings, worker, kind, cluster
         self._listener, self._times = listener, times or SlurmTimes()
         self._most = settings.workers if cluster == NAME else 1
-        self.name = f"{NAME}: {_describe(settings, self._most, kind)}"
+        where = f"partition {settings.partition}" if settings.partition else "the default partition"
+        size = format_count(settings.gpus, "GPU") if kind == "cuda" else format_count(settings.cpus, "CPU")
+        self.name = f"{NAME}: {where}, {format_count(self._most, 'worker')} of {size}"
         self._queue = folder.absolute() / "queue"
         # All that a task is given but its jobs: tasks of a dead driver with the same values are taken over.
         process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "offline": worker.offline}
@@ -211,7 +213,13 @@ class SlurmExecutor:
         for job in every:
             self._require_fit(job)
         for gpus in sorted({self._count_gpus(job) for job in every}) if self._cluster == NAME else ():
-            self._test(gpus)
+            # --test-only asks the scheduler whether there is a machine for such workers, and queues nothing.
+            options = {n.replace("_", "-"): value for n, value in self._build_sbatch_options(gpus).items()}
+            flags = [f"--{n}" if value is True else f"--{n}={value}" for n, value in options.items()]
+            with _clean_environment():
+                done = _run_slurm_command(["sbatch", "--test-only", *flags, "--wrap=true"])
+            if done.returncode:
+                raise _build_slurm_error(done.stderr)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -317,6 +325,8 @@ class SlurmExecutor:
         """Take over the tasks and ends of drivers with the same settings that are gone."""
         if not self._is_due("adopt", self._times.look if self._rivals else self._times.states):
             return
+        from submitit import SlurmJob
+
         self._rivals = {folder: leases for folder, leases in self._rivals.items() if folder.exists()}
         for folder in self._queue.glob(f"{self._alike}-*"):
             if folder not in self._leases and self._claim(folder):
@@ -327,7 +337,11 @@ class SlurmExecutor:
                         path.unlink(missing_ok=True)
                 for path in (folder / "arrays").glob("*"):
                     for task, (group, keys) in json.loads(path.read_bytes()).items():
-                        self._views.append(self._restore_group_view(folder, task, group, keys))
+                        job = SlurmJob[str](folder=folder / "submitit", job_id=task)
+                        view = _GroupView(folder=folder, group=group, keys={*keys}, task=job)
+                        for entry in view.read_log_entries():  # its events so far are those of another run
+                            view.note(entry)
+                        self._views.append(view)
                         for key in keys:
                             self._waiting.pop(key, None)
 
@@ -347,15 +361,6 @@ class SlurmExecutor:
                 and stored.provenance.get("written", "") >= record.provenance.get("written", "")
             )
         return False
-
-    def _restore_group_view(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
-        from submitit import SlurmJob
-
-        job: Task[str] = SlurmJob(folder=folder / "submitit", job_id=task)
-        view = _GroupView(folder=folder, group=group, keys={*keys}, task=job)
-        for entry in view.read_log_entries():  # its events so far are those of another run
-            view.note(entry)
-        return view
 
     # Arrays
 
@@ -380,23 +385,21 @@ class SlurmExecutor:
             by_gpus[self._count_gpus(job)].append(job)
         for gpus, jobs in by_gpus.items():
             groups = [
-                self._build_job_group(part, gpus) for part in _split_jobs(jobs, max(1, free))[: max(0, free)]
+                JobGroup(
+                    name=secrets.token_hex(6),
+                    folder=self._folder,
+                    jobs={job.key: self._waiting[job.key][1] for job in part},
+                    settings=self._worker,
+                    kind=self._kind,
+                    gpus=gpus,
+                    minutes=self._settings.minutes,
+                    warning=self._times.warning,
+                )
+                for part in _split_jobs(jobs, max(1, free))[: max(0, free)]
             ]
             free -= len(groups)
             for start in range(0, len(groups), most := _read_array_limit()):
                 self._submit_array(groups[start : start + most], gpus)
-
-    def _build_job_group(self, jobs: Sequence[Job], gpus: int) -> JobGroup:
-        return JobGroup(
-            name=secrets.token_hex(6),
-            folder=self._folder,
-            jobs={job.key: self._waiting[job.key][1] for job in jobs},
-            settings=self._worker,
-            kind=self._kind,
-            gpus=gpus,
-            minutes=self._settings.minutes,
-            warning=self._times.warning,
-        )
 
     def _submit_array(self, groups: list[JobGroup], gpus: int) -> None:
         submit = self._create_task_executor(gpus)
@@ -470,12 +473,9 @@ class SlurmExecutor:
             with contextlib.suppress(OSError):
                 for name in os.listdir(folder / "done"):
                     if name in self._wanted:
-                        yield self._take_end(folder / "done" / name)
-
-    def _take_end(self, path: Path) -> Finished:
-        self._forget(path.name)
-        self._stored.append(path)
-        return read_end(path)
+                        self._forget(name)
+                        self._stored.append(folder / "done" / name)
+                        yield read_end(folder / "done" / name)
 
     def _forget(self, key: str) -> None:
         self._wanted.pop(key, None)
@@ -503,7 +503,15 @@ class SlurmExecutor:
             self._views.remove(view)
             if not view.spoke and view.keys and not view.state.startswith(_NO_FAULT):
                 self._mute.append(view)
-                self._require_words()
+                # Given up where several tasks in a row end before they report anything.
+                if len(self._mute) >= _MUTE:
+                    raise UsageError(
+                        "Slurm workers end before they report anything; the last one's state is "
+                        f"{view.state}. {_read_task_tail(view.task)}",
+                        hint=f"Every machine of the partition must see {self._queue.parent} under this name "
+                        "and have the same Python. Shell commands that a worker needs first, e.g. module "
+                        "load: setup=LINE.",
+                    )
             yield from (self._fail_lost_job(view, key) for key in [*view.keys] if key in self._wanted)
         if self._views:
             # submitit's watcher is shared by all tasks: this one call of sacct refreshes every one of them.
@@ -526,21 +534,6 @@ class SlurmExecutor:
         memory = view.state.startswith("OUT_OF_ME")
         failure = Failure(kind="WorkerLost", message=message, cause="memory" if memory else "node")
         return Finished(key=key, failure=failure)
-
-    def _require_words(self) -> None:
-        """Give up where several tasks in a row end before they report anything.
-
-        Raises:
-            UsageError: Too many did.
-        """
-        if len(self._mute) >= _MUTE:
-            last = self._mute[-1]
-            raise UsageError(
-                f"Slurm workers end before they report anything; the last one's state is {last.state}. "
-                f"{_read_task_tail(last.task)}",
-                hint=f"Every machine of the partition must see {self._queue.parent} under this name and have "
-                "the same Python. Shell commands that a worker needs first, e.g. module load: setup=LINE.",
-            )
 
     def _is_due(self, what: str, seconds: float) -> bool:
         """Whether `seconds` have passed since this was last due; if so, it counts from now on."""
@@ -565,16 +558,6 @@ class SlurmExecutor:
                 f"{job.label} needs {job.resources.devices} devices, and a worker without GPUs has one.",
                 hint="Give it one device, or run on GPUs.",
             )
-
-    def _test(self, gpus: int) -> None:
-        """Have Slurm say whether there is a machine for such workers."""
-        # --test-only asks the scheduler and queues nothing.
-        options = {key.replace("_", "-"): value for key, value in self._build_sbatch_options(gpus).items()}
-        flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in options.items()]
-        with _clean_environment():
-            done = _run_slurm_command(["sbatch", "--test-only", *flags, "--wrap=true"])
-        if done.returncode:
-            raise _build_slurm_error(done.stderr)
 
     def _build_sbatch_options(self, gpus: int) -> dict[str, str | int | bool]:
         """The options of sbatch for workers of so many GPUs."""
@@ -616,12 +599,6 @@ class SlurmExecutor:
             **slurm_options,
         )
         return executor
-
-
-def _describe(settings: SlurmSettings, workers: int, kind: str) -> str:
-    where = f"partition {settings.partition}" if settings.partition else "the default partition"
-    count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
-    return f"{where}, {format_count(workers, 'worker')} of {format_count(count, unit)}"
 
 
 def _split_jobs(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:

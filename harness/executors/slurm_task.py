@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import time
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.executors.executor import SLURM, Failure, Finished, fail_job
-from harness.executors.local import read_host_name
 from harness.executors.node import NodeWorker, WorkerSettings, explain_missing_devices, list_visible_devices
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
@@ -69,7 +69,7 @@ class JobGroup:
             signal.signal(signal.SIGTERM, _exit)
         devices = ("cpu",) if self.kind == "cpu" else list_visible_devices()
         shown = f"{len(devices)} GPUs" if self.kind == "cuda" else "CPU"
-        self._say("start", text=read_host_name(), devices=shown)
+        self._say("start", text=socket.gethostname(), devices=shown)
         needed = max(1, self.gpus) if self.kind == "cuda" else 0
         if reason := explain_missing_devices(needed) or self.settings.explain_refusal():
             self._say("refusal", text=reason)
@@ -94,11 +94,13 @@ class JobGroup:
         self._requeued = True
         if self._worker is not None:
             if self._current is not None and self._is_too_long(self._current):
-                self._finish(
-                    Finished(
-                        key=self._current.key, failure=_build_timeout_failure(self._current, self.minutes)
-                    )
+                label, time_limit = self._current.label, f"{self.minutes:g} minutes of a worker"
+                failure = Failure(
+                    kind="OutOfTime",
+                    message=f"{label} did not end in the {time_limit}, and would start over in the next one.",
+                    hint="Give workers more time: --executor slurm:minutes=N.",
                 )
+                self._finish(Finished(key=self._current.key, failure=failure))
             self._worker.close_worker()
         # A copy without the fields of this process: submitit pickles it, and a worker cannot be pickled.
         return DelayedSubmission(replace(self))
@@ -121,7 +123,7 @@ class JobGroup:
             self._finish(fail_job(key, error))
             return
         self._current = job
-        self._say("event", key=key, event=Event(kind="placed", text=read_host_name()))
+        self._say("event", key=key, event=Event(kind="placed", text=socket.gethostname()))
         self._worker.start(job, inputs)
         next_look = time.monotonic()
         while True:
@@ -182,12 +184,3 @@ def read_end(path: Path) -> Finished:
 def _exit(*_: object) -> None:
     # Not os._exit: the `finally` of the running call closes the worker and says that the task ended.
     raise SystemExit(1)
-
-
-def _build_timeout_failure(job: Job, minutes: float) -> Failure:
-    return Failure(
-        kind="OutOfTime",
-        message=f"{job.label} did not end in the {minutes:g} minutes of a worker, and would start over "
-        "in the next one.",
-        hint="Give workers more time: --executor slurm:minutes=N.",
-    )

@@ -20,7 +20,14 @@ from harness.core import paths
 from harness.core.arguments import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding, Settings
-from harness.core.errors import ModelError, StoreError, UsageError, find_similar_names, shorten_names
+from harness.core.errors import (
+    ModelError,
+    StoreError,
+    UsageError,
+    ask_for_names,
+    find_similar_names,
+    shorten_names,
+)
 from harness.core.identity import digest
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
@@ -377,13 +384,11 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
             hint="A run needs org/name from the hub, or a folder.",
         )
     trained = [] if options.results is None else ModelStore(options.results).list_model_folders()
-    close = find_similar_names(
-        text, [*backbones.list_catalog_models(), bm25.NAME, *(folder.name for folder in trained)]
-    )
-    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    names = [*backbones.list_catalog_models(), bm25.NAME, *(folder.name for folder in trained)]
     error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",
-        hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, a folder, or a "
+        hint=ask_for_names(text, names)
+        + "Give a catalog name (`harness list models`), org/name from the hub, a folder, or a "
         "trained model of the results folder (`harness models list`).",
     )
     return backbones.BACKBONES.add_failures(error)

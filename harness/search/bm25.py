@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from harness.core.arguments import join_settings, replace_settings, split_settings
 from harness.core.encoding import BM25Method, Ranking
-from harness.core.errors import UsageError, find_similar_names
+from harness.core.errors import UsageError, ask_for_names
 from harness.core.identity import build_encoding_identity, digest
 from harness.core.types import Artifact
 
@@ -45,7 +45,21 @@ def resolve_bm25(text: str) -> tuple[Artifact, Ranking]:
     Raises:
         UsageError: There is no such setting, or it cannot have this value.
     """
-    ranking = _parse_ranking(text)
+    typed_settings = split_settings(text.partition(":")[2], of=NAME)
+    for name, choices in _CHOICES.items():
+        value = typed_settings.get(name)
+        if value is not None and value not in (names := choices()):
+            hint = f"{ask_for_names(value, names)}There is: {', '.join(names)}."
+            raise UsageError(f"{NAME} has no {name.replace('_', ' ')} {value!r}.", hint=hint)
+    if "delta" in typed_settings and typed_settings.get("method") not in _WITH_DELTA:
+        raise UsageError(
+            f"Only the methods {' and '.join(_WITH_DELTA)} of {NAME} have a delta.",
+            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={typed_settings['delta']}.",
+        )
+    usual, example = Ranking(rules=RULES), f"{NAME}:{{}}=VALUE"
+    ranking = replace_settings(usual, typed_settings, of=NAME, fixed=_FIXED, example=example)
+    # The sums make a -0 a 0, which has another key.
+    ranking = replace(ranking, k1=ranking.k1 + 0.0, b=ranking.b + 0.0, delta=ranking.delta + 0.0)
     name = _format_bm25_name(ranking)
     key = digest({"model": NAME, **build_encoding_identity(ranking)})
     return Artifact(name=name, source=text, folder=Path(), key=key, weights=""), ranking
@@ -92,22 +106,6 @@ def describe_ranking(settings: Mapping[str, Any]) -> str:
     return ", ".join([*parts, stems.get(stemmer, f"{str(stemmer).capitalize()} stemmer")])
 
 
-def _parse_ranking(text: str) -> Ranking:
-    typed_settings = split_settings(text.partition(":")[2], of=NAME)
-    for name, choices in _CHOICES.items():
-        if name in typed_settings:
-            _check_choice(name, typed_settings[name], choices())
-    if "delta" in typed_settings and typed_settings.get("method") not in _WITH_DELTA:
-        raise UsageError(
-            f"Only the methods {' and '.join(_WITH_DELTA)} of {NAME} have a delta.",
-            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={typed_settings['delta']}.",
-        )
-    usual, example = Ranking(rules=RULES), f"{NAME}:{{}}=VALUE"
-    ranking = replace_settings(usual, typed_settings, of=NAME, fixed=_FIXED, example=example)
-    # The sums make a -0 a 0, which has another key.
-    return replace(ranking, k1=ranking.k1 + 0.0, b=ranking.b + 0.0, delta=ranking.delta + 0.0)
-
-
 def _list_stemmers() -> Sequence[str]:
     import Stemmer
 
@@ -119,12 +117,3 @@ _CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "stop_words": lambda: ("auto", "none", *STOP_WORDS),
     "stemmer": _list_stemmers,
 }
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse a value that is none of the choices of a setting."""
-    if value not in choices:
-        close = find_similar_names(value, choices)
-        near = f"Did you mean {' or '.join(close)}? " if close else ""
-        hint = f"{near}There is: {', '.join(choices)}."
-        raise UsageError(f"{NAME} has no {name.replace('_', ' ')} {value!r}.", hint=hint)

@@ -270,20 +270,13 @@ class PlaidIndex:
                     show_progress=False,
                 )
                 for row, answer in zip(rows.tolist(), answers, strict=True):
-                    matches[row] = _sort_answer(answer, places)
+                    row_places = places[np.array([number for number, _ in answer], np.int64)]
+                    scores = np.array([score for _, score in answer], np.float32)
+                    # lexsort compares its last key first: scores, then places.
+                    order = np.lexsort((row_places, -scores))
+                    matches[row] = row_places[order], scores[order]
                 progress(len(rows))
         return matches
-
-
-def _sort_answer(
-    answer: Sequence[tuple[int, float]], all_places: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The places and scores of an answer, best first."""
-    places = all_places[np.array([number for number, _ in answer], np.int64)]
-    scores = np.array([score for _, score in answer], np.float32)
-    # lexsort compares its last key first: scores, then places.
-    order = np.lexsort((places, -scores))
-    return places[order], scores[order]
 
 
 # Its making

@@ -59,7 +59,7 @@ def run(model: EncoderModel, padded: Tensor, packed: Packing) -> Tensor:
     turns, layouts = model._build_layer_layouts(packed, hidden, None)
     for n, block in enumerate(model.layers):
         turn = turns.get((model.shape.theta(n), model.shape.is_scaled(n)))
-        hidden = model._run_block(block, hidden, layouts[n], turn, packed.attended is not None)
+        hidden = block(hidden, layouts[n], turn, packed.attended is not None)
     return packed.unpack(model.final_norm(hidden))
 
 

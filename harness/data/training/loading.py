@@ -65,7 +65,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         raise DataError(f"{located.name}: there are no rows{of}{after}.")
     # Batch by batch, so that the texts of a large table are never in memory together.
     done = 0
-    for batch in _iter_arrow_batches(table):
+    for batch in table.with_format("arrow").iter(BATCH):
         _require_values(batch, located.name, numbers[done:] + 1)
         done += batch.num_rows
     return table
@@ -212,10 +212,6 @@ def _require_kinds(located: LocatedTraining, table: datasets.Dataset) -> None:
     require_columns(located.data, head, located.name)
 
 
-def _iter_arrow_batches(table: datasets.Dataset) -> Iterator[pa.Table]:
-    yield from table.with_format("arrow").iter(BATCH)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingSize:
     """The size of training data.
@@ -256,7 +252,7 @@ class TrainingSize:
             return TrainingSize._measure_rows(load_rows(located, cache=cache))
         table = load_training(located, cache=cache)
         totals = dict.fromkeys(located.data.columns, 0)
-        for batch in _iter_arrow_batches(table):
+        for batch in table.with_format("arrow").iter(BATCH):
             for name in totals:
                 totals[name] += pc.sum(pc.utf8_length(batch[name])).as_py()
         return TrainingSize(
@@ -303,7 +299,7 @@ def describe_repeats(located: LocatedTraining, cache: Path) -> list[str]:
     anchor, positive = data.columns[:2]
     hashes = [
         (hash_texts(batch[anchor].to_pylist()), hash_texts(batch[positive].to_pylist()))
-        for batch in _iter_arrow_batches(table)
+        for batch in table.with_format("arrow").iter(BATCH)
     ]
     anchors, positives = (np.concatenate(parts) for parts in zip(*hashes, strict=True))
     rows, pairs = len(table), len(np.unique(np.stack([anchors, positives], axis=1), axis=0))
@@ -370,7 +366,7 @@ def _iter_training_texts(located: LocatedTraining, cache: Path) -> Iterator[Sequ
         for _, texts in load_scored(located, cache=cache).iter_used_texts():
             yield texts
         return
-    for batch in _iter_arrow_batches(load_training(located, cache=cache)):
+    for batch in load_training(located, cache=cache).with_format("arrow").iter(BATCH):
         for name in located.data.columns:
             yield batch[name].to_pylist()
 

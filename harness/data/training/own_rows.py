@@ -296,7 +296,12 @@ class RowsFile:
             UsageError: The argument is missing or wrong.
             DataError: There are no pairs.
         """
-        source = _find_training_source(kind)
+        try:
+            source = _SOURCES.find_entry(kind)
+        except UsageError as error:
+            if not isinstance(error.__cause__, AttributeError):
+                raise
+            source = None  # a suite that gives no training data
         if source is None:
             return None
         if not argument:
@@ -306,19 +311,15 @@ class RowsFile:
         return _prepare_rows_file(name, stamp, lambda: _Rows(rows=source.pairs(argument)), argument, cache)
 
 
-def _find_training_source(kind: str) -> TrainingSource | None:
-    try:
-        return _SOURCES.find_entry(kind)
-    except UsageError as error:
-        if isinstance(error.__cause__, AttributeError):  # a suite that gives no training data
-            return None
-        raise
-
-
 def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
     """The rows as a Parquet file in the cache, which is written unless it exists."""
     about = cache / "source" / f"{stamp}.training.json"
-    facts = _read_rows_facts(about, cache)
+    facts = None
+    # Made anew where the rows that an earlier run wrote are missing or damaged.
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        earlier = read_content_file(about)
+        if files.has_sha256(_build_parquet_path(about.parent, earlier["content"]), earlier["sha256"], cache):
+            facts = earlier
     if facts is None:
         with explain_disk_full(about.parent):
             facts = _write_rows_file(read(), about.parent, where)
@@ -332,15 +333,6 @@ def _prepare_rows_file(name: str, stamp: str, read: Callable[[], _Rows], where: 
         rows=facts["rows"],
         read_as=facts["read_as"],
     )
-
-
-def _read_rows_facts(about: Path, cache: Path) -> dict[str, Any] | None:
-    """The facts on rows that an earlier run wrote; None if their file is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError, LookupError):
-        facts = read_content_file(about)
-        if files.has_sha256(_build_parquet_path(about.parent, facts["content"]), facts["sha256"], cache):
-            return facts
-    return None
 
 
 def read_source_file(path: Path) -> None:
@@ -367,7 +359,9 @@ def _write_rows_file(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     staged = files.generate_temporary_path(folder / "training")
-    schema = _build_rows_schema(rows)
+    paths, text = map(ColumnPath.parse_column_path, rows.columns), pa.large_string()
+    fields = [(path.column, pa.list_(text) if path.several else text) for path in paths]
+    schema = pa.schema([*fields, *([(rows.score, pa.float64())] if rows.score else [])])
     content = _ContentHash(schema)
     number = 0
     try:
@@ -396,15 +390,6 @@ def _write_rows_file(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
         "read_as": rows.read_as,
         "sha256": files.hash_file(file),
     }
-
-
-def _build_rows_schema(rows: _Rows) -> pa.Schema:
-    import pyarrow as pa
-
-    text = pa.large_string()
-    paths = map(ColumnPath.parse_column_path, rows.columns)
-    fields = [(path.column, pa.list_(text) if path.several else text) for path in paths]
-    return pa.schema([*fields, *([(rows.score, pa.float64())] if rows.score else [])])
 
 
 class _ContentHash:
@@ -565,7 +550,13 @@ def _extract_row_texts(row: FileRow, names: Collection[str], paths: Sequence[Col
     """
     if row.fields.keys() != names:
         lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
-        more = [name for name in row.fields if name not in names and _is_read(name, row.fields[name])]
+        # Only a column of text, or of lists of negatives, must not be new after the first row.
+        more = [
+            name
+            for name, value in row.fields.items()
+            if name not in names
+            and (isinstance(value, str) or (_is_negative(name) and isinstance(value, list)))
+        ]
         if lost:
             raise row.build_row_error(f"the column {lost[0]!r} is missing, which the first row has.")
         if more:
@@ -578,15 +569,8 @@ def _extract_row_texts(row: FileRow, names: Collection[str], paths: Sequence[Col
         texts += [row.require_text(path.text, text) for text in (value if path.several else [value])]
     if any(path.steps for path in paths):
         return (*texts[:2], texts[2:])
-    return (*texts, _parse_score(row, score)) if score else tuple(texts)
-
-
-def _parse_score(row: FileRow, name: str) -> float:
-    """A score, which may be true or false."""
-    value = row.fields[name]
-    return float(value) if isinstance(value, bool) else row.get_number_field(name)
-
-
-def _is_read(name: str, value: object) -> bool:
-    """Whether a column must not be new after the first row: a column of text, or of lists of negatives."""
-    return isinstance(value, str) or (_is_negative(name) and isinstance(value, list))
+    if not score:
+        return tuple(texts)
+    # A score may be true or false.
+    value = row.fields[score]
+    return (*texts, float(value) if isinstance(value, bool) else row.get_number_field(score))

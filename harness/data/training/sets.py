@@ -10,13 +10,13 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, UsageError, find_similar_names
+from harness.core.errors import DataError, UsageError, ask_for_names, find_similar_names
 from harness.core.identity import serialize_canonical
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
@@ -42,7 +42,7 @@ from harness.data.locate import (
 )
 from harness.data.schema import NO_VALUE, SplitFiles, TableHead
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
-from harness.data.tables import describe_alternatives, explain_file_error, resolve_user_path
+from harness.data.tables import explain_file_error, resolve_user_path
 from harness.data.training.own_rows import (
     CORPUS,
     ENDINGS,
@@ -53,7 +53,7 @@ from harness.data.training.own_rows import (
     describe_columns,
     require_distinct,
 )
-from harness.data.training.text_rows import JUDGED_TEXTS, ColumnPath
+from harness.data.training.text_rows import JUDGED_TEXTS, ColumnPath, require_column
 
 Form = Literal[
     "pair",
@@ -221,7 +221,11 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     content = located.data.content
     data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
     if located.folder is None or data.file:
-        _require_file(data, located.folder)
+        if located.folder is not None and not (located.folder / data.file).is_file():
+            raise DataError(
+                f"{located.folder} has no file {data.file}.",
+                hint="Pull the data set again, with all its files.",
+            )
         return LocatedTraining(data=data, folder=located.folder, name=name, rows=data.rows)
     parts = [_read_whole_split(located, *table, settings) for table in data.tables]
     split, gaps = parts[0][0], tuple(chain.from_iterable(gaps for _, gaps in parts))
@@ -242,8 +246,12 @@ def require_fetchable(located: LocatedTraining) -> None:
     data = located.data
     if located.folder is not None or located.file is not None:
         return
+    from huggingface_hub import constants
+
     error = _ask_hub(data.path, data.revision)
-    if error is not None and not _locate_library_copy(data.path).is_dir():
+    # Where the datasets library keeps what it has fetched, whose import takes a second.
+    library_cache = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
+    if error is not None and not Path(library_cache, data.path.replace("/", "___")).is_dir():
         message = f"The training data {data.path} is not on this machine. {error.message}"
         raise DataMissing(message, hint=_PULL)
 
@@ -259,15 +267,6 @@ def _ask_hub(path: str, revision: str) -> DataError | None:
     except DataError as error:
         return error
     return None
-
-
-def _locate_library_copy(path: str) -> Path:
-    """The folder in which the datasets library keeps what it has fetched of a data set."""
-    from huggingface_hub import constants
-
-    # As the library resolves it, whose import takes a second.
-    folder = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME, "datasets")
-    return Path(folder, path.replace("/", "___"))
 
 
 def _read_whole_split(
@@ -319,14 +318,6 @@ def _is_whole(folder: Path, config: str, split: str) -> bool:
     return not [*find_missing_parts({file.name for file in files})]
 
 
-def _require_file(data: TrainingData, folder: Path | None) -> None:
-    """Refuse a folder without the file of rows."""
-    if folder is not None and data.file and not (folder / data.file).is_file():
-        raise DataError(
-            f"{folder} has no file {data.file}.", hint="Pull the data set again, with all its files."
-        )
-
-
 def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
     """Refuse a file without one of the columns, or whose column holds no text.
 
@@ -347,9 +338,7 @@ def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
     for name in (*data.columns, *score, *condition, *label):
         path = ColumnPath.parse_column_path(name)
         path = path if name in data.columns and name not in head.columns else ColumnPath(name)
-        column = path.column
-        if column not in head.columns:
-            raise DataError(f"{where}: no column {column!r}; {describe_alternatives(column, head.columns)}.")
+        column = require_column(path.column, head.columns, where)
         if data.texts or data.judged or name == data.classes:
             continue  # ids, lists and classes, which are checked when they are looked up
         if path.steps:
@@ -445,14 +434,13 @@ def locate_user_training(text: str, settings: DataSettings) -> LocatedTraining:
     if rows_file is not None:
         return _wrap_rows_file(rows_file)
     named = _HUB_NAME.fullmatch(text)
-    if (
-        named is None
-        or file.suffix in ENDINGS
-        or text.startswith(".")
-        or _is_other_folder(file, named, settings)
-    ):
+    if named is None or file.suffix in ENDINGS or text.startswith("."):
         raise _explain_absent_file(text, file, settings)
-    return _locate_user_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
+    path, revision, config = named["path"], named["revision"] or "", named["config"] or ""
+    # The name of a folder here, and of no data set in the data root.
+    if file.is_dir() and find_root_folder(path, revision, settings.root) is None:
+        raise _explain_absent_file(text, file, settings)
+    return _locate_user_data_set(path, revision, config, settings)
 
 
 def _require_whole_files(files: Sequence[Path], settings: DataSettings) -> tuple[str, ...]:
@@ -475,11 +463,6 @@ def find_judged_folder(text: str) -> tuple[Path, str] | None:
     named = [(folder, "train"), *([(resolve_user_path(name), split)] if name and split else [])]
     with explain_file_error(folder):
         return next((pair for pair in named if (pair[0] / CORPUS).is_file()), None)
-
-
-def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
-    """Whether a name is that of a folder here, and of no data set in the data root."""
-    return file.is_dir() and find_root_folder(named["path"], named["revision"] or "", settings.root) is None
 
 
 def _wrap_rows_file(source: RowsFile, notes: tuple[str, ...] = ()) -> LocatedTraining:
@@ -511,15 +494,9 @@ def _explain_absent_file(text: str, file: Path, settings: DataSettings) -> Usage
     folder = file.parent
     file_names = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
     sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
-    close = [
-        str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)
-    ] or find_similar_names(text, sets)
-    return UsageError(f"No training data {text!r} was found.", hint=_ask_for(close) + _EXAMPLES)
-
-
-def _ask_for(names: Sequence[str]) -> str:
-    """The question whether one of some similar names was meant; empty without any."""
-    return f"Did you mean {' or '.join(names)}? " if names else ""
+    beside = [str(Path(text).with_name(name)) for name in find_similar_names(file.name, file_names)]
+    near = f"Did you mean {' or '.join(beside)}? " if beside else ask_for_names(text, sets)
+    return UsageError(f"No training data {text!r} was found.", hint=near + _EXAMPLES)
 
 
 def _locate_user_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
@@ -538,27 +515,20 @@ def _locate_user_data_set(path: str, revision: str, config: str, settings: DataS
     lists = {name for head in split.heads for name in head.lists}
     text = [name for name in split.columns if name not in no_text | lists]
     columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text, lists=lists)
-    training_data = replace(_build_training_data(data), config=split.config, columns=columns, score=score)
-    name = f"{path}:{split.config}" if split.config not in ("", "default") else path
-    read_as = describe_columns(columns, score)
     return LocatedTraining(
-        data=training_data,
+        data=TrainingData(**asdict(data), config=split.config, columns=columns, score=score),
         folder=folder,
-        name=name,
+        name=f"{path}:{split.config}" if split.config not in ("", "default") else path,
         rows=split.rows,
         own=True,
-        read_as=read_as,
+        read_as=describe_columns(columns, score),
         notes=gaps,
     )
 
 
-def _build_training_data(data: Data) -> TrainingData:
-    return TrainingData(path=data.path, revision=data.revision, content=data.content)
-
-
 def _locate_scored_training(located: Located, name: str, settings: DataSettings) -> LocatedTraining:
     """Queries with scored documents in a folder in hub layout."""
-    data = replace(_build_training_data(located.data), config="train", columns=IDS, score=SCORES, texts=TEXTS)
+    data = TrainingData(**asdict(located.data), config="train", columns=IDS, score=SCORES, texts=TEXTS)
     parts = {config: _read_whole_split(located, config, "train", settings) for config in data.configs}
     gaps = tuple(chain.from_iterable(gaps for _, gaps in parts.values()))
     rows = parts["train"][0].rows
@@ -611,12 +581,10 @@ def _resolve_commit(path: str, revision: str, settings: DataSettings) -> str:
 def _explain_offline_miss(data: Data, settings: DataSettings) -> DataMissing:
     path, revision_note = data.path, f" at revision {data.revision}" if data.revision else ""
     places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
-    close = find_similar_names(
-        path, [need.path for need in list_data_sets(settings.root)] if settings.root else []
-    )
+    sets = [need.path for need in list_data_sets(settings.root)] if settings.root else []
     return DataMissing(
         f"Offline, and the data set {path}{revision_note} is not in {places}, or only in part.",
-        hint=_ask_for(close) + _FETCH.format(path=path),
+        hint=ask_for_names(path, sets) + _FETCH.format(path=path),
     )
 
 

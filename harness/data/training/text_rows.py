@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +63,14 @@ class ColumnPath:
         column = text[: matches[0].start()] if matches else text
         if not column or column + "".join(match.group() for match in matches) != text:
             return ColumnPath(text)
-        return ColumnPath(column, tuple(map(_step, matches)))
+        steps = (match["field"] or (int(match["place"]) if match["place"] else None) for match in matches)
+        return ColumnPath(column, tuple(steps))
 
     @property
     def text(self) -> str:
         """The path as it is spelled."""
-        return self.column + "".join(map(_format_step, self.steps))
+        steps = (f".{step}" if isinstance(step, str) else f"[{step}]" for step in self.steps)
+        return self.column + "".join(steps).replace("[None]", "[]")
 
     @property
     def several(self) -> bool:
@@ -95,18 +97,6 @@ class ColumnPath:
         for step in self.steps:
             array = _follow_step(array, step)
         return array
-
-
-def _format_step(step: str | int | None) -> str:
-    if isinstance(step, str):
-        return f".{step}"
-    return "[]" if step is None else f"[{step}]"
-
-
-def _step(match: re.Match[str]) -> str | int | None:
-    if match["field"] is not None:
-        return match["field"]
-    return int(match["place"]) if match["place"] else None
 
 
 def _extract_nested_value(value: Any, steps: Sequence[str | int | None]) -> Any:
@@ -235,7 +225,13 @@ def open_column_rows(
         raise DataError(f"{source.name}: no row has both {columns[0]!r} and {columns[1]!r}.")
 
     def fetch(wanted: list[int]) -> list[TextRow]:
-        return [_build_text_row(row, paths) for row in _read_table_rows(table, rows[wanted])]
+        text_rows = []
+        for row in _read_table_rows(table, rows[wanted]):
+            query, positive, *others = (path.extract_value(row) for path in paths)
+            texts = chain.from_iterable(value if isinstance(value, list) else [value] for value in others)
+            negatives = tuple(text for text in texts if text and text.strip())
+            text_rows.append(TextRow(query=query, positive=positive, negatives=negatives))
+        return text_rows
 
     return TextRows(count=len(rows), left_out=len(numbers) - len(rows), fetch=fetch)
 
@@ -318,7 +314,13 @@ def open_class_rows(
 
     paths = _resolve_text_paths(table, columns, source.name, single=len(columns))
     of_class = resolve_column_path(label, table.column_names, source.name)
-    _require_class(table, of_class, source.name)
+    kind = of_class.infer_type(table.data.schema)
+    if kind is None or of_class.several or not _is(kind, "classes"):
+        holds = _shorten_type(table.data.schema.field(of_class.column).type)
+        raise DataError(
+            f"{source.name}: the column {of_class.column!r} holds {holds}, in which {of_class.text!r} is no "
+            "class."
+        )
     table = table.select_columns([*dict.fromkeys(path.column for path in (*paths, of_class))])
 
     def choose() -> dict[str, Any]:
@@ -386,10 +388,19 @@ def resolve_column_path(text: str, columns: Sequence[str], where: str) -> Column
         DataError: The table has no such column.
     """
     path = ColumnPath(text) if text in columns else ColumnPath.parse_column_path(text)
-    if path.column not in columns:
-        suggestion = describe_alternatives(path.column, columns)
-        raise DataError(f"{where}: no column {path.column!r}; {suggestion}.")
+    require_column(path.column, columns, where)
     return path
+
+
+def require_column(name: str, columns: Sequence[str], where: str) -> str:
+    """The name of a column.
+
+    Raises:
+        DataError: The table has no such column; the message has the nearest, or all.
+    """
+    if name not in columns:
+        raise DataError(f"{where}: no column {name!r}; {describe_alternatives(name, columns)}.")
+    return name
 
 
 def _resolve_text_paths(
@@ -414,21 +425,8 @@ def _resolve_text_paths(
     return paths
 
 
-def _require_class(table: datasets.Dataset, path: ColumnPath, name: str) -> None:
-    kind = path.infer_type(table.data.schema)
-    if kind is None or path.several or not _is(kind, "classes"):
-        holds = _shorten_type(table.data.schema.field(path.column).type)
-        raise DataError(
-            f"{name}: the column {path.column!r} holds {holds}, in which {path.text!r} is no class."
-        )
-
-
 def _require_kind(table: datasets.Dataset, column: str, expected: str, where: str) -> None:
-    if column not in table.column_names:
-        raise DataError(
-            f"{where}: no column {column!r}; {describe_alternatives(column, table.column_names)}."
-        )
-    kind = table.data.schema.field(column).type
+    kind = table.data.schema.field(require_column(column, table.column_names, where)).type
     if not _is(kind, expected):
         raise DataError(f"{where}: the column {column!r} holds {_shorten_type(kind)}, not {expected}.")
 
@@ -457,20 +455,6 @@ def _shorten_type(kind: Any) -> str:
 def _read_table_rows(table: datasets.Dataset, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
     columns = table[numbers.tolist()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _build_text_row(row: Mapping[str, Any], paths: Sequence[ColumnPath]) -> TextRow:
-    query, positive, *negatives = (path.extract_value(row) for path in paths)
-    return TextRow(
-        query=query,
-        positive=positive,
-        negatives=tuple(text for value in negatives for text in _list_negatives(value)),
-    )
-
-
-def _list_negatives(value: Any) -> list[str]:
-    """The texts of a column of negatives in a row, without blank ones."""
-    return [text for text in (value if isinstance(value, list) else [value]) if text and text.strip()]
 
 
 def _mask_text_rows(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDArray[np.bool_]:

@@ -244,7 +244,7 @@ class _Group:
         return gathered.view(self.texts, self.length, *gathered.shape[1:]).transpose(1, 2)
 
 
-def _split_spans(count: int, fits: Callable[[int, int], bool]) -> list[Span]:
+def _split_spans(count: int, can_fit: Callable[[int, int], bool]) -> list[Span]:
     """Spans of so many texts, each as long as it fits; a text that does not fit has a span of its own.
 
     >>> _split_spans(5, lambda start, stop: stop - start <= 2)
@@ -253,17 +253,10 @@ def _split_spans(count: int, fits: Callable[[int, int], bool]) -> list[Span]:
     spans: list[Span] = []
     start = 0
     for stop in range(1, count + 1):
-        if stop == count or not fits(start, stop + 1):
+        if stop == count or not can_fit(start, stop + 1):
             spans.append((start, stop))
             start = stop
     return spans
-
-
-def _can_share_group(longest: int, length: int, texts: int, slack: int) -> bool:
-    if length == longest:
-        return True
-    # For short texts a call of their own costs more than a few padding tokens.
-    return longest - length <= min(slack, longest // 2) and longest * texts <= MASKED_TOKENS
 
 
 def _build_text_group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
@@ -395,23 +388,20 @@ class _Texts:
         # With a bias, only texts of equal length share a group on a CPU, and so the bias.
         slack = SLACK if kind.slopes is None else 0
 
-        def fits(start: int, stop: int) -> bool:
+        def can_fit(start: int, stop: int) -> bool:
             longest, shortest, texts = lengths[first + start], lengths[first + stop - 1], stop - start
             if not _is_apart(kind.device):
-                return _can_share_group(longest, shortest, texts, slack)
-            shared = longest == shortest and kind.attended is None
-            columns = 1 if shared else _count_mask_columns(longest, kind, query.shape[1])
+                # For short texts a call of their own costs more than a few padding tokens.
+                is_near = longest - shortest <= min(slack, longest // 2)
+                return shortest == longest or (is_near and longest * texts <= MASKED_TOKENS)
+            # The numbers in a mask for each token of a text.
+            columns = 1 if kind.window is None else longest
+            columns = columns if kind.slopes is None else query.shape[1] * longest
+            columns = 1 if longest == shortest and kind.attended is None else columns
             row = max(columns, query.shape[1] * query.shape[2]) * kind.dtype.itemsize
             return texts * longest * row <= CALL_BYTES
 
-        return [(first + start, first + stop) for start, stop in _split_spans(len(lengths) - first, fits)]
-
-
-def _count_mask_columns(length: int, kind: _Kind, heads: int) -> int:
-    """The numbers in a mask for each token of a text."""
-    if kind.slopes is not None:
-        return heads * length
-    return 1 if kind.window is None else length
+        return [(first + start, first + stop) for start, stop in _split_spans(len(lengths) - first, can_fit)]
 
 
 def _compute_reach(lengths: Sequence[int], window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:

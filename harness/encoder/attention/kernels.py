@@ -21,9 +21,10 @@ from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing,
 
 @dataclass(frozen=True, kw_only=True)
 class _Bounds:
-    """The bounds of texts for a kernel.
+    """The layout of texts for a kernel: their bounds.
 
     Attributes:
+        kernel: The kernel.
         queries: (texts + 1,) int32, the first token of each text, and the number of tokens.
         keys: The same among the attended tokens.
         longest: The most tokens of a text.
@@ -32,6 +33,7 @@ class _Bounds:
         slopes: ALiBi's slopes on the device, by their values.
     """
 
+    kernel: Kernel
     queries: Tensor
     keys: Tensor
     longest: int
@@ -39,7 +41,11 @@ class _Bounds:
     unseen: Tensor | None = None
     slopes: dict[tuple[float, ...], Tensor] = field(default_factory=dict)
 
-    def select_keys(self, packed: Tensor, needs: Needs) -> Tensor:
+    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        """See `Layout.compute_attention`."""
+        return self.kernel(query, self._select_keys(key, needs), self._select_keys(value, needs), self, needs)
+
+    def _select_keys(self, packed: Tensor, needs: Needs) -> Tensor:
         """Keys or values with the attended ones first; no bound includes the others."""
         if self.order is None or self.unseen is None:
             return packed
@@ -56,16 +62,18 @@ class _Bounds:
         return self.slopes[needs.slopes]
 
 
-def _compute_bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> _Bounds:
+def _compute_bounds(
+    kernel: Kernel, lengths: Sequence[int], attended: Tensor | None, device: torch.device
+) -> _Bounds:
     """The bounds of texts, without waiting for the device; see `Backend.build_layout`."""
     queries = send_numbers([*accumulate(lengths, initial=0)], device, torch.int32)
     if attended is None:
-        return _Bounds(queries=queries, keys=queries, longest=lengths[0])
+        return _Bounds(kernel=kernel, queries=queries, keys=queries, longest=lengths[0])
     before = torch.cat([attended.new_zeros(1, dtype=torch.int32), attended.cumsum(0, dtype=torch.int32)])
     order = attended.logical_not().byte().argsort(stable=True)
     unseen = attended.index_select(0, order).logical_not()[:, None, None]
     keys = before.index_select(0, queries)
-    return _Bounds(queries=queries, keys=keys, longest=lengths[0], order=order, unseen=unseen)
+    return _Bounds(kernel=kernel, queries=queries, keys=keys, longest=lengths[0], order=order, unseen=unseen)
 
 
 Kernel = Callable[[Tensor, Tensor, Tensor, _Bounds, Needs], Tensor]
@@ -224,19 +232,7 @@ class _KernelBackend:
         return _explain_fault(self, device, dtype, replace(needs, window=window))
 
     def build_layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        if not lengths:
-            return Nothing()
-        return _KernelLayout(kernel=self.kernel, bounds=_compute_bounds(lengths, attended, device))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _KernelLayout:
-    kernel: Kernel
-    bounds: _Bounds
-
-    def compute_attention(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        key, value = self.bounds.select_keys(key, needs), self.bounds.select_keys(value, needs)
-        return self.kernel(query, key, value, self.bounds, needs)
+        return _compute_bounds(self.kernel, lengths, attended, device) if lengths else Nothing()
 
 
 BACKENDS: dict[str, Backend] = {

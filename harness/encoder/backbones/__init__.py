@@ -144,7 +144,10 @@ def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> 
     elif family is None or family.shape is None:
         # Whether transformers' own class has rotary layers is seen once it is built.
         rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        positions, scaling = "rotary", _has_scaling(rotary)
+        # Perhaps one for each kind of layers.
+        settings = [rotary, *(value for value in rotary.values() if isinstance(value, Mapping))]
+        kinds = [one.get("rope_type", one.get("type", "default")) for one in settings]
+        positions, scaling = "rotary", any(kind != "default" for kind in kinds)
     else:
         positions, scaling = (shape := family.outline(config)).positions, shape.rotary_scaling
     if positions == "alibi":
@@ -156,9 +159,3 @@ def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> 
 
 ALIBI = "its ALiBi reaches any --max-length as it is"
 """The reason why the positions of a model that has no limit are not scaled."""
-
-
-def _has_scaling(rotary: Mapping[str, Any]) -> bool:
-    """Whether rotary settings of transformers, perhaps one for each kind of layers, are scaled."""
-    inner = [value for value in rotary.values() if isinstance(value, Mapping)]
-    return any(one.get("rope_type", one.get("type", "default")) != "default" for one in [rotary, *inner])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.family import NO_BIASES, Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "transformer_encoder.{n}"
 
@@ -71,10 +71,7 @@ def _parse_neobert_config(config: Config) -> Architecture:
         activation="silu",
         gated=True,
         gate_first=True,
-        qkv_bias=False,
-        attention_out_bias=False,
-        mlp_in_bias=False,
-        mlp_out_bias=False,
+        **NO_BIASES,
         head=Head(dense=False, norm=False),
         tie_word_embeddings=False,
         # NeoBERT draws uniformly from plus or minus this range; its standard deviation is range / √3.

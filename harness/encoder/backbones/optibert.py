@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.family import NO_BIASES, Architecture, BackboneEntry, Config, Family, Head, Names
 
 MODEL_TYPE = "optibert"
 
@@ -72,10 +72,7 @@ def _parse_optibert_config(config: Config) -> Architecture:
         final_norm=True,
         activation="silu",
         gated=True,
-        qkv_bias=False,
-        attention_out_bias=False,
-        mlp_in_bias=False,
-        mlp_out_bias=False,
+        **NO_BIASES,
         head=Head(dense=False, norm=False, decoder_bias=False),
         tie_word_embeddings=config.get("weight_tying", False),
         pad_token_id=config.get("pad_token_id", 1),

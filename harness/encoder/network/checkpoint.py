@@ -157,7 +157,9 @@ class CheckpointTensors:
             ],
         }
         return [
-            _format_tensor_count(names, what) for what, given in faults.items() if (names := sorted(given))
+            f"{len(names)} tensors {what}: {shorten_names(names, SHOWN)}"
+            for what, given in faults.items()
+            if (names := sorted(given))
         ]
 
     @property
@@ -185,8 +187,3 @@ def describe_ignored_tensors(names: Sequence[str], why: str) -> str:
     'not loaded: classifier.bias (it belongs to the head of a task)'
     """
     return f"{NOT_LOADED}: {shorten_names(names, SHOWN)} ({why})"
-
-
-def _format_tensor_count(names: list[str], what: str) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)} tensors {what}: {', '.join(names[:SHOWN])}{more}"

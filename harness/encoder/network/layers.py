@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, cast
@@ -87,7 +87,10 @@ def _compute_frequencies(
     if kind == "ntk" and scaling.get("mixed") is None:
         return torch.pow(theta * factor, steps).reciprocal() / math.pow(factor, 2 / head_dim), 1.0
     if kind == "ntk":
-        return plain / _compute_ntk_divisors(steps, factor, scaling["mixed"]), 1.0
+        # The divisor of each pair of dimensions: from little for the first to `factor` for the last.
+        count, mixed = steps.shape[-1], scaling["mixed"]
+        ranks = torch.arange(1, count + 1, device=steps.device, dtype=torch.float32)
+        return plain / (ranks.pow(mixed) * (math.log(factor) / math.pow(count, mixed))).exp(), 1.0
     raise ModelError(f"The rotary scaling {kind!r} is not known; there are dynamic, linear, ntk and yarn.")
 
 
@@ -146,13 +149,6 @@ def _apply_rotation(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
     )
     both = torch.stack(turned, dim=-1).flatten(-2) if interleaved else torch.cat(turned, dim=-1)
     return both.to(x.dtype)
-
-
-def _compute_ntk_divisors(steps: Tensor, factor: float, mixed: float) -> Tensor:
-    """The divisor of each pair of dimensions: from little for the first to `factor` for the last."""
-    count = steps.shape[-1]
-    ranks = torch.arange(1, count + 1, device=steps.device, dtype=torch.float32)
-    return (ranks.pow(mixed) * (math.log(factor) / math.pow(count, mixed))).exp()
 
 
 def _compute_alibi_slopes(heads: int) -> tuple[float, ...]:
@@ -276,9 +272,11 @@ class Block(nn.Module):
             x = _add(x, self.attention(self.attention_norm(x), layout, turn, partly=partly))
         else:
             x = self.attention_norm(_add(x, self.attention(x, layout, turn, partly=partly)))
-        # A compiled block would be traced again for each number of pieces.
-        is_unsplit = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
-        return self._apply_feed_forward(x) if is_unsplit else _map_pieces(self._apply_feed_forward, x)
+        # A compiled block would be traced again for each number of pieces, and dropout has an order.
+        is_whole = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
+        if is_whole or x.device.type != "cpu" or len(x) <= PIECE:
+            return self._apply_feed_forward(x)
+        return torch.cat([self._apply_feed_forward(piece) for piece in x.split(PIECE)])
 
     def _apply_feed_forward(self, x: Tensor) -> Tensor:
         """The feed-forward part, each token alone."""
@@ -292,13 +290,6 @@ def _add(x: Tensor, part: Tensor) -> Tensor:
     """The sum, in the memory of `part` where no gradient needs it."""
     # Under autocast they differ in dtype, and the sum has that of `x`.
     return x + part if torch.is_grad_enabled() or part.dtype != x.dtype else part.add_(x)
-
-
-def _map_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """A function of single tokens, PIECE tokens at a time on a CPU; not for training (order of dropout)."""
-    if x.device.type != "cpu" or len(x) <= PIECE:
-        return function(x)
-    return torch.cat([function(piece) for piece in x.split(PIECE)])
 
 
 class _Attention(nn.Module):

@@ -8,7 +8,7 @@ published weights.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,21 +54,6 @@ class _Sealed:
         return self._layout.compute_attention(query, key, value, needs)
 
 
-def _compute_roberta_positions(ids: Tensor, pad: int) -> Tensor:
-    """RoBERTa's positions, (texts, columns): the rank among non-padding tokens, -1 for padding."""
-    real = (ids != pad).long()
-    return real.cumsum(dim=1) * real - 1
-
-
-def _mask_of(inputs: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask of a batch as (texts, columns) bool; all ones without a mask."""
-    if mask is None:
-        return torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
-    if mask.dim() != 2:
-        raise ValueError(f"attention_mask has {mask.dim()} dimensions; it is (texts, columns).")
-    return mask.bool()
-
-
 def _check_length(packed: Packing, places: Tensor | None, most: int) -> None:
     """Refuse more tokens than there are positions, or with given `places` a place behind the last one."""
     longest = max(packed.lengths, default=0)
@@ -79,32 +64,6 @@ def _check_length(packed: Packing, places: Tensor | None, most: int) -> None:
             f"A text has {longest} tokens, and the model has positions for {most}.",
             hint=f"Cut texts at {most} tokens or fewer (--max-length).",
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pass:
-    """The attention layouts of one pass by backend, and notes on requested backends that were not used."""
-
-    packed: Packing
-    device: torch.device
-    dtype: torch.dtype
-    asked: str
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def partly(self) -> bool:
-        return self.packed.attended is not None
-
-    def select_layout(self, needs: Needs) -> Layout:
-        backend, note = choose(self.device, self.dtype, needs, self.asked)
-        if note is not None and note not in self.notes:
-            self.notes.append(note)
-        if backend.name not in self.layouts:
-            self.layouts[backend.name] = backend.build_layout(
-                self.packed.lengths, self.packed.attended, self.device
-            )
-        return self.layouts[backend.name]
 
 
 def _detect_attention_dtype(hidden: Tensor) -> torch.dtype:
@@ -226,7 +185,11 @@ class EncoderModel(EncoderPreTrainedModel):
         for n, block in enumerate(self.layers):
             turn = turns.get((self.shape.theta(n), self.shape.is_scaled(n)))
             partly = packed.attended is not None
-            hidden = self._run_block(block, hidden, layouts[n], turn, partly)
+            if self.gradient_checkpointing and self.training:
+                # __call__ and not forward, so that hooks run in the second pass, too.
+                hidden = self._gradient_checkpointing_func(block.__call__, hidden, layouts[n], turn, partly)
+            else:
+                hidden = block(hidden, layouts[n], turn, partly)
             states = [*states, hidden] if every else [hidden]
         return packed, [*states[:-1], self.final_norm(states[-1])]
 
@@ -255,8 +218,9 @@ class EncoderModel(EncoderPreTrainedModel):
         places = packed.positions if explicit_places is None else explicit_places
         pad = self.shape.pad_token_id
         if explicit_places is None and ids is not None and pad is not None and self.shape.position_offset:
-            # RoBERTa counts by token ids, not by the mask: a padding token within a text has no rank.
-            places = packed.pack(_compute_roberta_positions(ids, pad))
+            # RoBERTa counts by token ids, not by the mask: a padding token within a text has no rank (-1).
+            real = (ids != pad).long()
+            places = packed.pack(real.cumsum(dim=1) * real - 1)
         return packed, self.embeddings(embedded, places, kinds), explicit_places
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -264,41 +228,28 @@ class EncoderModel(EncoderPreTrainedModel):
         self, packed: Packing, hidden: Tensor, places: Tensor | None
     ) -> tuple[dict[tuple[float, bool], Table], list[_Sealed]]:
         """The rotations of each frequency base, and the attention layout for each layer."""
-        pass_ = _Pass(
-            packed=packed,
-            device=hidden.device,
-            dtype=_detect_attention_dtype(hidden),
-            asked=self._resolve_backend_name(),
-        )
-        needs = [cast(Block, block).attention.needs(partly=pass_.partly) for block in self.layers]
-        layouts = {need: _Sealed(pass_.select_layout(need)) for need in dict.fromkeys(needs)}
-        self._note_backends(pass_)
-        return compute_rotations(self.shape, packed, places), [layouts[need] for need in needs]
+        device, dtype = hidden.device, _detect_attention_dtype(hidden)
+        # transformers fills in a default of its own, so only a name in LIBRARY_NAMES is a request.
+        library_name = LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
+        asked = library_name if self.attention_asked == AUTO else self.attention_asked
+        partly = packed.attended is not None
+        needs = [cast(Block, block).attention.needs(partly=partly) for block in self.layers]
+        layouts: dict[str, _Sealed] = {}
+        by_need: dict[Needs, _Sealed] = {}
+        for need in dict.fromkeys(needs):
+            backend, note = choose(device, dtype, need, asked)
+            if note is not None and note not in self.notes:
+                self.notes.append(note)
+            if backend.name not in layouts:
+                layouts[backend.name] = _Sealed(backend.build_layout(packed.lengths, packed.attended, device))
+            by_need[need] = layouts[backend.name]
+        self.attention_as_run = "+".join(sorted(layouts))
+        return compute_rotations(self.shape, packed, places), [by_need[need] for need in needs]
 
     def fuse_projections(self) -> None:
         """Compute queries, keys and values by one product in inference; names and values of tensors stay."""
         for block in self.layers:
             cast(Block, block).attention.fuse_projections()
-
-    def _resolve_backend_name(self) -> str:
-        """The requested backend: ours, or that of the transformers config."""
-        if self.attention_asked != AUTO:
-            return self.attention_asked
-        # transformers fills in a default of its own, so only a name in LIBRARY_NAMES is a request.
-        return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
-
-    def _note_backends(self, pass_: _Pass) -> None:
-        """Store the names of the backends that took part, and their notes."""
-        self.attention_as_run = "+".join(sorted(pass_.layouts))
-        self.notes += [note for note in pass_.notes if note not in self.notes]
-
-    def _run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
-        if self.gradient_checkpointing and self.training:
-            # __call__ and not forward, so that hooks run in the second pass, too.
-            again: Tensor = self._gradient_checkpointing_func(block.__call__, *inputs)
-            return again
-        out: Tensor = block(*inputs)
-        return out
 
     def build_packing(
         self, inputs: Tensor, mask: Tensor | None = None, compute: Tensor | None = None
@@ -310,16 +261,15 @@ class EncoderModel(EncoderPreTrainedModel):
             mask: (texts, columns), the attended tokens; None for all.
             compute: (texts, columns), further tokens to compute, as in `forward`.
         """
-        attend = _mask_of(inputs, mask)
-        ids = inputs if inputs.dim() == 2 else None
-        return Packing.from_masks(self._build_compute_mask(ids, compute, attend), attend)
-
-    def _build_compute_mask(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
-        if asked is not None:
-            return asked.bool()
-        if ids is None or self.shape.pad_token_id is None:
-            return attend
-        return ids != self.shape.pad_token_id
+        if mask is not None and mask.dim() != 2:
+            raise ValueError(f"attention_mask has {mask.dim()} dimensions; it is (texts, columns).")
+        shape, device = inputs.shape[:2], inputs.device
+        attend = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask.bool()
+        if compute is not None:
+            return Packing.from_masks(compute.bool(), attend)
+        if inputs.dim() != 2 or self.shape.pad_token_id is None:
+            return Packing.from_masks(attend, attend)
+        return Packing.from_masks(inputs != self.shape.pad_token_id, attend)
 
 
 class EncoderForMaskedLM(EncoderPreTrainedModel):

@@ -60,14 +60,6 @@ class Published:
             ) from error
 
 
-def _find_class_name(model: EncoderPreTrainedModel) -> str:
-    """The class for the folder: transformers' own where it has one for the config."""
-    if model.published is None:
-        return type(model).__name__
-    classes: Any = MODEL_FOR_MASKED_LM_MAPPING if model.published.with_head else MODEL_MAPPING
-    return str(classes[type(model.config)].__name__)
-
-
 PART = ".lora_"
 """The separator between a module's name and an adapter's part of it."""
 
@@ -283,7 +275,9 @@ class EncoderPreTrainedModel(PreTrainedModel):
             (folder / stale).unlink(missing_ok=True)
         config: PreTrainedConfig = self.config
         published = self.published
-        config.architectures = [_find_class_name(self)]
+        classes: Any = MODEL_FOR_MASKED_LM_MAPPING if published and published.with_head else MODEL_MAPPING
+        # transformers' own class where it has one for the config.
+        config.architectures = [(type(self) if published is None else classes[type(config)]).__name__]
         tensors = self.state_dict() if state_dict is None else state_dict
         config.dtype = next(iter(tensors.values())).dtype
         config.save_pretrained(folder)
@@ -293,8 +287,10 @@ class EncoderPreTrainedModel(PreTrainedModel):
             tensors = {published.theirs(name): tensor for name, tensor in tensors.items()}
         else:
             require_import(folder)
-        # A file takes no slices, as fused projections are.
-        tensors = {name: tensor.clone() if _is_slice(tensor) else tensor for name, tensor in tensors.items()}
+        for name, tensor in tensors.items():
+            # A file takes no slices, as fused projections are.
+            if tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size():
+                tensors = {**tensors, name: tensor.clone()}
         save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
@@ -439,11 +435,6 @@ def _require_fit(folder: Path, missing: int, unexpected: int) -> None:
             f"{missing} of its tensors are missing, {unexpected} have no place.",
             hint=OTHER_BACKBONE,
         )
-
-
-def _is_slice(tensor: Tensor) -> bool:
-    """Whether there is more than this tensor in its memory."""
-    return tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
 
 
 def _rename_state_tensors(

@@ -71,9 +71,9 @@ def test_sweep_removes_only_what_dead_processes_of_this_machine_left(tmp_path: P
     elsewhere = tmp_path / f".c.json.another-{dead.pid}-00000000.tmp"
     for path in (gone, mine, elsewhere):
         path.touch()
-    files.sweep_beside(tmp_path / "c.json")
+    files.sweep(tmp_path, ".c.json.*.tmp")
     assert gone.exists()
-    files.sweep_beside(tmp_path / "a.json")
+    files.sweep(tmp_path, ".a.json.*.tmp")
     assert not gone.exists()
     gone.mkdir()
     assert files.sweep(tmp_path) == 1
