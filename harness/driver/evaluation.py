@@ -22,7 +22,7 @@ from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
 from harness.driver.tracking import Tracking
-from harness.encoder.resolved_encoding import require_runnable
+from harness.encoder.dtype import require_runnable
 from harness.executors.executor import (
     Executor,
     Failure,

@@ -19,6 +19,7 @@ from harness.core.encoding import Encoding, LateInteraction, parse_rope_scaling
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.dtype import require_runnable
 from harness.encoder.engine import (
     Encoder,
     collect_backbones,
@@ -47,7 +48,6 @@ from harness.encoder.library_load import (
 )
 from harness.encoder.modules import Truncate
 from harness.encoder.network.model import EncoderModel
-from harness.encoder.resolved_encoding import require_runnable
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
     TokenEncoder,
