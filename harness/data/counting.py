@@ -366,9 +366,9 @@ class _Counting:
                 lost = int((~np.isin(unique, names)).sum())
                 self._count(f"lost_{part}", lost, len(unique))
                 if lost == len(unique):
-                    one, column = ("document", "corpus-id") if part == "documents" else ("query", "query-id")
+                    side, column = ("document", "corpus-id") if part == "documents" else ("query", "query-id")
                     example = f"{judged.first.get(column)!r} is not"
-                    self._faults[f"{split}: no judged {one} is in the {part}: {example}"] = None
+                    self._faults[f"{split}: no judged {side} is in the {part}: {example}"] = None
                 blank = _join(rows.blank).astype(bool)
                 if part == "queries":
                     # A query without a judgement is left out by the task.

@@ -455,12 +455,12 @@ def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
         None if place is None else _read_verdict(place, artifact)
         for place, (artifact, _) in zip(places, models, strict=True)
     ]
-    due = [at for at, verdict in enumerate(verdicts) if verdict is None]
-    for at, verdict in zip(due, _try_models([models[at] for at in due]), strict=True):
-        verdicts[at] = verdict
-        place = places[at]
+    due = [number for number, verdict in enumerate(verdicts) if verdict is None]
+    for number, verdict in zip(due, _try_models([models[n] for n in due]), strict=True):
+        verdicts[number] = verdict
+        place = places[number]
         if verdict is not None and place is not None:
-            content = {"schema": 1, "folder": str(models[at][0].folder), **asdict(verdict)}
+            content = {"schema": 1, "folder": str(models[number][0].folder), **asdict(verdict)}
             with suppress(OSError, StoreError):
                 write_content_file(place, content)
     return [verdict or Verdict() for verdict in verdicts]

@@ -255,13 +255,13 @@ def name_places(examples: str, places: NDArray[np.intp]) -> Names:
 def _match_names(strata: Sequence[Stratum]) -> Names:
     """Names by which units are copies only where they are in each of several runs on the same units."""
     names = strata[0].names
-    for one in strata[1:]:
-        if not len(names) or not len(one.names):
+    for stratum in strata[1:]:
+        if not len(names) or not len(stratum.names):
             return np.zeros(0, dtype=np.uint64)
-        if not np.array_equal(names, one.names):
-            both = names * np.uint64(0x9E3779B97F4A7C15) + one.names  # a pair of numbers as a number
+        if not np.array_equal(names, stratum.names):
+            both = names * np.uint64(0x9E3779B97F4A7C15) + stratum.names  # a pair of numbers as a number
             _, first, units = np.unique(both, return_index=True, return_inverse=True)
-            names = name_places(one.examples, first[units])
+            names = name_places(stratum.examples, first[units])
     return names
 
 

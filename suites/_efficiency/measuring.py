@@ -39,8 +39,8 @@ from suites._efficiency.rounds import (
     find_doubled_batch,
     find_largest_batch,
     find_released_batch,
+    format_turn,
     measure_rounds,
-    name_turn,
     open_nvml,
     read_log,
     summarize_rounds,
@@ -267,7 +267,7 @@ def _measure_sets(
     steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
     log = model.work / "rounds.json"
     turns = read_log(log)
-    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if name_turn(n, run) in turns)
+    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if format_turn(n, run) in turns)
     model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs) - finished)
     latencies: dict[Run, dict[str, float]] = {}
     for (engine, name, size), workload in workloads.items():
