@@ -19,7 +19,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import UsageError
 from harness.plan.plan import Plan
 from harness.plan.request import Request
-from harness.plan.resolved_request import ResolvedRequest
+from harness.plan.resolved_request import ResolvedRequest, check_request
 
 Measured = Any
 Asked = Callable[..., tuple[int, str, str]]
@@ -189,9 +189,9 @@ def test_a_faulty_argument_has_one_message(
 )
 def test_what_code_puts_together_is_checked_as_well(more: dict[str, Any], told: str) -> None:
     request = Request(**{"models": ("minilm",), "suites": ("stdlib",), **more})
-    for check in (request.check_request, lambda: ResolvedRequest.resolve_request(request)):
+    for check in (check_request, ResolvedRequest.resolve_request):
         with pytest.raises(UsageError, match=told):
-            check()
+            check(request)
 
 
 def test_a_name_alone_is_a_list_of_one(measured: Measured, tmp_path: Path) -> None:
