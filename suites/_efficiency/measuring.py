@@ -317,8 +317,8 @@ def measure_corpus(
     """
     device, began = Device(model.device), time.monotonic()
     encoder = model.load()
-    load_seconds = time.monotonic() - began
-    model.announce(protocol.rounds)
+    load_seconds, log = time.monotonic() - began, model.work / "rounds.json"
+    model.announce(protocol.rounds - len(read_log(log)))
 
     def encode_texts() -> Timing:
         with watch_load(device) as seen:
@@ -332,7 +332,7 @@ def measure_corpus(
     # As a first pass, which grows a GPU's batches, and for the search.
     documents = encoder.encode(texts, role="document")
     run = (task.splits[0], task.subsets[0], 0)
-    timings = measure_rounds({run: encode_texts}, protocol.rounds, model.work / "rounds.json")[run]
+    timings = measure_rounds({run: encode_texts}, protocol.rounds, log)[run]
     lengths = tuple(encoder.count_tokens([text], role="document") for text in texts)
     workload = Workload(longest=max(lengths), lengths=lengths)
     cell = summarize_rounds(timings, workload, sum(lengths))
