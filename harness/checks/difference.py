@@ -562,8 +562,8 @@ def _select_mean_columns(suite: Suite) -> dict[str, list[str]]:
 def _average_runs(
     shares: Mapping[str, float], scores: Sequence[Sequence[float]], runs: int
 ) -> tuple[float, ...]:
-    """The mean of each run, of all for a single one; a task with a single run has the same score in each."""
-    tasks = [[fmean(own)] * runs if runs == 1 or len(own) == 1 else own for own in scores]
+    """The mean of each run; a task with another number of them, as of one record, has its mean in each."""
+    tasks = [own if len(own) == runs else [fmean(own)] * runs for own in scores]
     return tuple(
         sum(share * score for share, score in zip(shares.values(), run, strict=True))
         for run in zip(*tasks, strict=True)

@@ -344,6 +344,22 @@ def test_a_text_of_two_splits_or_tasks_is_one_unit() -> None:
     assert both.examples.variance == pytest.approx(1200 / 800**2, rel=0.1)
 
 
+def test_runs_of_a_task_with_the_same_outputs_may_be_fewer() -> None:
+    """Three runs of A beside one record of B on both sides, and beside two of them."""
+    runs = Difference(
+        mine=(0.6, 0.7, 0.8), theirs=(0.5, 0.6, 0.7), units=9, examples=Part(variance=0, freedom=1)
+    )
+    columns = tuple(Column(name=n, type="t", tasks=(task(n),)) for n in "AB")
+    for same in ((0.4,), (0.3, 0.5)):
+        other = replace(runs, mine=same, theirs=same, same=True)
+        both = MeanDifference.aggregate_suite(
+            Suite(name="s", title="", columns=columns), {"A": runs, "B": other}
+        )
+        assert both is not None
+        assert both.mine == pytest.approx((0.5, 0.55, 0.6))
+        assert both.theirs == pytest.approx((0.45, 0.5, 0.55))
+
+
 # Ties
 
 
