@@ -327,9 +327,6 @@ def _build_line_entry(line: Line, paper: Paper) -> Entry:
     )  # fmt: skip
 
 
-Price: TypeAlias = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
-
-
 class _ParetoState(EntryState):
     """The parameters of the page of trade-offs."""
 
