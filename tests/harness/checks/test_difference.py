@@ -573,3 +573,19 @@ def test_the_bound_of_few_changed_answers_is_foretold(draw: Callable[..., tuple[
         bounds.append([one.total.compute_bound_offset(0.05) for one in both])
     found, foretold = np.mean(bounds, axis=0)
     assert foretold == pytest.approx(found, rel=0.2)
+
+
+@pytest.mark.parametrize(("right", "count"), [(0.98, 200), (0.95, 100), (0.9, 100), (0.8, 500)])
+def test_the_bound_of_rare_mistakes_is_foretold(right: float, count: int) -> None:
+    """Of few answers that change, hardly one is a mistake; yet that one tells how far the bound is."""
+    rng, bounds = np.random.default_rng(0), []
+    while len(bounds) < 60:
+        first, second = (rng.random((2, count)) < right).astype(float)
+        second = np.where(rng.random(count) < 0.15, second, first)
+        if first.all() or (first == second).all():
+            continue
+        one = compared(means(second), means(first))
+        equal = Difference.estimate_null_difference(means(first), changed=0.15)
+        bounds.append([each.total.compute_bound_offset(0.05) for each in (one, equal)])
+    found, foretold = np.mean(bounds, axis=0)
+    assert foretold == pytest.approx(found, rel=0.2)
