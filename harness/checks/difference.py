@@ -434,13 +434,13 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
 
 def _expect_tie_part(stratum: Stratum, influence: Floats, changed: float) -> Part:
     """The part of ties that an equal model is expected to have, if it changes a share of the answers."""
-    own = influence.mean(axis=0) * stratum.count / stratum.share
-    if len(stratum.texts) or _is_flat(own):
+    scores = influence.mean(axis=0) * stratum.count / stratum.share
+    if len(stratum.texts) or _is_flat(scores):
         return Part(variance=0.0, freedom=1)
     parts = []
-    for differences in _draw_models(own, changed):
+    for differences in _draw_models(scores, changed):
         gains, losses = differences[differences > EQUAL], -differences[differences < -EQUAL]
-        tied = 1 - (len(gains) + len(losses)) / len(own)
+        tied = 1 - (len(gains) + len(losses)) / len(scores)
         parts.append(_build_tie_part(stratum, tied, gains, losses))
     variance = fmean(part.variance for part in parts)
     # Gains and losses have the same sizes in the mean.

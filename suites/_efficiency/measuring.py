@@ -39,8 +39,8 @@ from suites._efficiency.rounds import (
     find_doubled_batch,
     find_largest_batch,
     find_released_batch,
+    format_turn,
     measure_rounds,
-    name_turn,
     open_nvml,
     read_log,
     summarize_rounds,
@@ -73,7 +73,7 @@ def _load(
     engine: str, attention: str, load: Callable[[], Any], artifact: Artifact, dtype: Dtype, device: str
 ) -> LoadedNetwork:
     # Ours takes transformers' names as far as it has such a backend.
-    asked = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
+    backend = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
     if engine == "padded":
         folder = find_backbone_folder(artifact.folder)
         options: dict[str, Any] = {
@@ -94,13 +94,13 @@ def _load(
     else:
         backbone = collect_backbones(load().model)[0]
         if attention:
-            backbone.attention_asked = asked
+            backbone.attention_asked = backend
     network = LoadedNetwork(model=backbone, device=device, engine=engine)
     if attention:
         # Ours takes another backend where one cannot run, and tells it once it has run.
         network.run_pass(network.move_batch(torch.ones((1, 8), dtype=torch.long), [8]))
-        if network.attention != asked:
-            raise ModelError(f"Attention by {asked} does not run here: {network.attention} ran instead.")
+        if network.attention != backend:
+            raise ModelError(f"Attention by {backend} does not run here: {network.attention} ran instead.")
     return network
 
 
@@ -267,7 +267,7 @@ def _measure_sets(
     steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
     log = model.work / "rounds.json"
     turns = read_log(log)
-    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if name_turn(n, run) in turns)
+    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if format_turn(n, run) in turns)
     model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs) - finished)
     latencies: dict[Run, dict[str, float]] = {}
     for (engine, name, size), workload in workloads.items():

@@ -109,7 +109,7 @@ class Trials:
         Raises:
             ModelError: The try failed for another reason, or too little memory is free for it.
         """
-        peak: int | None = remember(self.log, str(size), partial(self._run_trial, size))
+        peak: int | None = measure_once(self.log, str(size), partial(self._run_trial, size))
         return peak
 
     def fits(self, size: int) -> bool:
@@ -417,12 +417,14 @@ def measure_rounds(
     order = list(runs)
     for number in range(rounds):
         for run in order:
-            timings[run].append(Timing(**remember(log, name_turn(number, run), partial(_take, runs[run]))))
+            timings[run].append(
+                Timing(**measure_once(log, format_turn(number, run), partial(_take, runs[run])))
+            )
         order.reverse()
     return timings
 
 
-def name_turn(number: int, run: Run) -> str:
+def format_turn(number: int, run: Run) -> str:
     """The name of a run in a round, in the file of `measure_rounds`."""
     return f"{number} {run}"
 
@@ -434,12 +436,12 @@ def _take(run: Callable[[], Timing]) -> dict[str, Any]:
 
 
 def read_log(log: Path) -> dict[str, Any]:
-    """What `remember` keeps in a file."""
+    """What `measure_once` keeps in a file."""
     entries: dict[str, Any] = json.loads(log.read_text()) if log.exists() else {}
     return entries
 
 
-def remember(log: Path, name: str, measure: Callable[[], Any]) -> Any:
+def measure_once(log: Path, name: str, measure: Callable[[], Any]) -> Any:
     """A value of a file by its name, which is measured and kept there if it is not there yet."""
     entries = read_log(log)
     if name not in entries:
