@@ -147,11 +147,11 @@ class TrainerSettings(AlwaysHashed):
         Raises:
             UsageError: One of them is out of its range.
         """
-        for name, right, wanted in self._iter_rules():
+        for name, right, range_text in self._iter_rules():
             if not right:
                 raise UsageError(
                     f"{name} is {getattr(self, name)}, which no training can have.",
-                    hint=f"Give {wanted}: --set {name}=…",
+                    hint=f"Give {range_text}: --set {name}=…",
                 )
 
     def _iter_rules(self) -> Iterator[Rule]:

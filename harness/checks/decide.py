@@ -76,8 +76,8 @@ def estimate_baseline_power(
     }
     means = {}
     for suite in suites:
-        whole = MeanDifference.aggregate_suite(suite, equal)
-        mean = _compute_sensitivity(whole, policy, red[1], repeated=repeated)
+        difference = MeanDifference.aggregate_suite(suite, equal)
+        mean = _compute_sensitivity(difference, policy, red[1], repeated=repeated)
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
     return Power(tasks=tasks, means=means)
 

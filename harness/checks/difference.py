@@ -27,6 +27,12 @@ SYMMETRIC = 1e-3
 FARTHEST, EXACT = 8.0, 1e-7
 """The farthest bound of the search and its precision, in standard errors of a normal distribution."""
 
+MODELS = 20
+"""Equal models that are drawn to tell how far the bounds of one will be."""
+
+EQUAL = 1e-9
+"""A difference of two units' scores below this is rounding."""
+
 LEAST_RUNS = 3
 """Fewest runs whose spread is used: by two runs it is next to unknown."""
 
@@ -341,8 +347,8 @@ def _compute_unit_parts(
     Args:
         sets: What each unit adds, by sets of units.
         noise: The part of the variance of all sets that counts elsewhere.
-        changed: The share of units that would differ, whose influences are those of all, scaled to the same
-            variance; None where they are of units that do differ.
+        changed: The share of units that would differ: influences are then those of all units, scaled to the
+            same variance. None where they are of units that do differ.
     """
     parts = []
     for _, influence in sets:
@@ -350,16 +356,18 @@ def _compute_unit_parts(
         if count > 1 and squares > FLAT:
             # A variance of n values of this kurtosis is as uncertain as that of so many degrees of freedom
             # (Satterthwaite, 1946): 2 for each of few units of one size, n - 1 for normal values.
-            differing = influence
-            if changed is not None:
-                differing = _draw_sizes(influence, count * changed) / math.sqrt(changed)
-            kurtosis = count * float((differing**4).sum()) / max(float((differing**2).sum()), FLAT) ** 2
-            freedom = min(count - 1, max(2 * count / max(kurtosis - 1, 1 / LARGE), 3.0))
+            kurtosis = count * float((influence**4).sum()) / squares**2
             third = float((influence**3).sum())
             if changed is not None:
-                # Of few units that gain or lose by chance one side has more: what a normal sum with this
-                # deviation is below 0 in the mean, by which the verdict's lower bound is farther.
-                third = -math.sqrt(float((differing**6).sum()) / math.tau)
+                models = _draw_models(influence / math.sqrt(2 * changed), changed)
+                squared = models**2
+                ratios = (squared**2).sum(axis=1) / np.maximum(squared.sum(axis=1), FLAT) ** 2
+                # A model of which no unit differs tells no more than one of which one does.
+                kurtosis = count * float(np.where(ratios > 0, ratios, 1.0).mean())
+                # Of few units that gain or lose by chance one side has more: in every other model the side
+                # of the losses, by which the verdict's lower bound is farther.
+                third = -float(np.abs((squared * models).sum(axis=1)).mean()) / 2
+            freedom = min(count - 1, max(2 * count / max(kurtosis - 1, 1 / LARGE), 3.0))
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     kept = max(1 - noise / max(sum(part.variance for part in parts), FLAT), 0.0)
     return [part.take_share(math.sqrt(kept)) for part in parts] if noise else parts
@@ -426,17 +434,24 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
 
 def _expect_tie_part(stratum: Stratum, influence: Floats, changed: float) -> Part:
     """The part of ties that an equal model is expected to have, if it changes a share of the answers."""
-    own = influence.mean(axis=0) * stratum.count / stratum.share
-    if len(stratum.texts) or _is_flat(own):
+    scores = influence.mean(axis=0) * stratum.count / stratum.share
+    if len(stratum.texts) or _is_flat(scores):
         return Part(variance=0.0, freedom=1)
-    # Half of the changed units gain and half lose; the difference of two draws has twice the variance of one.
-    sizes = math.sqrt(2) * _draw_sizes(own, len(own) * changed / 2)
-    return _build_tie_part(stratum, 1 - changed, sizes, sizes)
+    parts = []
+    for differences in _draw_models(scores, changed):
+        gains, losses = differences[differences > EQUAL], -differences[differences < -EQUAL]
+        tied = 1 - (len(gains) + len(losses)) / len(scores)
+        parts.append(_build_tie_part(stratum, tied, gains, losses))
+    variance = fmean(part.variance for part in parts)
+    # Gains and losses have the same sizes in the mean.
+    return Part(variance=variance, freedom=parts[0].freedom)
 
 
-def _draw_sizes(influences: Floats, count: float) -> Floats:
-    """The sizes of so many units drawn from all, as quantiles."""
-    return np.asarray(np.quantile(np.abs(influences), np.arange(1, int(count) + 1) / (count + 1)))
+def _draw_models(influences: Floats, changed: float) -> Floats:
+    """What each unit differs by in MODELS equal models, (models, units): a changed one is drawn from all."""
+    draw = np.random.default_rng(0)
+    others = draw.choice(influences, (MODELS, len(influences)))
+    return np.where(draw.random(others.shape) < changed, influences - others, 0.0)
 
 
 def _build_tie_part(stratum: Stratum, share: float, gains: Floats, losses: Floats) -> Part:
@@ -562,8 +577,8 @@ def _select_mean_columns(suite: Suite) -> dict[str, list[str]]:
 def _average_runs(
     shares: Mapping[str, float], scores: Sequence[Sequence[float]], runs: int
 ) -> tuple[float, ...]:
-    """The mean of each run, of all for a single one; a task with a single run has the same score in each."""
-    tasks = [[fmean(own)] * runs if runs == 1 or len(own) == 1 else own for own in scores]
+    """The mean of each run; a task with another number of them, as of one record, has its mean in each."""
+    tasks = [own if len(own) == runs else [fmean(own)] * runs for own in scores]
     return tuple(
         sum(share * score for share, score in zip(shares.values(), run, strict=True))
         for run in zip(*tasks, strict=True)

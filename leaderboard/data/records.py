@@ -278,7 +278,10 @@ def _compute_standings(
 
     def find_examples_file(record: Record) -> Path | None:
         path = places[record.key]
-        return Store(path.parents[3]).find_part_file(record, path.parts[-3])
+        # A file that cannot be read costs an interval, and no score.
+        with suppress(OSError):
+            return Store(path.parents[3]).find_part_file(record, path.parts[-3])
+        return None
 
     numbers: dict[str, dict[str, TaskNumber]] = {}
     averages = []

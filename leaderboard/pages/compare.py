@@ -361,10 +361,8 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
         gaps = [cell for key in means for cell in _build_gap_cells(getattr(pair, key), *names)]
         rows.append([*names, *gaps, *(getattr(pair, key) for key in counts)])
     by = {getattr(pair, key).by for pair in pairs for key in means}
-    ways, caption = (
-        "; else ".join(text for key, text in BY.items() if key in by),
-        "Two at a time: the one against the other",
-    )
+    ways = "; else ".join(text for key, text in BY.items() if key in by)
+    caption = "Two at a time: the one against the other"
     notes = [INTERVAL.format(ways)] if ways else []
     return _build_gaps_table("pairs", caption, {"one": "One", "other": "Other"}, means, rows, counts, notes)
 

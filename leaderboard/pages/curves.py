@@ -76,8 +76,8 @@ def _show_grid(site: Site, state: State, name: str) -> Page:
     (across, up), (means, counts) = grid.axes, grid.compute_cells()
     edges = [axis.edges[:-1] if axis.is_by_value else axis.edges for axis in (across, up)]
     values = [[None if mean != mean else mean for mean in line] for line in means.tolist()]
-    axes = {"x": Axis(label=across.name), "y": Axis(label=up.name)}
-    heat = Heat(**axes, across=edges[0], up=edges[1], values=values, counts=counts.tolist())
+    x, y = Axis(label=across.name), Axis(label=up.name)
+    heat = Heat(x=x, y=y, across=edges[0], up=edges[1], values=values, counts=counts.tolist())
     title = f"{grid.column} × 100: the mean of each cell, and below it the number of runs"
     chart = build_chart("grid", title, heat)
     return Page(

@@ -304,8 +304,8 @@ def _find_line_amount(line: Line, x: Key) -> float | None:
 def _find_line_score(line: Line, score: str) -> float | None:
     kind, _, name = score.partition(":")
     if name:
-        wanted, cells = _SHORT.get(name) if kind == "type" else name, line.cells.items()
-        rows = (row for column, row in cells if normalize_metric(row.suite, column) == wanted)
+        metric, cells = _SHORT.get(name) if kind == "type" else name, line.cells.items()
+        rows = (row for column, row in cells if normalize_metric(row.suite, column) == metric)
         return next((row.number for row in rows if row.is_score), None)
     means, first = line.means, next(iter(line.means.values()), None)
     # Not to be had: a printed mean includes the tasks that selected the model.
@@ -325,9 +325,6 @@ def _build_line_entry(line: Line, paper: Paper) -> Entry:
         parameters=find_printed_parameters(line.first), dimension=None, max_tokens=None, released=None,
         open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
-
-
-Price: TypeAlias = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class _ParetoState(EntryState):

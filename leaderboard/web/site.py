@@ -287,10 +287,8 @@ class Site:
             document = build_page_json(page, state, snapshot)
             text = clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))
             return f"{text}\n".encode()
-        notes, view = (
-            [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])],
-            state.build_filter_query(),
-        )
+        notes = [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])]
+        view = state.build_filter_query()
         if form == "md":
             return formats.render_markdown(page.title, page.tables, notes=notes, view=view).encode()
         return formats.render_tex(page.tables, notes=notes, view=view).encode()

@@ -73,7 +73,7 @@ def _load(
     engine: str, attention: str, load: Callable[[], Any], artifact: Artifact, dtype: Dtype, device: str
 ) -> LoadedNetwork:
     # Ours takes transformers' names as far as it has such a backend.
-    asked = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
+    backend = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
     if engine == "padded":
         folder = find_backbone_folder(artifact.folder)
         options: dict[str, Any] = {
@@ -94,13 +94,13 @@ def _load(
     else:
         backbone = collect_backbones(load().model)[0]
         if attention:
-            backbone.attention_asked = asked
+            backbone.attention_asked = backend
     network = LoadedNetwork(model=backbone, device=device, engine=engine)
     if attention:
         # Ours takes another backend where one cannot run, and tells it once it has run.
         network.run_pass(network.move_batch(torch.ones((1, 8), dtype=torch.long), [8]))
-        if network.attention != asked:
-            raise ModelError(f"Attention by {asked} does not run here: {network.attention} ran instead.")
+        if network.attention != backend:
+            raise ModelError(f"Attention by {backend} does not run here: {network.attention} ran instead.")
     return network
 
 
@@ -317,8 +317,8 @@ def measure_corpus(
     """
     device, began = Device(model.device), time.monotonic()
     encoder = model.load()
-    load_seconds = time.monotonic() - began
-    model.announce(protocol.rounds)
+    load_seconds, log = time.monotonic() - began, model.work / "rounds.json"
+    model.announce(protocol.rounds - len(read_log(log)))
 
     def encode_texts() -> Timing:
         with watch_load(device) as seen:
@@ -332,7 +332,7 @@ def measure_corpus(
     # As a first pass, which grows a GPU's batches, and for the search.
     documents = encoder.encode(texts, role="document")
     run = (task.splits[0], task.subsets[0], 0)
-    timings = measure_rounds({run: encode_texts}, protocol.rounds, model.work / "rounds.json")[run]
+    timings = measure_rounds({run: encode_texts}, protocol.rounds, log)[run]
     lengths = tuple(encoder.count_tokens([text], role="document") for text in texts)
     workload = Workload(longest=max(lengths), lengths=lengths)
     cell = summarize_rounds(timings, workload, sum(lengths))

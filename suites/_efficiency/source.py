@@ -172,13 +172,13 @@ def _build_suite(name: str, title: str, tasks: Sequence[Task], options: SuiteOpt
         )
     columns = [
         Column(
-            name=f"{getattr(task.source, 'longest', '')} {name} ({engine})".lstrip(),
+            name=f"{getattr(task.source, 'longest', '')} {subset} ({engine})".lstrip(),
             type="Efficiency",
-            tasks=(replace(task, splits=(engine,), subsets=(name,)),),
+            tasks=(replace(task, splits=(engine,), subsets=(subset,)),),
             shown_only="a speed",
         )
         for task in tasks
-        for name in task.subsets
+        for subset in task.subsets
         for engine in task.splits
     ]
     notes = ("Numbers are tokens a second, padding not counted; docs/efficiency.md has the other figures.",)

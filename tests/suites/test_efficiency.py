@@ -367,8 +367,9 @@ def test_a_corpus_is_encoded_at_a_known_speed_and_searched(
 
     monkeypatch.setattr(measuring, "Device", lambda _name: device)
     monkeypatch.setattr(measuring, "find_top_k", search)
+    announced: list[int] = []
     model: Any = SimpleNamespace(
-        device="cpu", load=lambda: encoder, announce=id, count=id, work=tmp_path, artifact=None
+        device="cpu", load=lambda: encoder, announce=announced.append, count=id, work=tmp_path, artifact=None
     )
     (task,) = catalog.open_suite("efficiency:corpus").tasks
     outcome = measuring.measure_corpus(texts, replace(HARNESS, rounds=5), task, model)
@@ -378,6 +379,9 @@ def test_a_corpus_is_encoded_at_a_known_speed_and_searched(
     assert cell["texts_per_second"] == pytest.approx(10_000 / 29.5, rel=0.03)
     assert cell["index_bytes"] == 40 * 8 * 4
     assert cell["search_p50"] == cell["search_p99"] == pytest.approx(0.01)
+    # After a kill only the rounds that are left are announced.
+    measuring.measure_corpus(texts, replace(HARNESS, rounds=7), task, model)
+    assert announced == [5, 2]
 
 
 @pytest.mark.parametrize("kind", ["bert", "colbert"])
@@ -403,10 +407,8 @@ def test_an_attention_backend_is_a_part_of_the_key(bert: Path, tmp_path: Path) -
     usual, sdpa = (catalog.open_suite(f"efficiency{way}").tasks[0] for way in ("", ":sdpa"))
     assert (usual.name, usual.source.scoring) == ("Efficiency512", "efficiency 1")
     assert (sdpa.name, sdpa.source.scoring) == ("EfficiencySdpa512", "efficiency:sdpa 1")
-    identity = compute_folder_identity(bert)
-    artifact = Artifact(
-        name="bert", source=str(bert), folder=bert, key=identity.key, weights=identity.weights
-    )
+    key, weights, _ = compute_folder_identity(bert)
+    artifact = Artifact(name="bert", source=str(bert), folder=bert, key=key, weights=weights)
     model = MeasuredModel(
         artifact=artifact, dtype="float32", device="cpu", load=partial(load_encoder, bert), work=tmp_path,
         announce=id, count=id, tell=id,

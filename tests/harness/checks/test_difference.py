@@ -344,6 +344,22 @@ def test_a_text_of_two_splits_or_tasks_is_one_unit() -> None:
     assert both.examples.variance == pytest.approx(1200 / 800**2, rel=0.1)
 
 
+def test_runs_of_a_task_with_the_same_outputs_may_be_fewer() -> None:
+    """Three runs of A beside one record of B on both sides, and beside two of them."""
+    runs = Difference(
+        mine=(0.6, 0.7, 0.8), theirs=(0.5, 0.6, 0.7), units=9, examples=Part(variance=0, freedom=1)
+    )
+    columns = tuple(Column(name=n, type="t", tasks=(task(n),)) for n in "AB")
+    for same in ((0.4,), (0.3, 0.5)):
+        other = replace(runs, mine=same, theirs=same, same=True)
+        both = MeanDifference.aggregate_suite(
+            Suite(name="s", title="", columns=columns), {"A": runs, "B": other}
+        )
+        assert both is not None
+        assert both.mine == pytest.approx((0.5, 0.55, 0.6))
+        assert both.theirs == pytest.approx((0.45, 0.5, 0.55))
+
+
 # Ties
 
 
@@ -555,5 +571,21 @@ def test_the_bound_of_few_changed_answers_is_foretold(draw: Callable[..., tuple[
         mine, theirs = draw(rng, 0.02, 0.0)
         both = compared(mine, theirs), Difference.estimate_null_difference(theirs, changed=0.02)
         bounds.append([one.total.compute_bound_offset(0.05) for one in both])
+    found, foretold = np.mean(bounds, axis=0)
+    assert foretold == pytest.approx(found, rel=0.2)
+
+
+@pytest.mark.parametrize(("right", "count"), [(0.98, 200), (0.95, 100), (0.9, 100), (0.8, 500)])
+def test_the_bound_of_rare_mistakes_is_foretold(right: float, count: int) -> None:
+    """Of few answers that change, hardly one is a mistake; yet that one tells how far the bound is."""
+    rng, bounds = np.random.default_rng(0), []
+    while len(bounds) < 60:
+        first, second = (rng.random((2, count)) < right).astype(float)
+        second = np.where(rng.random(count) < 0.15, second, first)
+        if first.all() or (first == second).all():
+            continue
+        one = compared(means(second), means(first))
+        equal = Difference.estimate_null_difference(means(first), changed=0.15)
+        bounds.append([each.total.compute_bound_offset(0.05) for each in (one, equal)])
     found, foretold = np.mean(bounds, axis=0)
     assert foretold == pytest.approx(found, rel=0.2)

@@ -254,6 +254,21 @@ def drawn(right: float, examples: int = 60) -> bytes:
     return build_record_output(trained(measured_model("m"), "RTE", right), columns)["examples"]
 
 
+def test_a_file_of_examples_that_cannot_be_read_costs_the_interval_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = {"examples": ExamplesPart(file="", rows=1, sha256="")}
+    Store(tmp_path).put(M.slug, trained(M, "RTE", 0.7).model_copy(update=part), drawn(0.7))
+
+    def refuse(path: Path, *_rest: Any) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("harness.core.files.hash_file", refuse)
+    number = outcomes(only(tmp_path))["RTE"].numbers["optibert"]
+    assert (number.low, number.high) == (None, None)
+    assert number.value is not None
+
+
 def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     model, store = M, Store(tmp_path)
     part = {"examples": ExamplesPart(file="", rows=1, sha256="")}
