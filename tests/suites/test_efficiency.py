@@ -29,7 +29,7 @@ import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, MeasuredModel
-from harness.encoder.folder.content import compute_content_key
+from harness.encoder.folder.content import compute_folder_identity
 from harness.plan import catalog
 from harness.results.audit import find_contradictions
 from harness.storage.record import find_score_problem
@@ -403,7 +403,7 @@ def test_an_attention_backend_is_a_part_of_the_key(bert: Path, tmp_path: Path) -
     usual, sdpa = (catalog.open_suite(f"efficiency{way}").tasks[0] for way in ("", ":sdpa"))
     assert (usual.name, usual.source.scoring) == ("Efficiency512", "efficiency 1")
     assert (sdpa.name, sdpa.source.scoring) == ("EfficiencySdpa512", "efficiency:sdpa 1")
-    key, weights = compute_content_key(bert)
+    key, weights, _ = compute_folder_identity(bert)
     artifact = Artifact(name="bert", source=str(bert), folder=bert, key=key, weights=weights)
     model = MeasuredModel(
         artifact=artifact, dtype="float32", device="cpu", load=partial(load_encoder, bert), work=tmp_path,
