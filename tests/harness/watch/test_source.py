@@ -225,6 +225,13 @@ def test_a_checkpoint_may_be_an_adapter(write: Write, tmp_path: Path) -> None:
     (one,), _ = source.list_checkpoints()
     whole = source.check_condition(one, settle=0, own_code=False)
     assert (whole.problem, whole.stamp) == ("", source.compute_stamp(one))
+    shutil.rmtree(tmp_path / "cache")  # what is laid out again is the same checkpoint
+    assert source.compute_stamp(one) == whole.stamp
+    config = folder / "adapter_config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 9'))
+    assert source.compute_stamp(one) not in ("", whole.stamp)
+    config.write_text(text)
     weights = folder / "adapter_model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-9])
