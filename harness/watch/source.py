@@ -6,7 +6,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -149,7 +149,8 @@ class _Folder:
         """The stamp of sizes and times of files."""
         assert checkpoint.folder is not None
         try:
-            laid = link_adapters(checkpoint.folder, self._options)
+            # Without the hub, which every look would ask for the base model of every adapter.
+            laid = link_adapters(checkpoint.folder, replace(self._options, offline=True))
             return _compute_folder_stamp(checkpoint.folder, laid)
         # Without a complete model.
         except (ModelError, OSError):
