@@ -187,6 +187,7 @@ def find_package_version(package: str) -> str | None:
 
 
 DISTRIBUTION = "encoder-harness"
+"""The name of this program's package."""
 
 __version__ = find_package_version(DISTRIBUTION) or "0+unknown"
 """Version of the harness as it was installed, by the tags of git (pyproject.toml)."""
