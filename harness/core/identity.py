@@ -164,8 +164,8 @@ def _serialize_plain(value: Any) -> Any:
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
     """Whether a field of a dataclass is in the key."""
-    whole = isinstance(value, AlwaysHashed | Ranking | Plaid | ContextDraw)
-    if field.name in ALWAYS or (whole and not field.metadata.get("later")):
+    has_every_field = isinstance(value, AlwaysHashed | Ranking | Plaid | ContextDraw)
+    if field.name in ALWAYS or (has_every_field and not field.metadata.get("later")):
         return True
     default = field.default if field.default_factory is MISSING else field.default_factory()
     return bool(getattr(value, field.name) != default)

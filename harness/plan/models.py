@@ -420,7 +420,7 @@ def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) 
 
     They come after `check_folder`. Outcomes are kept in the folder `cache`; None to try every model.
     """
-    for (artifact, encoding), verdict in zip(models, judge_models(models, cache), strict=True):
+    for (artifact, encoding), verdict in zip(models, collect_verdicts(models, cache), strict=True):
         if verdict.message is not None:
             raise ModelError(verdict.message, hint=verdict.hint)
         if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
@@ -443,7 +443,7 @@ class Verdict:
     special_tokens: int = 0
 
 
-def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
+def collect_verdicts(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
     """The verdict on each model, cached by the content of its folder.
 
     Args:
@@ -455,12 +455,12 @@ def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
         None if place is None else _read_verdict(place, artifact)
         for place, (artifact, _) in zip(places, models, strict=True)
     ]
-    due = [at for at, verdict in enumerate(verdicts) if verdict is None]
-    for at, verdict in zip(due, _try_models([models[at] for at in due]), strict=True):
-        verdicts[at] = verdict
-        place = places[at]
+    due = [number for number, verdict in enumerate(verdicts) if verdict is None]
+    for number, verdict in zip(due, _try_models([models[number] for number in due]), strict=True):
+        verdicts[number] = verdict
+        place = places[number]
         if verdict is not None and place is not None:
-            content = {"schema": 1, "folder": str(models[at][0].folder), **asdict(verdict)}
+            content = {"schema": 1, "folder": str(models[number][0].folder), **asdict(verdict)}
             with suppress(OSError, StoreError):
                 write_content_file(place, content)
     return [verdict or Verdict() for verdict in verdicts]

@@ -288,8 +288,8 @@ class EncoderPreTrainedModel(PreTrainedModel):
         else:
             require_import(folder)
         # A file takes no slices, as fused projections are.
-        own = {name: tensor.numel() * tensor.element_size() for name, tensor in tensors.items()}
-        slices = {name for name, size in own.items() if tensors[name].untyped_storage().nbytes() > size}
+        sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in tensors.items()}
+        slices = {name for name, size in sizes.items() if tensors[name].untyped_storage().nbytes() > size}
         tensors = {name: tensor.clone() if name in slices else tensor for name, tensor in tensors.items()}
         save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
 
