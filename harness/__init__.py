@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
-from harness.core.provenance import __version__
+from harness.core.provenance import find_version
 from harness.core.types import SuiteOptions
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ _HOMES = {
 }
 """The modules of names that are imported when they are first used, with the name there if it is another."""
 
+__version__: str
+"""The version as it was installed."""
+
 __all__ = [
     "Check",
     "HarnessError",
@@ -74,6 +77,8 @@ __all__ = [
 
 # PEP 562. An import above would load pydantic, numpy and rich with `import harness`.
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return find_version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")

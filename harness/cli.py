@@ -15,7 +15,7 @@ import click
 
 from harness.core.errors import HarnessError, UsageError, find_similar_names
 from harness.core.paths import explain_not_utf8, require_utf8
-from harness.core.provenance import __version__
+from harness.core.provenance import find_version
 from harness.core.terminal import clean_output
 
 COMMANDS = {
@@ -175,6 +175,12 @@ harness run --help       the options of one
 """
 
 
+def _print_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"harness, version {find_version()}")
+        context.exit()
+
+
 @click.command(
     cls=_Commands,
     invoke_without_command=True,
@@ -185,7 +191,14 @@ harness run --help       the options of one
         "token_normalize_func": lambda name: name.replace("_", "-"),
     },
 )
-@click.version_option(__version__, prog_name="harness")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.pass_context
 def program(context: click.Context) -> None:
     """How good is this encoder downstream, compared with the others under the same treatment?

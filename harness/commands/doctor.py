@@ -28,10 +28,10 @@ from harness.core.files import hash_file
 from harness.core.provenance import (
     DISTRIBUTION,
     PACKAGES,
-    __version__,
     count_cores,
     find_checkout,
     find_package_version,
+    find_version,
     read_cpu_flags,
     read_cpu_model,
     read_nvidia_driver,
@@ -311,8 +311,8 @@ def _check_demo_model(cache: Path) -> _Check:
 def _format_program_version() -> str:
     code = find_checkout()
     if code is None:
-        return __version__
-    return f"{__version__} at {code.commit[:12]}{' with uncommitted changes' if code.dirty else ''}"
+        return find_version()
+    return f"{find_version()} at {code.commit[:12]}{' with uncommitted changes' if code.dirty else ''}"
 
 
 IMPORT_NAMES = ("harness", "finetune", "suites", "leaderboard")

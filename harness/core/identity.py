@@ -168,4 +168,4 @@ def _is_written(value: Any, field: Field[Any]) -> bool:
     if field.name in ALWAYS or (has_every_field and not field.metadata.get("later")):
         return True
     default = field.default if field.default_factory is MISSING else field.default_factory()
-    return not getattr(value, field.name) == default  # noqa: SIM201
+    return bool(getattr(value, field.name) != default)

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -123,7 +122,7 @@ def collect_provenance(
     code = find_checkout()
     begun = started or datetime.fromtimestamp(psutil.Process().create_time(), tz=UTC)
     return {
-        "harness": __version__,
+        "harness": find_version(),
         "commit": code.commit if code else None,
         "dirty": code.dirty if code else None,
         "python": platform.python_version(),
@@ -180,6 +179,9 @@ def measure_peak_memory() -> dict[str, int]:
 
 def find_package_version(package: str) -> str | None:
     """The installed version of a package, None without one; the package is not imported."""
+    # Imported here, so that `harness --help` stays fast.
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -187,9 +189,13 @@ def find_package_version(package: str) -> str | None:
 
 
 DISTRIBUTION = "encoder-harness"
+"""The name of this program's package."""
 
-__version__ = find_package_version(DISTRIBUTION) or "0+unknown"
-"""Version of the harness as it was installed, by the tags of git (pyproject.toml)."""
+
+@cache
+def find_version() -> str:
+    """The version of the harness as it was installed, by the tags of git (pyproject.toml)."""
+    return find_package_version(DISTRIBUTION) or "0+unknown"
 
 
 @cache

@@ -61,7 +61,7 @@ def set_variable(undo: ExitStack, name: str, value: str) -> None:
 
 
 def _guard(function: Callable[..., Any], find_host: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, but for arguments in which `find_host` finds another machine; None for none."""
+    """The function, which refuses a host of its arguments that is another machine; None is this one."""
 
     def call_locally(*args: Any, **kwargs: Any) -> Any:
         _refuse(find_host(*args, **kwargs))

@@ -128,8 +128,8 @@ class ScoredData:
             files.sync(folder.parent)
         except OSError as error:
             store_error = files.write_error(folder, error)
-            hint = "free some room or name another --output, and run the command again."
-            store_error.hint = f"The vectors are kept: {hint}"
+            hint = "The vectors are kept: free some room or name another --output, and run the command again."
+            store_error.hint = hint
             raise store_error from error
         finally:
             shutil.rmtree(staged, ignore_errors=True)

@@ -244,12 +244,13 @@ def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: Load
     roles = list_roles(model) if late is None else SIDES
     for role in roles if silent else ():
         silent &= _find_unused_tensors(model, late, report.fresh, role)
-    several, fresh_names = len(collect_backbones(model)) > 1, []
+    # Where there are several backbones, each tensor has the name of its own before it.
+    modules = [*model.named_modules()] if len(collect_backbones(model)) > 1 else []
+    fresh_names = []
     for fresh in report.fresh:
         if fresh not in silent:
-            # Where there are several backbones, with the name of its own.
-            names = [n for n, module in model.named_modules() if several and module is fresh.backbone]
-            fresh_names.append(f"{''.join(f'{n}.' for n in names[:1])}{fresh.name}{fresh.shapes}")
+            backbone = next((f"{place}." for place, module in modules if module is fresh.backbone), "")
+            fresh_names.append(f"{backbone}{fresh.name}{fresh.shapes}")
     if not fresh_names:
         return
     more = f" and {len(fresh_names) - SHOWN} more" if len(fresh_names) > SHOWN else ""

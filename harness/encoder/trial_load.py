@@ -7,7 +7,6 @@ so is settled by a load. sentence-transformers is not imported before that, sinc
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import inspect
@@ -138,8 +137,10 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
     if any(module.class_name in ROUTERS for module in read_modules(folder)):
         raise _DoubtError
     for path in weight_files(folder):
+        if path.suffix != ".safetensors":
+            continue
         try:
-            with safe_open(path, "pt") if path.suffix == ".safetensors" else contextlib.nullcontext():
+            with safe_open(path, "pt"):
                 pass
         except SafetensorError as error:
             raise DamagedModelError(f"{path} is not a whole safetensors file: {error}.") from error

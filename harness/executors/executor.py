@@ -12,7 +12,7 @@ import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 from harness.core.errors import HarnessError, UsageError, ask_for_names, explain_unknown
 from harness.executors.run_log import Node
@@ -129,9 +129,9 @@ def fail_job(key: str, error: Exception) -> Finished:
     if isinstance(error, HarnessError):
         failure = replace(Failure.from_error(error), traceback=traceback.format_exc())
     else:
-        name, cause = type(error).__name__, "memory" if isinstance(error, MemoryError) else "job"
-        message, trace = str(error) or name, traceback.format_exc()
-        failure = Failure(kind=name, message=message, traceback=trace, cause=cast(Cause, cause))
+        name, trace = type(error).__name__, traceback.format_exc()
+        cause: Cause = "memory" if isinstance(error, MemoryError) else "job"
+        failure = Failure(kind=name, message=str(error) or name, traceback=trace, cause=cause)
     return Finished(key=key, failure=failure)
 
 

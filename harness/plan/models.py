@@ -420,7 +420,7 @@ def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) 
 
     They come after `check_folder`. Outcomes are kept in the folder `cache`; None to try every model.
     """
-    for (artifact, encoding), verdict in zip(models, judge_models(models, cache), strict=True):
+    for (artifact, encoding), verdict in zip(models, collect_verdicts(models, cache), strict=True):
         if verdict.message is not None:
             raise ModelError(verdict.message, hint=verdict.hint)
         if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
@@ -443,7 +443,7 @@ class Verdict:
     special_tokens: int = 0
 
 
-def judge_models(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
+def collect_verdicts(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
     """The verdict on each model, cached by the content of its folder.
 
     Args:

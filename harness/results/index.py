@@ -32,7 +32,7 @@ from harness.core import files
 from harness.core.documents import read_or_warn
 from harness.core.errors import StoreError
 from harness.core.identity import digest
-from harness.core.provenance import __version__, count_cores
+from harness.core.provenance import count_cores, find_version
 from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
 from harness.results.names import NamedModel, distinguish_names
 from harness.storage.record import SCHEMA, Record
@@ -433,7 +433,7 @@ def _name_index(root: Path) -> str:
     numbers: tuple[int, ...] = ()
     with contextlib.suppress(OSError):
         numbers = (place.stat().st_dev, place.stat().st_ino)
-    return digest([str(place), *numbers, files.get_host_name(), __version__, SCHEMA, _TABLES])[:32]
+    return digest([str(place), *numbers, files.get_host_name(), find_version(), SCHEMA, _TABLES])[:32]
 
 
 def _iter_facts(paths: Sequence[str]) -> Iterator[_Facts | None]:

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.core import files as disk
 from harness.core.documents import DocumentKind, read_or_warn
 from harness.core.errors import RecordError, UsageError
-from harness.core.provenance import __version__
+from harness.core.provenance import find_version
 
 SCHEMA = 2
 """The schema of a stamp and its tables; a newer one is refused. Schema 2 added the digests of both."""
@@ -192,7 +192,7 @@ class Imported:
             "source": folder.name,
             "id": import_id,
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {"harness": __version__, **versions},
+            "versions": {"harness": find_version(), **versions},
             "tables": written,
         }
         imported = Imported(source=folder.name, folder=folder, stamp={}).update_stamp({**about, **facts})

@@ -466,7 +466,7 @@ def _collect_scoring_facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts:
         "constant": counts.constant,
         "left_out": counts.left_out,
         "notes": [*plan.collection.notes, *_iter_scoring_notes(plan, rows, counts)],
-        "harness": provenance.__version__,
+        "harness": provenance.find_version(),
         "packages": {name: provenance.find_package_version(name) for name in ("torch", "bm25s", "pyarrow")},
     }
 

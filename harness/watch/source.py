@@ -6,7 +6,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -149,7 +149,9 @@ class _Folder:
         """The stamp of sizes and times of files."""
         assert checkpoint.folder is not None
         try:
-            return _compute_folder_stamp(link_adapters(checkpoint.folder, self._options))
+            # Without the hub, which every look would ask for the base model of every adapter.
+            laid = link_adapters(checkpoint.folder, replace(self._options, offline=True))
+            return _compute_folder_stamp(checkpoint.folder, laid)
         # Without a complete model.
         except (ModelError, OSError):
             return ""
@@ -327,7 +329,7 @@ def _check_checkpoint(folder: Path, options: ModelOptions, *, settle: float, own
         for path in list_content_files(laid):
             if path.suffix == ".json":
                 read_json(path)
-        stamp = _compute_folder_stamp(laid)
+        stamp = _compute_folder_stamp(folder, laid)
     except ModelError as error:
         message = error.message.replace(f"{laid}/", "").replace(str(laid), "it")
         return _Condition(problem=message.replace(f"{folder}/", "").replace(str(folder), "it"))
@@ -339,10 +341,16 @@ def _check_checkpoint(folder: Path, options: ModelOptions, *, settle: float, own
     return _Condition(stamp=stamp)
 
 
-def _compute_folder_stamp(folder: Path) -> str:
-    """A digest of the files that decide what the model computes."""
-    files = [(p.relative_to(folder).as_posix(), p.stat()) for p in list_content_files(folder)]
-    return digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in files])
+def _compute_folder_stamp(folder: Path, laid: Path) -> str:
+    """A digest of the files that decide what the model computes, in the folder that it is loaded from."""
+    facts: list[tuple[str, int, int | str]] = []
+    for path in list_content_files(laid):
+        stat = path.stat()
+        # What was written beside the links to an adapter is as old as the cache: its text counts.
+        is_written = laid != folder and not path.is_symlink()
+        content = path.read_text(encoding="utf-8") if is_written else stat.st_mtime_ns
+        facts.append((path.relative_to(laid).as_posix(), stat.st_size, content))
+    return digest(facts)
 
 
 def _find_last_change(folder: Path) -> float:

@@ -69,8 +69,11 @@ class ColumnPath:
     @property
     def text(self) -> str:
         """The path as it is spelled."""
-        steps = (f".{step}" if isinstance(step, str) else f"[{step}]" for step in self.steps)
-        return self.column + "".join(steps).replace("[None]", "[]")
+        steps = (
+            f".{step}" if isinstance(step, str) else f"[{'' if step is None else step}]"
+            for step in self.steps
+        )
+        return self.column + "".join(steps)
 
     @property
     def several(self) -> bool:

@@ -395,9 +395,10 @@ class _Texts:
                 is_near = longest - shortest <= min(slack, longest // 2)
                 return shortest == longest or (is_near and longest * texts <= MASKED_TOKENS)
             # The numbers in a mask for each token of a text.
-            columns = 1 if kind.window is None else longest
-            columns = columns if kind.slopes is None else query.shape[1] * longest
-            columns = 1 if longest == shortest and kind.attended is None else columns
+            columns = 1
+            if longest != shortest or kind.attended is not None:
+                columns = 1 if kind.window is None else longest
+                columns = columns if kind.slopes is None else query.shape[1] * longest
             row = max(columns, query.shape[1] * query.shape[2]) * kind.dtype.itemsize
             return texts * longest * row <= CALL_BYTES
 

@@ -381,7 +381,7 @@ def _read_multi_vector_settings(
 def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> None:
     """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
     run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
-    named = expansion if isinstance(expansion, dict) else {"token": expansion}
+    named = expansion if isinstance(expansion, dict) else {}
     length, attend = named.get("length"), named.get("attend")
     # At least and at most the same length is that length.
     is_fixed = named.get("strategy") == "fixed" or query_length == length

@@ -287,10 +287,10 @@ class EncoderPreTrainedModel(PreTrainedModel):
             tensors = {published.theirs(name): tensor for name, tensor in tensors.items()}
         else:
             require_import(folder)
-        for name, tensor in tensors.items():
-            # A file takes no slices, as fused projections are.
-            if tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size():
-                tensors = {**tensors, name: tensor.clone()}
+        # A file takes no slices, as fused projections are.
+        sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in tensors.items()}
+        slices = {name for name, size in sizes.items() if tensors[name].untyped_storage().nbytes() > size}
+        tensors = {name: tensor.clone() if name in slices else tensor for name, tensor in tensors.items()}
         save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:

@@ -28,6 +28,18 @@ def test_a_snapshot_is_plain_json_with_every_documented_field():
     assert found["threads"] == 3
 
 
+def test_the_version_is_read_where_it_is_asked_for():
+    """`harness --help` and the completion of a shell need neither it nor the modules that read it."""
+    code = (
+        "import sys; before = {*sys.modules}\n"
+        "import harness.cli\n"
+        "print({'importlib.metadata', 'email.message'} & ({*sys.modules} - before) or 'none')\n"
+        "harness.cli.invoke(['--version'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["none", f"harness, version {__version__}"]
+
+
 def test_versions_are_those_that_are_installed():
     packages = provenance.collect_provenance()["packages"]
     for name in ("torch", "transformers", "mteb", "numpy", "scikit-learn"):

@@ -27,7 +27,7 @@ from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.network.layers import Packing, compute_rotations
 from harness.encoder.network.model import load_network
 from harness.encoder.resolved_encoding import resolve_encoding
-from harness.plan.models import judge_models
+from harness.plan.models import collect_verdicts
 from harness.results.results import EncodingCondition
 from harness.storage.vectors import EmbeddingCache
 from harness.tools.conditions import format_run_options
@@ -223,7 +223,7 @@ def test_the_plan_scales_what_the_run_does(
     encoding = resolve_encoding(describe(tmp_path), Settings(rope_scaling="yarn:4", max_length=LENGTH))
     plain = replace(encoding, rope_scaling=None)
     models = [(artifact(tmp_path), how) for how in (encoding, plain)]
-    scaled, unscaled = judge_models(models, tmp_path / "cache")
+    scaled, unscaled = collect_verdicts(models, tmp_path / "cache")
     assert unscaled.message is None
     with contextlib.nullcontext() if scales else pytest.raises(ModelError, match="cannot be scaled"):
         load_any(artifact(tmp_path), encoding, device="cpu")

@@ -30,7 +30,7 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
 from harness.encoder.library import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
-from harness.plan.models import Verdict, judge_models
+from harness.plan.models import Verdict, collect_verdicts
 from preflights import check_model
 from tiny import library
 
@@ -382,7 +382,7 @@ def test_words_are_not_cut(tmp_path: Path, artifact: MakeArtifact) -> None:
 
 def judged(artifact: Artifact, cache: Path) -> Verdict:
     encoding: Encoding = resolve_encoding(describe(artifact.folder), Settings())
-    return judge_models([(artifact, encoding)], cache)[0]
+    return collect_verdicts([(artifact, encoding)], cache)[0]
 
 
 def test_a_folder_is_tried_once_for_each_content(
@@ -434,7 +434,7 @@ for model, _ in pickle.load(sys.stdin.buffer):
     models = [(replace(one, name=name), resolve_encoding(describe(copy), Settings())) for name in names]
     monkeypatch.setattr("harness.plan.models.START", program)
     monkeypatch.delitem(sys.modules, "torch")
-    assert [verdict.special_tokens for verdict in judge_models(models, None)] == [1, 0, 0, 4, 0]
+    assert [verdict.special_tokens for verdict in collect_verdicts(models, None)] == [1, 0, 0, 4, 0]
 
 
 def test_a_plan_tries_models_in_another_process(

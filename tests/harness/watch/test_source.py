@@ -225,6 +225,13 @@ def test_a_checkpoint_may_be_an_adapter(write: Write, tmp_path: Path) -> None:
     (one,), _ = source.list_checkpoints()
     whole = source.check_condition(one, settle=0, own_code=False)
     assert (whole.problem, whole.stamp) == ("", source.compute_stamp(one))
+    shutil.rmtree(tmp_path / "cache")  # what is laid out again is the same checkpoint
+    assert source.compute_stamp(one) == whole.stamp
+    config = folder / "adapter_config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 9'))
+    assert source.compute_stamp(one) not in ("", whole.stamp)
+    config.write_text(text)
     weights = folder / "adapter_model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-9])
@@ -233,6 +240,33 @@ def test_a_checkpoint_may_be_an_adapter(write: Write, tmp_path: Path) -> None:
     assert source.compute_stamp(one) == damaged.stamp == ""
     weights.write_bytes(content)
     assert source.check_condition(one, settle=0, own_code=False).stamp not in ("", whole.stamp)
+
+
+def test_the_stamp_of_an_adapter_asks_no_hub(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every look at a watch's folder asks for the stamp of every checkpoint."""
+    import peft
+    from transformers import AutoModel
+
+    base, folder = write("base"), tmp_path / "adapters" / "checkpoint-1"
+    peft.get_peft_model(AutoModel.from_pretrained(base), peft.LoraConfig()).save_pretrained(str(folder))
+    config = folder / "adapter_config.json"
+    named = {**json.loads(config.read_text()), "base_model_name_or_path": "org/base"}
+    config.write_text(json.dumps(named))
+    asked: list[str] = []
+
+    def tell(_api: object, name: str, **_options: object) -> SimpleNamespace:
+        asked.append(name)
+        return SimpleNamespace(siblings=(), sha="0" * 40)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", tell)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_names, **_options: str(base))
+    source = open_source(str(folder.parent), cache=tmp_path / "cache")
+    (one,), _ = source.list_checkpoints()
+    whole = source.check_condition(one, settle=0, own_code=False)
+    assert (whole.problem, asked) == ("", ["org/base"])
+    assert (source.compute_stamp(one), asked) == (whole.stamp, ["org/base"])
 
 
 def test_a_whole_checkpoint_has_a_stamp_that_its_weights_change(write: Write) -> None:
