@@ -426,10 +426,13 @@ class Plan:
         *,
         store: Store,
         settings: DataSettings,
+        seed: int = SEED,
         force: bool = False,
         gate: bool = True,
         purpose: Purpose = "final",
-        **how: Any,
+        recipe: TaskRecipe | None = None,
+        is_evaluated: Callable[[ConfiguredModel, Task], bool] = _accept_every_task,
+        machine: Mapping[str, Any] | None = None,
     ) -> Plan:
         """The plan of a run: every task of every suite for every model, each once.
 
@@ -441,15 +444,26 @@ class Plan:
             suites: The suites; none to train models without evaluating them.
             store: The records of the results folder.
             settings: The places of data.
+            seed: The seed of samples and probes.
             force: Whether scores with a record are computed again.
             gate: Whether the sanity gate may refuse a model.
             purpose: Where records are looked up and written: final scores, or trials.
-            **how: As in `plan_scores`.
+            recipe: The recipe for tasks with labels.
+            is_evaluated: Whether a model is evaluated on a task.
+            machine: This machine, where a task measures it.
 
         Raises:
             UsageError: The data of a sweep's selection is not available.
         """
-        planned_scores = plan_scores(subjects, suites, settings=settings, **how)
+        planned_scores = plan_scores(
+            subjects,
+            suites,
+            settings=settings,
+            seed=seed,
+            recipe=recipe,
+            is_evaluated=is_evaluated,
+            machine=machine,
+        )
         cells = tuple(replace(cell, purpose=purpose) for cell in planned_scores.cells)
         cells = cells if force else tuple(_attach_record(cell, store) for cell in cells)
         lost_runs = {cell.key: keys for cell in cells if (keys := _find_lost_classifiers(cell, store))}
