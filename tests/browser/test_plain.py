@@ -191,6 +191,7 @@ def test_pages_open_with_their_styles(reader: Reader) -> None:
         if not page.locator(".places a").nth(at).is_visible():
             continue
         page.locator(".places a").nth(at).click()
+        page.locator("main h1").wait_for()
         assert page.locator("main h1").count() == 1
         assert page.locator("body").evaluate("one => getComputedStyle(one).margin") == "0px"
         page.go_back()
