@@ -276,7 +276,9 @@ def _show_seed_tasks(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
             CHOSE if _has_selection_record(records, seeds) else "",
         ]
         text = ", ".join(filter(None, parts))
-        table.add_row(task, about.type, about.metric, format_spread(values), text)
+        table.add_row(
+            task, about.type, about.metric, format_spread(values, measured=about.metric in OWN_UNITS), text
+        )
     print_table(table, create_console())
     _print_seeds(seeds)
 
@@ -312,7 +314,10 @@ def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_js
         table = create_table("task", "type", numbers=["score"], notes=[""], title=title)
         for column in suite.columns:
             if column.tasks:
-                score = format_spread([m.columns[column.name] for m in means])
+                score = format_spread(
+                    [m.columns[column.name] for m in means],
+                    measured=column.tasks[0].metric in OWN_UNITS,
+                )
                 table.add_row(column.name, column.type, score, _mark(column, seeds[0].lineage))
         print_table(table, create_console())
         untouched = format_held_out_mean(suite, seeds[0].lineage, list(map(collect_view_scores, views)))

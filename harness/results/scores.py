@@ -59,17 +59,19 @@ def compute_seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
     }
 
 
-def format_spread(values: Sequence[float | None]) -> str:
-    """Scores of several seeds: their mean and standard deviation, or how many seeds have a score.
+def format_spread(values: Sequence[float | None], *, measured: bool = False) -> str:
+    """Scores of several seeds as `score_text` has them: mean ± deviation, or how many seeds have a score.
 
     >>> format_spread([0.5, 0.6]), format_spread([0.5]), format_spread([0.5, None]), format_spread([None])
     ('55.00 ± 7.07', '50.00', '1 of 2 seeds', '–')
+    >>> format_spread([4000.0, 6000.0], measured=True)
+    '5,000 ± 1,414'
     """
     spread = compute_seed_spread(values)
     if 0 < spread["seeds"] < len(values):
         return f"{spread['seeds']} of {len(values)} seeds"
-    deviation = "" if spread["deviation"] is None else f" ± {100 * spread['deviation']:.2f}"
-    return score_text(spread["value"]) + deviation
+    numbers = [n for n in (spread["value"], spread["deviation"]) if n is not None]
+    return " ± ".join(score_text(number, measured=measured) for number in numbers or [None])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,6 +141,8 @@ class _ProtocolBill:
     @property
     def text(self) -> str:
         """The bill in a line."""
+        if not self.trainings and not self.scores:
+            return f"protocol {self.name}: no record yet; `harness run --protocol {self.name}` begins"
         count, amounts = len(self.trainings), [*(bill.dollars for bill in self.trainings), self.dollars]
         trainings = [f"{count:,} trainings: {_format_total(self.trainings)}"] if count else []
         scored = f"{self.scores:,} scores in {format_duration(self.seconds)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import signal
@@ -20,6 +21,7 @@ import psutil
 import pytest
 import torch
 from measuring import load_encoder
+from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import StaticEmbedding
 from tokenizers import Tokenizer
@@ -32,6 +34,7 @@ from harness.core.types import Artifact, MeasuredModel
 from harness.encoder.folder.content import compute_folder_identity
 from harness.plan import catalog
 from harness.results.audit import find_contradictions
+from harness.results.scores import score_text
 from harness.storage.record import find_score_problem
 from suites._efficiency import measuring, rounds
 from suites._efficiency.protocol import HARNESS
@@ -290,6 +293,10 @@ def test_a_whole_measurement(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert record.main_score == record.scores["ours"]["fixed"]["tokens_per_second"]
     assert find_score_problem(record) == ""
     assert not [*find_contradictions(record, record.to_json().encode())]
+    # A speed is printed as it is, where scores are printed times 100.
+    report.print(Console(file=(printed := io.StringIO()), width=200))
+    row = next(line for line in printed.getvalue().splitlines() if "512 fixed (ours)" in line)
+    assert score_text(record.main_score, measured=True) in row
     assert not any("vectors differ" in note for note in report.notes)
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.core.errors import shorten_names
 from harness.core.lineage import Lineage
 from harness.core.terminal import create_table, print_lines, print_table
-from harness.core.types import Column, Convention, Suite, Task
+from harness.core.types import OWN_UNITS, Column, Convention, Suite, Task
 from harness.data.locate import DataMissing, format_size
 from harness.driver.execute import Result
 from harness.driver.report.suite import (
@@ -130,7 +130,7 @@ def _build_report_table(suite: Suite, report: Report) -> Table:
     for column in suite.columns:
         if not column.tasks:
             continue
-        cells: list[str] = []
+        metric, cells = column.tasks[0].metric, list[str]()
         for group in groups:
             results = [
                 report.find_result(one, task)
@@ -141,8 +141,9 @@ def _build_report_table(suite: Suite, report: Report) -> Table:
             marks = [CHOSE] if is_selection_column(column, report.find_lineage(group[0])) else []
             marks += [APPROXIMATE] if any(is_approximate(result.record) for result in results) else []
             hows = [result.how for result in results]
-            cells += _format_origin_cells(format_spread(scores), hows, marks) if hows else ["", ""]
-        table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
+            score = format_spread(scores, measured=metric in OWN_UNITS)
+            cells += _format_origin_cells(score, hows, marks) if hows else ["", ""]
+        table.add_row(column.name, column.type, metric, *cells)
     return table
 
 

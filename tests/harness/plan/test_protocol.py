@@ -265,6 +265,7 @@ def test_the_bill_of_a_protocol_has_each_training_and_score_once(
     assert (bill.scores, bill.seconds, bill.dollars) == (2, 5400.0, 3.0)
     assert bill.text.startswith("protocol modernbert: 2 trainings: 1 h")
     assert bill.text.endswith("2 scores in 1 h 30 min; $23.00 together")
+    assert "no record yet" in replace(bill, trainings=[], scores=0).text
 
 
 @pytest.mark.usefixtures("hub")
