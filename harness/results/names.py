@@ -68,9 +68,11 @@ def distinguish_names(models: Iterable[NamedModel]) -> dict[tuple[str, str], str
         names.setdefault(model.name, []).append(model)
     labels = {place: model.name for place, model in known.items()}
     for name, alike in names.items():
+        if len(alike) == 1:
+            continue
         owners = [model for model in alike if not model.shared]
         counts = Counter(label for model in alike for label in model.labels)
-        for model in alike if len(alike) > 1 else ():
+        for model in alike:
             if [model] != owners:
                 free = (one for one in model.labels if counts[one] == 1 and one not in names)
                 labels[model.key, name] = next(free, name)

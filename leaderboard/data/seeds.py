@@ -21,14 +21,27 @@ _SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
 
 
 def put_seeds(tables: Tables) -> None:
-    """Add an entry for every training with several seeds, and mark its members."""
-    # A group has a row here only if another entry shares it.
+    """Add an entry for every training with several seeds, and mark its members.
+
+    What was kept of a former version stays where its members are those of before.
+    """
+    # An entry that was kept is still marked as a member, one that was read is not.
     tables.connection.execute(
-        """UPDATE entries SET member = true WHERE "group" IN
-           (SELECT "group" FROM entries GROUP BY "group" HAVING count(*) > 1)"""
+        f"""CREATE TEMP TABLE seed_groups AS SELECT "group", count(*) AS members,
+            bool_and(member) AND count(*) IN (SELECT len(split(seeds, ',')) FROM entries AS whole
+                WHERE whole.unit = '{SEEDS}' AND whole."group" = entries."group") AS unchanged
+            FROM entries WHERE unit <> '{SEEDS}' AND "group" IS NOT NULL GROUP BY "group";
+            CREATE TEMP TABLE old_seeds AS SELECT id FROM entries WHERE unit = '{SEEDS}'
+            AND "group" NOT IN (SELECT "group" FROM seed_groups WHERE unchanged AND members > 1);
+            DELETE FROM results WHERE entry IN (FROM old_seeds);
+            DELETE FROM scores WHERE entry IN (FROM old_seeds);
+            DELETE FROM entries WHERE id IN (FROM old_seeds);
+            UPDATE entries SET member = members > 1 FROM seed_groups
+            WHERE entries."group" = seed_groups."group" AND unit <> '{SEEDS}' AND NOT unchanged"""
     )
-    members = tables.fetch_rows("SELECT * FROM entries WHERE member ORDER BY id")
-    owned = "WHERE entry IN (SELECT id FROM entries WHERE member) ORDER BY entry"
+    new = """member AND "group" IN (SELECT "group" FROM seed_groups WHERE NOT unchanged)"""
+    members = tables.fetch_rows(f"SELECT * FROM entries WHERE {new} ORDER BY id")
+    owned = f"WHERE entry IN (SELECT id FROM entries WHERE {new}) ORDER BY entry"
     results, scores = (
         group_by(tables.fetch_rows(f"SELECT * FROM {name} {owned}"), lambda row: row["entry"])
         for name in ("results", "scores")
@@ -37,8 +50,8 @@ def put_seeds(tables: Tables) -> None:
     for group in group_by(members, lambda entry: entry["group"]).values():
         group.sort(key=lambda entry: int(json.loads(entry["lineage"])["seed"]))
         some = ([row for one in group for row in table.get(one["id"], ())] for table in (results, scores))
-        for name, new in _build_group_rows(group, *some).items():
-            rows[name] += new
+        for name, new_rows in _build_group_rows(group, *some).items():
+            rows[name] += new_rows
     tables.insert(rows)
 
 

@@ -29,7 +29,7 @@ from harness.storage.imported import STAMP, Imported
 from harness.storage.imported import TABLES as IMPORT_TABLES
 from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
-from leaderboard.data.seeds import put_seeds
+from leaderboard.data.seeds import SEEDS, put_seeds
 from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, SiteSuite, collect_scopes, load_site_suites
 from leaderboard.data.tables import (
@@ -259,7 +259,7 @@ class SiteIndex:
 
         kept = [name for name in units if name in former.units and name not in fresh]
         if former.version:
-            tables.keep(former.folder / OWN, kept)
+            tables.keep(former.folder / OWN, [*kept, SEEDS])
         texts, failed = new / OWN / _format_texts_name(version), set[str]()
         with ParquetWriter(texts, create_text_schema(), compression="zstd") as writer:
             for chunk in read_units(fresh, self._reading):

@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -121,8 +122,6 @@ class Tables:
                     WHERE unit IN (SELECT unnest(?::VARCHAR[]))""",
                 [str(folder / f"{name}.parquet"), list(units)],
             )
-        # Entries over seeds are made again from all units (put_seeds), which marks their members.
-        self.connection.execute("UPDATE entries SET member = false")
         self.slugs = {slug for (slug,) in self.connection.execute("SELECT slug FROM entries").fetchall()}
 
     def take(self, rows: Mapping[str, pa.Table], batch: int) -> pa.Table:
@@ -420,15 +419,19 @@ def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
 
 def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int) -> Iterator[_Chunk]:
     """What artifacts hold, read by other processes; those of a process that ended are left out."""
-    jobs = [
+    jobs = (
         [(name, units[name].name, units[name].records) for name in names]
         for names in _split(name for name, unit in units.items() if unit.records)
-    ]
+    )
     # Not forked: the process that serves pages has threads, whose locks a fork would copy.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(reading,))
     try:
-        for chunk in executor.map(_read_artifacts, jobs):
+        # Two ahead for each process: of all at once, those that wait to be written would fill the memory.
+        ahead = deque(executor.submit(_read_artifacts, job) for job in islice(jobs, 2 * workers))
+        while ahead:
+            chunk = ahead.popleft().result()
+            ahead.extend(executor.submit(_read_artifacts, job) for job in islice(jobs, 1))
             for message in chunk.messages:
                 logging.getLogger(message.name).handle(message)
             yield chunk

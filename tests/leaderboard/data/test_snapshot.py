@@ -522,6 +522,43 @@ def test_seeds_that_lost_the_first_have_their_own_name(index: SiteIndex, tmp_pat
     assert {e.model for e in Queries(index, 2).entries.values() if e.origin == "measured"} == {"second"}
 
 
+def test_means_over_seeds_follow_their_members(index: SiteIndex, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+
+    def put_seed(seed: int, score: float, pooling: str = "mean") -> Path:
+        made = made_of(seed, settings={"pooling": pooling})
+        return results / "records" / put_model(results, pooling, made, {NANO[0]: score}).slug
+
+    def refresh() -> list[tuple[int, ...]]:
+        index.refresh()
+        at_once = opened(replace(small_settings(tmp_path), snapshots=tmp_path / "other"))
+        at_once.refresh()
+        assert index.snapshot
+        assert at_once.snapshot
+        assert index.snapshot.id == at_once.snapshot.id
+        shutil.rmtree(tmp_path / "other")
+        entries = Queries(index, index.version).entries.values()
+        return [entry.seeds for entry in entries if entry.of_seeds]
+
+    first, other = put_seed(1, 0.5), [put_seed(seed, 0.1 * seed, "cls") for seed in (1, 2)]
+    assert refresh() == [(1, 2)]
+    second = put_seed(2, 0.6)
+    assert sorted(refresh()) == [(1, 2), (1, 2)]
+    for file in second.glob("*/*.json"):
+        file.unlink()
+    third = put_seed(3, 0.7)
+    assert sorted(refresh()) == [(1, 2), (1, 3)]
+    for file in third.glob("*/*.json"):
+        file.unlink()
+    put_seed(3, 0.8)
+    assert sorted(refresh()) == [(1, 2), (1, 3)]
+    shutil.rmtree(first)
+    shutil.rmtree(other[0])
+    assert refresh() == []
+    put_seed(1, 0.2, "cls")
+    assert refresh() == [(1, 2)]
+
+
 def test_large_records_are_read_within_a_querys_memory(index: SiteIndex, tmp_path: Path) -> None:
     """Together they are twice what a query may take."""
     record = scored(M, NANO[0], 0.5)
