@@ -273,8 +273,8 @@ def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
     has_labels = any(task.output == "label" for task in suite.tasks)
     if len(suite.tasks) < 2 or has_labels or suite.predictor is not None:
         raise UsageError(
-            f"{suite.title} cannot be predicted from a few of its tasks.",
-            hint="`harness list benchmarks` shows the benchmarks that can be.",
+            f"{suite.title} is not a benchmark of several tasks that embeddings are scored on.",
+            hint="`harness list benchmarks` shows those that are.",
         )
     return typed, suite
 

@@ -310,7 +310,7 @@ def _show_seed_suites(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_js
         return
     for suite, text, views in seed_views:
         means = [compute_view_means(suite, view) for view in views]
-        title = f"{_format_seeds_title(seeds)} on {suite.heading}, scores × 100" + f"\n{text}".rstrip()
+        title = f"{_format_seeds_title(seeds)} on {suite.heading}, {suite.unit}" + f"\n{text}".rstrip()
         table = create_table("task", "type", numbers=["score"], notes=[""], title=title)
         for column in suite.columns:
             if column.tasks:

@@ -166,6 +166,8 @@ def command(
         results = paths.resolve_results_folder(given["results"])
         rows = _read_rows(runs, table, results)
         if grid:
+            if reach is not None or axis != AXES[0]:
+                raise UsageError("--grid takes neither --against nor --reach.", hint="Leave them out.")
             return _show_grid(rows, grid, given["task"], out, results, as_json)
         column, curves = build_curves(rows, axis, given["task"])
         if out:

@@ -153,8 +153,8 @@ def test_a_proxy_is_not_narrowed(results: Path) -> None:
     ("arguments", "said"),
     [
         (["--target", "MTEB(eng,v2)"], "Did you mean MTEB(eng, v2)"),
-        (["--target", "proxy:quick"], "cannot be predicted from a few of its tasks"),
-        (["--target", "glue"], "cannot be predicted from a few of its tasks"),
+        (["--target", "proxy:quick"], "is not a benchmark of several tasks that embeddings are scored on"),
+        (["--target", "glue"], "is not a benchmark of several tasks that embeddings are scored on"),
         (["--target", "nanobeir", "--from", "nowhere"], "No import is called 'nowhere'"),
         (["--target", "nanobeir", "--name", "a/b"], "cannot be the name of a proxy"),
         (["--target", "nanobeir", "--minutes", "1", "--tasks", "NanoNQRetrieval"], "Leave out --minutes"),

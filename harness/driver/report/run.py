@@ -490,8 +490,8 @@ class Report:
             use = f"Busy with encoding or training: {format_device_uses(self.uses, self.seconds)}"
             print_lines([f"{use} of {format_duration(self.seconds)}."], console)
         records = f"Records: {self.prepared.store.root / 'records'}"
-        # A recipe encodes nothing that would be counted, so only records are named.
-        if all(cell.recipe_plan for cell in self.prepared.plan.cells):
+        # Recipes and measured tasks encode nothing that would be counted, so only records are named.
+        if all(cell.recipe_plan or cell.task.output == "measured" for cell in self.prepared.plan.cells):
             cached_count = sum(result.how == "cached" for result in self.results)
             cached_text = f"{cached_count} of {len(self.results)} scores were there. " if cached_count else ""
             print_lines([f"{cached_text}{records}"], console)

@@ -140,5 +140,7 @@ def test_the_command_prints_and_keeps_a_grid(tmp_path: Path, capsys: pytest.Capt
     document = json.loads(capsys.readouterr().out)
     assert document["means"] == means.tolist()
     assert document["counts"] == counts.tolist()
+    assert invoke([*asked, "--against", "tokens"]) == 2
+    assert "--grid takes neither --against nor --reach" in capsys.readouterr().err
     assert invoke(["watch", "--grid", "masking", "--results", str(results)]) == 2
     assert "are of compared runs" in capsys.readouterr().err
