@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.driver.evaluation import TrainedModel
     from harness.driver.execute import Listeners
     from harness.driver.report.run import Report
+    from harness.plan.model_objects import SavableModel
     from harness.plan.request import Request
     from harness.tools.comparison import compare_models as compare
     from harness.tools.measured import list_records as records
@@ -86,9 +87,10 @@ def __getattr__(name: str) -> Any:
 
 
 def run(
-    model: str | Sequence[str] | Mapping[str, str],
+    model: str | SavableModel | Sequence[str | SavableModel] | Mapping[str, str | SavableModel],
     suite: str | Sequence[str],
     *,
+    name: str | None = None,
     settings: Settings | None = None,
     listeners: Listeners | None = None,
     **request: Any,
@@ -96,9 +98,12 @@ def run(
     """Evaluate models on suites; scores with a record are not computed again.
 
     Args:
-        model: A catalog name, `org/name[@revision]`, a folder or a trained model of `results`; or several, or
-            a mapping of names for them to models.
+        model: A catalog name, `org/name[@revision]`, a folder or a trained model of `results`; or a
+            SentenceTransformer or PyLate ColBERT in memory; or several, or a mapping of names for them to
+            models. An object is not changed, and known by the content of what it saves.
         suite: A suite's name, or `name:argument`; or several.
+        name: The model's name in records and tables; None for its own. A model that was made in memory may
+            have none.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
         **request: Any other field of `harness.plan.request.Request`, and any of its `settings`, its `options`
@@ -118,7 +123,9 @@ def run(
     """
     from harness.driver import evaluation
 
-    return evaluation.run_evaluation(model, suite, settings=settings, listeners=listeners, **request)
+    return evaluation.run_evaluation(
+        model, suite, name=name, settings=settings, listeners=listeners, **request
+    )
 
 
 def train(
@@ -156,10 +163,11 @@ def train(
 
 
 def check(
-    candidate: str,
-    baseline: str,
+    candidate: str | SavableModel,
+    baseline: str | SavableModel,
     suite: str | Sequence[str] = (),
     *,
+    name: str | None = None,
     seeds: int | None = None,
     policy: Policy | Path | str | None = None,
     question: Question | None = None,
@@ -169,9 +177,10 @@ def check(
     """The check of a candidate against a baseline; missing scores are measured first.
 
     Args:
-        candidate: A catalog name, `org/name[@revision]` or a folder.
+        candidate: A catalog name, `org/name[@revision]`, a folder, or a model in memory as for `run`.
         baseline: The name of a baseline, its file, or a model.
         suite: A suite's name, or `name:argument`; or several. A baseline has its own.
+        name: The candidate's name in records and tables; None for its own.
         seeds: The number of seeds for evaluation with random draws, or for training; a baseline has its own.
         policy: The requirements on the candidate, or a TOML file of them.
         question: "port", "retrain" or "replace"; None for "replace".
@@ -196,6 +205,7 @@ def check(
         candidate,
         baseline,
         suite,
+        name=name,
         seeds=seeds,
         policy=policy,
         question=question,

@@ -47,6 +47,7 @@ from harness.core.errors import (
 )
 from harness.core.identity import digest
 from harness.core.types import Suite
+from harness.plan.model_objects import save_objects
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
@@ -432,10 +433,11 @@ def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> I
 
 
 def check_candidate(
-    candidate: str,
-    baseline: str,
+    candidate: Any,
+    baseline: Any,
     suite: str | Sequence[str] = (),
     *,
+    name: str | None = None,
     seeds: int | None = None,
     policy: Policy | Path | str | None = None,
     question: Question | None = None,
@@ -443,6 +445,8 @@ def check_candidate(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
+    candidate, request = save_objects(candidate, name, request)
+    baseline, request = save_objects(baseline, None, request)
     candidate, baseline = check_value("candidate", candidate, Place), check_value("baseline", baseline, Place)
     suites = check_value("suites", suite, Places)
     seeds = None if seeds is None else check_value("seeds", seeds, Seeds)

@@ -26,6 +26,7 @@ PARTS = {
     "plaid": "indexes of approximate searches",
     "verdicts": "outcomes of trial loads",
     "adapters": "folders of links to adapters and their base models",
+    "objects": "models that Python gave as objects",
 }
 
 
@@ -96,7 +97,7 @@ def _list_cache_folders(root: Path, *, vectors_only: bool) -> list[Path]:
     # Only these two say whose they are: with --model nothing else is removed.
     spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
-    parts = ("datasets", "finetuned", "clusters", "adapters")
+    parts = ("datasets", "finetuned", "clusters", "adapters", "objects")
     others = [folder for part in parts for folder in sorted((root / part).glob("*"))]
     return spaces if vectors_only else [*spaces, *others, *source]
 

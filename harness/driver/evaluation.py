@@ -47,6 +47,7 @@ from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Choose, Train
+from harness.plan.model_objects import save_objects
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Choices, PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
@@ -63,14 +64,16 @@ from harness.training.model_store import ModelStore
 
 
 def run_evaluation(
-    model: str | Sequence[str] | Mapping[str, str],
+    model: Any,
     suite: str | Sequence[str],
     *,
+    name: str | None = None,
     settings: Settings | None = None,
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Report:
     """Evaluate models on suites; `harness.run` documents the arguments."""
+    model, request = save_objects(model, name, request)
     full_request = Request(
         models=check_value("models", model, NamedPlaces),
         suites=check_value("suites", suite, Places),

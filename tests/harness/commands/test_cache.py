@@ -54,6 +54,7 @@ def test_size_is_the_sum_of_what_lies_there(tmp_path: Path, capsys: Any) -> None
         "verdicts": 0,
         "plaid": 0,
         "adapters": 0,
+        "objects": 0,
     }
     assert found["total"] == on_disk + 5
 
