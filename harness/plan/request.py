@@ -383,7 +383,12 @@ class Request:
         ),
     ] = None
     names: Annotated[
-        Table, Option("Names of models in records and tables, by the spelling of the model.", typed="")
+        Table,
+        Option(
+            "A name for records and tables, for each model as you wrote it in the call: "
+            '`{"runs/1/last": "first"}`.',
+            typed="",
+        ),
     ] = field(default_factory=dict)
 
     def limit_network(self) -> contextlib.AbstractContextManager[object]:
