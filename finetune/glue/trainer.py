@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.settings import Trial
 from finetune.gpu_steps import READ_STEPS, choose_sum_dtype, pack_rows, works_behind
 from harness.core.types import SEED
 from harness.results.metrics import METRICS, Floats

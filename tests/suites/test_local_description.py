@@ -23,7 +23,7 @@ import tiny
 from fakes import artifact
 from finetune.glue.jobs import Finetune
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Grid
+from finetune.glue.settings import Grid
 from finetune.recipes import glue_quick
 from glue_data import data_root
 from harness.core.errors import DataError, HarnessError, UsageError
