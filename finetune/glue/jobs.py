@@ -163,7 +163,7 @@ def _score_constant_model(task: Task, columns: Mapping[str, Sequence[Any]]) -> d
     """The metrics of a model that predicts 0 for every row, as a diverged one does."""
     import numpy as np
 
-    from harness.results.metrics import METRICS
+    from harness.results.weighted_metrics import METRICS
 
     assert isinstance(task.source, LabelSource)
     splits, gold = np.array(columns["split"]), np.array(columns["gold"], dtype=float)

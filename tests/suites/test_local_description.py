@@ -42,7 +42,7 @@ from harness.data.locate import Located
 from harness.driver.report.run import Report
 from harness.jobs.recipe import RecipePlan
 from harness.plan import catalog
-from harness.results.metrics import METRICS
+from harness.results.weighted_metrics import METRICS
 from harness.storage.store import Store
 from suites import local
 from suites._local_description import KINDS
