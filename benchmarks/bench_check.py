@@ -27,8 +27,8 @@ import numpy as np
 from measuring import read_options
 
 from harness.checks.difference import Difference
-from harness.results.metrics import Floats
 from harness.results.units import Stratum, Units
+from harness.results.weighted_metrics import Floats
 
 DRAWS, EXAMPLES = 10_000, 5_000
 MIX = {"search": 15 + 4, "classification": 12, "clustering": 11, "pairs": 10, "labels": 3, "texts": 1}

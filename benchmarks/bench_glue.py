@@ -28,8 +28,9 @@ from measuring import in_turns, locate_minilm, read_lines, read_options, report_
 
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Schedule, Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import Cadence, ClassifierHead, Grid, Trial
 from finetune.glue.trainer import Evaluation, train_classifier
 from finetune.recipes import glue_quick
 from harness.core.types import REGRESSION

@@ -18,7 +18,7 @@ from measuring import read_options
 
 import harness
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Grid
+from finetune.glue.settings import Grid
 from finetune.recipes import glue_optibert
 from harness.plan import catalog
 from stored_records import iter_records

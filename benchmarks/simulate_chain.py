@@ -22,9 +22,9 @@ from harness.checks.decide import estimate_baseline_power, evaluate_chain, evalu
 from harness.checks.outcome import Chain
 from harness.checks.policy import DEFAULT
 from harness.checks.sides import CheckSide, Comparison
-from harness.results.metrics import Floats
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Stratum, Units
+from harness.results.weighted_metrics import Floats
 
 RELEASES, CHANGED, LEVEL = 10, 0.15, 0.8
 

@@ -40,9 +40,9 @@ from harness.checks.outcome import MeanOutcome, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.types import Column, Data, Suite, Task
-from harness.results.metrics import Floats, compute_v_measure, compute_v_measure_losses
 from harness.results.record_units import REFIT, ScoredRecord
 from harness.results.units import TRAINED, Stratum, Units
+from harness.results.weighted_metrics import Floats, compute_v_measure, compute_v_measure_losses
 
 Rng = np.random.Generator
 

@@ -19,9 +19,9 @@ from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.outcome import PartLoss
 from harness.checks.policy import DEFAULT
 from harness.checks.sides import CheckSide, Comparison
-from harness.results.metrics import Floats
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Stratum, Units
+from harness.results.weighted_metrics import Floats
 
 TEXTS, RIGHT, FALLEN = 100, 0.8, 0.2
 SUITE = made_up(["T"])

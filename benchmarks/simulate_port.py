@@ -38,7 +38,7 @@ from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.plan.plan import ConfiguredModel
-from harness.results.metrics import Floats
+from harness.results.weighted_metrics import Floats
 
 POOL, TEXTS, LONGEST = 300, 128, 400
 """The pairs that are encoded, those of a trial, and the characters of a function that are read."""

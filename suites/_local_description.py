@@ -257,7 +257,7 @@ class Learning:
     """The settings of a local task that a recipe trains a model for.
 
     Attributes:
-        metrics: Names in `harness.results.metrics.METRICS`; early stopping watches the first.
+        metrics: Names in `harness.results.weighted_metrics.METRICS`; early stopping watches the first.
         positive: The label that is class 1 of two; empty for the last in order.
         like: The GLUE task whose settings in a recipe hold.
         from_mnli: Whether training starts from the recipe's MNLI model, where the recipe has one.

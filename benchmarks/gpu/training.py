@@ -23,8 +23,8 @@ from datasets import Dataset
 from gpu.session import Session, count_flops, draw_texts
 
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import Cadence, ClassifierHead, Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.settings import Cadence, ClassifierHead, Trial
 from finetune.glue.trainer import Evaluation, train_classifier
 from finetune.recipes import dpr, glue_quick, simcse
 from small_trainings import located, spec_in, tiny_artifact

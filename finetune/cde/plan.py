@@ -28,7 +28,8 @@ from harness.encoder.folder.description import (
     compute_text_limits,
     require_network,
 )
-from harness.encoder.folder.modules import OWN_POOLING, find_backbone_folder
+from harness.encoder.folder.modules import find_backbone_folder
+from harness.encoder.folder.pooling import OWN_POOLING
 from harness.encoder.two_stage_settings import TwoStageSettings
 from harness.jobs.recipe import PlannedModel
 from harness.training.training import TrainingSpec

@@ -29,9 +29,9 @@ from finetune.embedding.setups import EmbeddingSetup, open_backbone, open_whole,
 from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
-from harness.core.encoding import OwnTexts
 from harness.core.errors import DataError, HarnessError
 from harness.core.identity import digest
+from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining

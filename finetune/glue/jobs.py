@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedTask, adapt_trial, load_tokenizer
 from finetune.glue.selection import (
     build_selection,
@@ -29,6 +28,7 @@ from finetune.glue.selection import (
     score_runs,
     serialize_metrics,
 )
+from finetune.glue.settings import Trial
 from finetune.glue.storage import ClassifierPlace
 from harness.core import files, provenance
 from harness.core.arguments import list_allowed_tensors
@@ -163,7 +163,7 @@ def _score_constant_model(task: Task, columns: Mapping[str, Sequence[Any]]) -> d
     """The metrics of a model that predicts 0 for every row, as a diverged one does."""
     import numpy as np
 
-    from harness.results.metrics import METRICS
+    from harness.results.weighted_metrics import METRICS
 
     assert isinstance(task.source, LabelSource)
     splits, gold = np.array(columns["split"]), np.array(columns["gold"], dtype=float)

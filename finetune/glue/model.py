@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from finetune.glue.rows import load_tokenizer
+from finetune.glue.settings import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names

@@ -18,8 +18,8 @@ from finetune.glue.jobs import (
     StartFrom,
     format_trial,
 )
-from finetune.glue.protocol import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
 from finetune.glue.selection import Select
+from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown, group_names
 from harness.core.files import hash_file

@@ -12,8 +12,8 @@ from typing import Any
 
 from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
-from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapt_trial
+from finetune.glue.settings import Cadence, Trial
 from harness.core.arguments import list_allowed_tensors
 from harness.core.errors import DataError
 from harness.data.locate import Unavailable

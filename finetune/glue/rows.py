@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from finetune.glue.protocol import Trial
+from finetune.glue.settings import Trial
 from harness.core.types import Artifact, LabelledData, LabelSource, Task
 from harness.data.prepared import hide_progress_bars
 from harness.encoder.backbones import read_family

@@ -1,7 +1,7 @@
 """The selection among the runs of a GLUE grid: the number of a run, the best one, and the jobs that select.
 
 Whether a protocol selects at all, and by which seeds its score is then measured, is in its data
-(finetune.glue.protocol).
+(finetune.glue.settings).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
-from finetune.glue.protocol import Trial
+from finetune.glue.settings import Trial
 from harness.core.errors import HarnessError
 from harness.core.types import Raw, Task
 from harness.jobs.context import JobContext

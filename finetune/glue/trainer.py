@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.settings import Trial
 from finetune.gpu_steps import READ_STEPS, choose_sum_dtype, pack_rows, works_behind
 from harness.core.types import SEED
-from harness.results.metrics import METRICS, Floats
+from harness.results.weighted_metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512
 """Padded tokens of a batch that is only scored: at first, and at least when memory runs out."""
@@ -62,7 +62,7 @@ class Evaluation:
         Args:
             model: From `inputs` of a batch to scores, (rows, classes).
             dev: The rows of each split.
-            metrics: Names of metrics in harness.results.metrics.METRICS.
+            metrics: Names of metrics in harness.results.weighted_metrics.METRICS.
             step: Optimizer steps done.
             autocast: The autocast of the forward passes.
         """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Schedule, Training
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Training
 from finetune.origins import TRAINER, read_sources
 from suites.glue import TASKS
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import (
-    Cadence,
-    ClassifierHead,
-    Dropout,
-    Grid,
-    Optimizer,
-    Protocol,
-    Schedule,
-    Training,
-)
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import Cadence, ClassifierHead, Dropout, Grid, Optimizer, Protocol, Training
 from finetune.origins import MODERNBERT, read_sources
 from harness.jobs.recipe import PrintedRow
 from suites.glue import TASKS

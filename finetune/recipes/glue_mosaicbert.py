@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol, Schedule
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import ClassifierHead, Dropout, Grid, Protocol
 from finetune.origins import MOSAICBERT, read_sources
 from finetune.recipes import glue_modernbert
 from harness.jobs.recipe import PrintedRow

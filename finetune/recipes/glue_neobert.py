@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import (
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import (
     Cadence,
     ClassifierHead,
     Dropout,
     Grid,
     Optimizer,
     Protocol,
-    Schedule,
     Stopping,
     Training,
 )

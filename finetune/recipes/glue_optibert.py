@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Protocol
+from finetune.glue.settings import Protocol
 from finetune.origins import NEOBERT, read_sources
 from finetune.recipes import glue_neobert
 from harness.jobs.recipe import PrintedRow

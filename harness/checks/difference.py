@@ -15,8 +15,8 @@ from statistics import fmean, stdev
 import numpy as np
 
 from harness.core.types import Suite
-from harness.results.metrics import Floats
 from harness.results.units import FLAT, LEVEL, TRAINED, Influences, Stratum, Units, sum_influences
+from harness.results.weighted_metrics import Floats
 
 LARGE = 1e7
 """Degrees of freedom at which Student's t and the normal distribution are the same in practice."""

@@ -17,8 +17,9 @@ from rich.text import Text
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import check_fields, parse_allowances
-from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
+from harness.core.encoding import Encoding, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
+from harness.core.prompts import OwnTexts
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import SIDES, Role
 from harness.data.offline import forbid_network

@@ -746,7 +746,7 @@ class LabelSource(TaskSource, Protocol):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names in `harness.results.metrics.METRICS`; early stopping watches the first."""
+        """Names in `harness.results.weighted_metrics.METRICS`; early stopping watches the first."""
         ...
 
     @property

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMATS = (".jsonl", ".csv", ".tsv")
+ENDINGS = (*FORMATS, ".parquet")
+"""The endings of files of text, which local suites read, and of all files of rows, which trainings read."""
 
 BATCH = 10_000
 """Rows that are held in memory at once."""

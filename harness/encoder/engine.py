@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
-from harness.encoder.batch_queue import Span, SpanQueue, run_spans
+from harness.encoder.batch_halving import Span, SpanQueue, run_spans
 from harness.encoder.inputs import (
     Arrival,
     Inputs,

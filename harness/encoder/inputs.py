@@ -17,7 +17,7 @@ from sentence_transformers.models import Transformer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from harness.encoder.batch_queue import Span
+from harness.encoder.batch_halving import Span
 from harness.encoder.library import get_max_length
 from harness.encoder.library_load import require_padding
 from harness.encoder.network.layers import Packing

@@ -25,7 +25,8 @@ from harness.core.types import SIDES
 from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
 from harness.encoder.folder.description import OFFSET_MODELS, read_token_limits
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
+from harness.encoder.folder.modules import list_input_modules, read_module_config
+from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
 from harness.encoder.token_encoder import TokenEncoder

@@ -24,7 +24,7 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.batch_queue import Span
+from harness.encoder.batch_halving import Span
 from harness.encoder.engine import (
     SHORT_TEXT,
     WINDOW,

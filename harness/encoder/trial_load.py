@@ -41,10 +41,9 @@ from harness.encoder.folder.modules import (
     list_modules,
     read_module_config,
     read_modules,
-    read_pooling,
-    split_pooling,
     weight_files,
 )
+from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,

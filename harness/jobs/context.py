@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from harness.core.encoding import ContextDraw, Encoding, TextTask
+from harness.core.encoding import ContextDraw, Encoding
 from harness.core.errors import DataError
 from harness.core.identity import digest
+from harness.core.prompts import TextTask
 from harness.core.types import Artifact, CorpusSource, Role, Task
 from harness.search.plaid import KEEP_GIGABYTES
 from harness.storage.remote import Remote

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.results.metrics import METRICS, Floats
+from harness.results.weighted_metrics import METRICS, Floats
 
 DRAWS, LEVEL = 1000, 0.95
 """The number of replicates, and the share of them between the bounds."""

@@ -20,9 +20,9 @@ from harness.core.errors import StoreError
 from harness.core.identity import digest
 from harness.core.types import LOWER_IS_BETTER, SUBQUERIES, Suite
 from harness.results import units
-from harness.results.metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
 from harness.results.scores import Spread, collect_raw_metrics, list_small_columns
 from harness.results.units import NOTHING, Names, Stratum, Texts, Units
+from harness.results.weighted_metrics import METRICS, Floats, compute_v_measure, compute_v_measure_losses
 from harness.storage.record import Record
 from harness.storage.store import Store
 

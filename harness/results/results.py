@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core import paths
-from harness.core.encoding import select_prompt
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.identity import build_data_identity
 from harness.core.lineage import Lineage
+from harness.core.prompts import select_prompt
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_folder_identity
 from harness.results.index import ModelRow, RecordIndex, distinguish_models

@@ -17,7 +17,7 @@ from harness.storage.record import Record
 if TYPE_CHECKING:
     from harness.core.lineage import Lineage
     from harness.results.bootstrap import Interval
-    from harness.results.metrics import Floats
+    from harness.results.weighted_metrics import Floats
 
 
 def score_text(value: float | None, *, measured: bool = False) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.core.types import Suite
-from harness.results.metrics import Floats
 from harness.results.scores import list_exclusions
+from harness.results.weighted_metrics import Floats
 
 FEWEST = 10
 """Fewest models by which tasks are told apart."""

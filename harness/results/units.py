@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.results.metrics import MEASURES, Floats, prepare_spearman
+from harness.results.weighted_metrics import MEASURES, Floats, prepare_spearman
 
 NOTHING: Floats = np.zeros(0)
 

@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from leaderboard.web.marks import KINDS
-from leaderboard.web.page import Page, serve_page
+from leaderboard.web.page import Page
 from leaderboard.web.page_state import State
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, TableRow, build_values_row, link, values_table
 

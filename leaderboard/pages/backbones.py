@@ -34,8 +34,9 @@ from leaderboard.views.sorting import Field, fill_table, sort_rows
 from leaderboard.views.suite_table import build_mean_cell, describe_lineage, format_entry_kinds
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import parse_cell_value
-from leaderboard.web.page import PRINTED, Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import Text
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 

@@ -35,8 +35,9 @@ from leaderboard.views.documents import (
 )
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
-from leaderboard.web.page import NotFound, Page, serve_page
+from leaderboard.web.page import NotFound, Page
 from leaderboard.web.page_state import State, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import (
     EMPTY,

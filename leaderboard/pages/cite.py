@@ -11,8 +11,9 @@ from pydantic import Field
 
 from leaderboard.views.cells import SOURCES, describe_score
 from leaderboard.web.marks import KINDS, explain_marks
-from leaderboard.web.page import Page, serve_page
+from leaderboard.web.page import Page
 from leaderboard.web.page_state import PageAddress, State, build_address
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 
 CITED = ("rank", "tasks", "types", "mean", "untouched", "score", "count")

@@ -37,8 +37,9 @@ from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
 from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, build_form, offer
 from leaderboard.web.formats import format_parameters, format_seeds
-from leaderboard.web.page import PRINTED, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.page import Page, build_missing_error, check_name
 from leaderboard.web.page_state import State, Text, Texts, build_address
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 

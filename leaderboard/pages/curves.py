@@ -27,8 +27,9 @@ from leaderboard.views.cells import format_count, format_time
 from leaderboard.views.documents import build_documents_table, iter_document_paths, load_document
 from leaderboard.web.charts import Axis, Chart, Curve, Heat, Lines, Point, build_chart
 from leaderboard.web.filters import EMPTY_IS_NONE, Control, Options, build_form, offer
-from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, build_address
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, values_table
 

@@ -20,8 +20,9 @@ from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
 from leaderboard.web.drawing import format_tick
 from leaderboard.web.filters import build_form, offer
-from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, Text, build_address
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, values_table
 

@@ -30,8 +30,9 @@ from leaderboard.views.suite_table import (
 )
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import add_seed_deviation, parse_cell_value
-from leaderboard.web.page import PRINTED, Page, serve_page
+from leaderboard.web.page import Page
 from leaderboard.web.page_state import Text
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, link
 

@@ -43,8 +43,9 @@ from leaderboard.views.training import (
 )
 from leaderboard.web.filters import FilterForm, ask_name, build_form
 from leaderboard.web.formats import format_parameters
-from leaderboard.web.page import Moved, Page, build_missing_error, check_name, serve_page
+from leaderboard.web.page import Moved, Page, build_missing_error, check_name
 from leaderboard.web.page_state import Paging, State, Text, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 

@@ -30,8 +30,9 @@ from leaderboard.views.suite_table import (
 )
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.web.charts import Chart
-from leaderboard.web.page import Page, serve_page
+from leaderboard.web.page import Page
 from leaderboard.web.page_state import State
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, link, values_table
 

@@ -22,8 +22,9 @@ from leaderboard.data.scores import SuiteScores
 from leaderboard.views.paper_tables import Measured, build_paper_table, list_print_warnings
 from leaderboard.views.suite_table import build_mean_cell, build_task_cell
 from leaderboard.views.training import is_of_paper
-from leaderboard.web.page import PRINTED, Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 

@@ -50,8 +50,9 @@ from leaderboard.web.filters import (
     offer,
 )
 from leaderboard.web.formats import format_parameters
-from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import Paging, Text, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 

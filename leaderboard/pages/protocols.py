@@ -17,8 +17,9 @@ from leaderboard.views.backbones import resolve_backbones
 from leaderboard.views.paper_tables import build_printed_cell, list_print_warnings
 from leaderboard.views.suite_table import build_mean_cell, build_task_cell, describe_lineage
 from leaderboard.web.formats import parse_cell_value
-from leaderboard.web.page import PRINTED, Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 

@@ -17,8 +17,9 @@ from leaderboard.views.question import (
     list_presets,
 )
 from leaderboard.views.suite_table import MissingModel, plot_suite_sizes
-from leaderboard.web.page import PRINTED, Page, serve_page
+from leaderboard.web.page import Page
 from leaderboard.web.page_state import build_paging
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 
 NAMED = 5

@@ -22,8 +22,9 @@ from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standin
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
-from leaderboard.web.page import Moved, Page, check_name, serve_page
+from leaderboard.web.page import Moved, Page, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 

@@ -22,8 +22,9 @@ from leaderboard.views.reproductions import (
     load_comparisons,
 )
 from leaderboard.web.filters import Control, Options, ask_name, build_filter_chips, build_form, offer
-from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Table, link, values_table
 

@@ -30,8 +30,9 @@ from leaderboard.views.task_scores import find_asked_scores, format_task_path, l
 from leaderboard.views.training import iter_training_charts, list_training_notes
 from leaderboard.web.filters import ask_name, build_form
 from leaderboard.web.marks import KINDS, explain_marks
-from leaderboard.web.page import NotFound, Page, serve_page
+from leaderboard.web.page import NotFound, Page
 from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, values_table
 

@@ -35,8 +35,9 @@ from leaderboard.web.filters import (
     build_form,
     offer,
 )
-from leaderboard.web.page import PRINTED, Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
 

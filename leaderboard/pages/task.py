@@ -56,8 +56,9 @@ from leaderboard.web.filters import (
 )
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count, format_part_mean
-from leaderboard.web.page import Page, build_missing_error, check_name, serve_page
+from leaderboard.web.page import Page, build_missing_error, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 

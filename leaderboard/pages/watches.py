@@ -16,8 +16,9 @@ from leaderboard.views.cells import build_score_cell, build_time_cell, format_co
 from leaderboard.views.documents import find_suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
 from leaderboard.web.filters import Options, build_form, offer
-from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
 

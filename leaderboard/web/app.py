@@ -43,8 +43,9 @@ from harness.core.errors import HarnessError, StoreError, UsageError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
-from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute
+from leaderboard.web.page import Moved, NotFound, Page
 from leaderboard.web.page_state import PageAddress, State, build_address, describe_errors
+from leaderboard.web.routes import FORMATS, PageRoute
 from leaderboard.web.site import API_HINT, SNAPSHOT, STATIC, Site, format_asset_url, open_site, render_badge
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import pkgutil
 import re
 import shutil
 import threading
@@ -22,11 +21,9 @@ from pydantic import ValidationError
 
 from harness import __version__
 from harness.core.errors import StoreError, UsageError
-from harness.core.registry import open_entry
 from harness.core.terminal import clean_text, create_console
 from harness.results.printed import Paper, read_papers
 from harness.results.scores import score_text
-from leaderboard import pages
 from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
@@ -35,9 +32,10 @@ from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
-from leaderboard.web.page import FORMATS, Moved, NotFound, Page, PageRoute, build_missing_error
+from leaderboard.web.page import Moved, NotFound, Page, build_missing_error
 from leaderboard.web.page_state import LOOKS, State, build_address, default_values, describe_errors
 from leaderboard.web.plain import PlainFiles, list_plain_formats, name_file, write_entries
+from leaderboard.web.routes import FORMATS, PageRoute, load_page_routes
 
 T = TypeVar("T")
 TITLE = "Encoder leaderboard"
@@ -430,14 +428,6 @@ def render_badge(site: Site, suite: str, slug: str) -> str:
     label, colour = listed.suite.title, "#1f6f54" if complete else "#6b7280"
     widths = {"left": LETTER * len(label) + 12, "right": LETTER * len(text) + 12}
     return site.load_template("badge.svg").render(label=label, text=text, more=more, colour=colour, **widths)
-
-
-def load_page_routes() -> list[PageRoute]:
-    """Every page: what `serve_page` makes in each file in pages/ whose name begins without an underscore."""
-    # Sorted, so that the order of routes is the same on every machine.
-    names = sorted(m.name for m in pkgutil.iter_modules(pages.__path__) if not m.name.startswith("_"))
-    modules = [open_entry(f"leaderboard.pages.{name}", "__dict__") for name in names]
-    return [route for module in modules for route in module.values() if isinstance(route, PageRoute)]
 
 
 def create_environment() -> Environment:

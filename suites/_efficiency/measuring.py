@@ -26,19 +26,21 @@ from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.results.compute import read_backbone_compute
 from harness.search.exact import find_top_k
 from harness.search.maxsim import find_maxsim_top_k
+from suites._efficiency.largest_batch import (
+    Trials,
+    find_doubled_batch,
+    find_largest_batch,
+    find_released_batch,
+)
 from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
-from suites._efficiency.rounds import (
+from suites._efficiency.timing import (
     IDS,
     Device,
     LoadedNetwork,
     Run,
     Timing,
-    Trials,
     Workload,
     draw_lengths,
-    find_doubled_batch,
-    find_largest_batch,
-    find_released_batch,
     format_turn,
     measure_rounds,
     open_nvml,

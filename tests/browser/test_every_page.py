@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 from browsing import NANO, Reader, keys, rows_of
 from harness.fits.runs import LAWS
 from judged_data import NEWEST, NIGHTS
-from leaderboard.web.site import load_page_routes
+from leaderboard.web.routes import load_page_routes
 from site_data import HOSTILE
 
 # Every kind of page, light and dark, wide and narrow: nothing breaks, leaves the host or shuts out

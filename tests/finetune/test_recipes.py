@@ -13,7 +13,7 @@ import pytest
 
 from fakes import artifact
 from finetune.glue.jobs import Finetune, ScoreFromRuns
-from finetune.glue.protocol import Cadence, Optimizer, Protocol
+from finetune.glue.settings import Cadence, Optimizer, Protocol
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
 from harness.core.errors import UsageError
 from harness.core.identity import digest, serialize_canonical

@@ -23,7 +23,7 @@ from finetune.efficient.settings import (
 from finetune.efficient.training import apply_tuning
 from finetune.flops import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import ClassifierHead
+from finetune.glue.settings import ClassifierHead
 from harness.core.errors import UsageError
 from harness.encoder import backbones
 from harness.encoder.backbones.gpt_neox import SIZES

@@ -14,8 +14,9 @@ import tiny
 from devices import on_gpu
 from finetune.glue import trainer
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Schedule, Training, Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import Cadence, ClassifierHead, Optimizer, Training, Trial
 from finetune.glue.trainer import Evaluation, build_autocast, predict, train_classifier
 
 WORDS = ("the", "cat", "sat", "on", "mat", "query")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Grid
+from finetune.glue.settings import Grid
 from finetune.recipes import glue_neobert
 from suites.glue import TASKS
 

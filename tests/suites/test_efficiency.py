@@ -36,19 +36,18 @@ from harness.plan import catalog
 from harness.results.audit import find_contradictions
 from harness.results.scores import score_text
 from harness.storage.record import find_score_problem
-from suites._efficiency import measuring, rounds
+from suites._efficiency import measuring
+from suites._efficiency.largest_batch import Trials, find_largest_batch, find_released_batch
 from suites._efficiency.protocol import HARNESS
-from suites._efficiency.rounds import (
+from suites._efficiency.timing import (
     Device,
     Timing,
-    Trials,
     Workload,
     draw_lengths,
-    find_largest_batch,
-    find_released_batch,
     measure_rounds,
     summarize_rounds,
     time_run,
+    watch_load,
 )
 
 TABLE_10 = {
@@ -183,7 +182,7 @@ def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> Non
     command = [sys.executable, "-c", "while True: pass"]
     generators = [subprocess.Popen(command) for _ in range(1 + (psutil.cpu_count() or 1) // 4)]
     try:
-        with rounds.watch_load(Device("cpu")) as seen:
+        with watch_load(Device("cpu")) as seen:
             time.sleep(1.0)
     finally:
         for generator in generators:
@@ -199,7 +198,7 @@ def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> Non
     times = psutil.cpu_times()
     nothing = times._replace(**dict.fromkeys(times._fields, 0.0))
     monkeypatch.setattr(psutil, "cpu_times", lambda: nothing._replace(idle=next(idle)))
-    with rounds.watch_load(Device("cpu")) as seen:
+    with watch_load(Device("cpu")) as seen:
         pass
     assert seen["others"] <= 0.0
 
@@ -212,7 +211,7 @@ def test_a_gpu_tells_its_energy_and_what_slows_it(monkeypatch: pytest.MonkeyPatc
     library.nvmlDeviceGetComputeRunningProcesses = lambda _handle: [1, 2]
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _name: SimpleNamespace(uuid="u"))
-    with rounds.watch_load(Device("cuda:0")) as seen:
+    with watch_load(Device("cuda:0")) as seen:
         pass
     assert (seen["joules"], seen["troubles"]) == (5.0, ("throttled", "other processes on it"))
 

@@ -23,7 +23,7 @@ import tiny
 from fakes import artifact
 from finetune.glue.jobs import Finetune
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Grid
+from finetune.glue.settings import Grid
 from finetune.recipes import glue_quick
 from glue_data import data_root
 from harness.core.errors import DataError, HarnessError, UsageError
@@ -42,7 +42,7 @@ from harness.data.locate import Located
 from harness.driver.report.run import Report
 from harness.jobs.recipe import RecipePlan
 from harness.plan import catalog
-from harness.results.metrics import METRICS
+from harness.results.weighted_metrics import METRICS
 from harness.storage.store import Store
 from suites import local
 from suites._local_description import KINDS

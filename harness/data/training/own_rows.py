@@ -22,14 +22,11 @@ from harness.core.identity import digest
 from harness.core.registry import Registry
 from harness.data.prepared import explain_disk_full
 from harness.data.schema import TableHead
-from harness.data.tables import BATCH, FileRow, explain_file_error, iter_file_rows, read_qrels
+from harness.data.tables import BATCH, ENDINGS, FileRow, explain_file_error, iter_file_rows, read_qrels
 from harness.data.training.text_rows import ColumnPath, resolve_column_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
-"""The endings of files that a user may give as training data."""
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The documents and the queries of a folder in BEIR's layout, each with `_id`."""

@@ -42,10 +42,9 @@ from harness.data.locate import (
 )
 from harness.data.schema import NO_VALUE, SplitFiles, TableHead
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
-from harness.data.tables import explain_file_error, resolve_user_path
+from harness.data.tables import ENDINGS, explain_file_error, resolve_user_path
 from harness.data.training.own_rows import (
     CORPUS,
-    ENDINGS,
     FORMS,
     QUERIES,
     RowsFile,

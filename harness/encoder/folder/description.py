@@ -39,17 +39,15 @@ from harness.encoder.folder.modules import (
     explain_not_run,
     find_backbone_folder,
     find_sentence_config,
-    infer_vector_size,
     list_backbone_folders,
     list_input_modules,
     list_module_folders,
     list_modules,
-    name_pooling,
     read_module_config,
     read_modules,
-    read_pooling,
     weight_files,
 )
+from harness.encoder.folder.pooling import infer_vector_size, name_pooling, read_pooling
 from harness.encoder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
 

@@ -164,7 +164,7 @@ def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
         raise ModelError(f"{path} has the model_type {kind!r}, which transformers does not know.", hint=hint)
 
 
-COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
+COLBERT_AI = "a ColBERT of colbert-ai, which gives a vector for each token"
 
 KINDS = (
     ("ForTokenClassification", None, "a classifier of tokens"),
@@ -180,7 +180,7 @@ KINDS = (
 def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
-    if (what := _detect_model_kind(folder)) == COLBERT:
+    if (what := _detect_model_kind(folder)) == COLBERT_AI:
         save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
         hint = f"{save} to evaluate it as it is. {hint}"
     if what is not None:
@@ -192,7 +192,7 @@ def _detect_model_kind(root: Path) -> str | None:
     config = read_object(root / "config.json")
     classes = config.get("architectures") or []
     if any("ColBERT" in name for name in classes) or (root / "artifact.metadata").is_file():
-        return COLBERT
+        return COLBERT_AI
     # sentence-transformers writes a section of its own into the config of a CrossEncoder.
     scores_pairs = (
         len(config.get("id2label") or ()) == 1
@@ -205,7 +205,7 @@ def _detect_model_kind(root: Path) -> str | None:
     for ending, head, what in KINDS:
         if head in names or any(name.endswith(ending) for name in classes):
             return "a cross-encoder, which scores two texts at once" if scores_pairs else what
-    return COLBERT if "linear.weight" in tensors else None
+    return COLBERT_AI if "linear.weight" in tensors else None
 
 
 ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")

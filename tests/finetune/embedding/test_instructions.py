@@ -25,7 +25,7 @@ from finetune.recipes.unified_contrastive import (
     TRAINING_INSTRUCTIONS,
     list_task_instructions,
 )
-from harness.core.encoding import OwnTexts, select_prompt
+from harness.core.prompts import OwnTexts, select_prompt
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
 from harness.encoder.inputs import tokenize_texts

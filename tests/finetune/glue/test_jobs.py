@@ -34,7 +34,7 @@ from finetune.glue import probe, trainer
 from finetune.glue.jobs import _build_run_training, _Checkpoints
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, Grid, Protocol, Stopping
+from finetune.glue.settings import Cadence, Grid, Protocol, Stopping
 from finetune.glue.trainer import Evaluation, Progress
 from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root

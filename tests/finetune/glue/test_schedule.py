@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import get_linear_schedule_with_warmup
 
-from finetune.glue.protocol import Schedule
+from finetune.glue.schedule import Schedule
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(50, 3), (100, 0), (7, 2), (1, 0), (20, 20)])

@@ -16,17 +16,9 @@ from torch import Tensor, nn
 import tiny
 from finetune.glue import trainer
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import (
-    Cadence,
-    ClassifierHead,
-    Optimizer,
-    Protocol,
-    Schedule,
-    Stopping,
-    Training,
-    Trial,
-)
 from finetune.glue.rows import Batch, TokenizedRows, adapt_trial
+from finetune.glue.schedule import Schedule
+from finetune.glue.settings import Cadence, ClassifierHead, Optimizer, Protocol, Stopping, Training, Trial
 from finetune.glue.trainer import (
     Evaluation,
     Progress,

@@ -27,8 +27,8 @@ from harness.checks.significance import (
     compute_paired_test,
 )
 from harness.core.types import Column, Suite
-from harness.results.metrics import Floats
 from harness.results.units import GROUPS, Stratum, Units
+from harness.results.weighted_metrics import Floats
 
 compared = Difference.compare_units
 

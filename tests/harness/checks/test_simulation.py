@@ -17,8 +17,8 @@ from simulate_gate import KINDS, SUITES, Draw, Drawn, Kind, Line, Simulation, Tr
 from simulate_port import FORMS, list_right_shares
 from simulate_retrain import iter_lines, simulate_line
 
-from harness.results.metrics import Floats
 from harness.results.units import Stratum, Units
+from harness.results.weighted_metrics import Floats
 
 NANO = SUITES["13 x 50 queries"]
 TRIED = (

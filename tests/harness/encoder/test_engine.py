@@ -24,8 +24,8 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import batch_queue, engine
-from harness.encoder.batch_queue import SpanQueue, run_spans
+from harness.encoder import batch_halving, engine
+from harness.encoder.batch_halving import SpanQueue, run_spans
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
@@ -285,7 +285,7 @@ def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.Mon
         time.sleep(0.2)
         finished.append(span)
 
-    monkeypatch.setattr(batch_queue, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(batch_halving, "ThreadPoolExecutor", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
     assert finished == [(0, 1)]

@@ -8,8 +8,8 @@ from scipy.stats import spearmanr
 
 from harness.core.errors import UsageError
 from harness.core.types import Column, Data, Suite, Task
-from harness.results.metrics import Floats
 from harness.results.type_tasks import RankCorrelation, rank_type_tasks
+from harness.results.weighted_metrics import Floats
 
 
 def build_suite(**types: str) -> Suite:

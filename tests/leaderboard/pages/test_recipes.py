@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from finetune.glue.protocol import Protocol
+from finetune.glue.settings import Protocol
 from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
 from harness.core.identity import digest
 from harness.core.types import Artifact

@@ -32,7 +32,7 @@ from leaderboard.web.app import (
     mask_client_address,
 )
 from leaderboard.web.middleware import HEADERS
-from leaderboard.web.page import FORMATS
+from leaderboard.web.routes import FORMATS
 from leaderboard.web.site import STATIC, format_asset_url
 from queued_jobs import wait
 from site_data import (

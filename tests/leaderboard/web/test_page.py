@@ -9,11 +9,9 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from harness.core.errors import StoreError, UsageError
-from leaderboard import pages
+from harness.core.errors import StoreError
 from leaderboard.web.app import Refusal
 from leaderboard.web.page import NotFound, build_missing_error
-from leaderboard.web.site import load_page_routes
 from site_data import Parsed, small_app, standard_app
 
 
@@ -86,14 +84,3 @@ def test_the_nearest_names_are_told() -> None:
         build_missing_error("suite", "other", map(str, range(100, 200)), then="Look there.").hint
         == "Look there."
     )
-
-
-def test_a_page_that_does_not_load_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "licences.py").write_text('"""Entries by licence."""\nVIEW = None +\n')
-    pages.__path__.append(str(tmp_path))
-    try:
-        with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:
-            load_page_routes()
-    finally:
-        pages.__path__.remove(str(tmp_path))
-    assert "\n" not in str(wrong.value)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from leaderboard.pages.suite import SuiteState
 from leaderboard.web.page_state import SIZES, State, build_address, build_paging, describe_errors
-from leaderboard.web.site import load_page_routes
+from leaderboard.web.routes import load_page_routes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 STATES = st.builds(

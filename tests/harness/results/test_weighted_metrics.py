@@ -13,7 +13,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.metrics import MEASURES, METRICS, Floats, compute_v_measure
+from harness.results.weighted_metrics import MEASURES, METRICS, Floats, compute_v_measure
 
 
 @pytest.mark.parametrize("name", ["f1", "mcc", "pearson", "spearman"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
 
+from finetune.glue.schedule import Schedule
 from harness.core.arguments import Form, Seed, Tokens
 from harness.core.errors import UsageError
 from harness.core.identity import AlwaysHashed
@@ -48,84 +49,6 @@ class Optimizer(AlwaysHashed):
         0.1
         """
         return weight_decay / learning_rate if self.decay == "composer" else weight_decay
-
-
-FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
-"""NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""
-
-
-def _compute_linear_factor(step: int, *, steps: int, warmup: float) -> float:
-    """The factor that rises from 0 at step 0 to 1 behind the warmup, then falls to 0 at `steps`.
-
-    >>> [_compute_linear_factor(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
-    [0.0, 0.5, 1.0, 0.5, 0.0]
-    """
-    until = math.ceil(warmup * steps)
-    if step < until:
-        return step / until
-    return max(0.0, (steps - step) / max(1, steps - until))
-
-
-def _compute_composer_factor(step: int, *, steps: int, warmup: float) -> float:
-    """The same factor in Composer: the warmup is rounded down, and a step has the factor of the one before.
-
-    >>> [_compute_composer_factor(s, steps=100, warmup=0.1) for s in (0, 1, 2, 11, 56, 99)]
-    [0.0, 0.0, 0.1, 1.0, 0.5, 0.022222222222222223]
-    """
-    until, previous_step = int(warmup * steps), max(0, step - 1)
-    return previous_step / until if previous_step < until else (steps - previous_step) / (steps - until)
-
-
-def _compute_neobert_factor(step: int, *, steps: int, warmup: float) -> float:
-    """The factor of NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
-
-    With w the end of the warmup and m nine tenths of the steps, the factor between them is 1 - 0.9 * (t - w)
-    / m.
-
-    >>> [round(_compute_neobert_factor(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
-    [0.0001, 0.5, 1.0, 0.161, 0.1, 0.1]
-    """
-    until, plateau = math.ceil(warmup * steps), math.ceil(PLATEAU * steps)
-    if step < until:
-        return FIRST + (1 - FIRST) * step / until
-    return 1 - SLOPE * (step - until) / plateau if step < plateau else LAST
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule(AlwaysHashed):
-    """The schedule of the learning rate; `compute_factor` gives its value at a step.
-
-    Attributes:
-        name: "linear": up to the peak, then down to 0. "composer": the same with the steps of the warmup
-            rounded down, and at each step the rate of the one before. "neobert": up from 1e-4 of the peak,
-            after the warmup of w steps 1 - 0.9 (t - w) / m of it at step t with m nine tenths of all steps,
-            and from m on 0.1 of it.
-        warmup: Share of the steps until the peak.
-    """
-
-    name: Literal["linear", "composer", "neobert"]
-    warmup: float = 0.06
-
-    def compute_factor(self, step: int, *, steps: int) -> float:
-        """The share of the peak learning rate at a step.
-
-        Args:
-            step: The number of steps before it.
-            steps: All steps of the run.
-
-        Returns:
-            "linear": as transformers' get_linear_schedule_with_warmup. "composer": as Composer's
-            LinearWithWarmupScheduler. "neobert": as NeoBERT's code for GLUE.
-
-        >>> Schedule(name="linear", warmup=0.1).compute_factor(5, steps=100)
-        0.5
-        """
-        kind = {
-            "linear": _compute_linear_factor,
-            "composer": _compute_composer_factor,
-            "neobert": _compute_neobert_factor,
-        }[self.name]
-        return kind(step, steps=steps, warmup=self.warmup)
 
 
 @dataclass(frozen=True, kw_only=True)

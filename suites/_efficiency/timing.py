@@ -1,18 +1,9 @@
-"""Synthetic sets, runs over them by a clock that waits for the device, and the largest batch.
-
-Each try of a batch is a process of its own, which may run out of memory.
-"""
+"""Synthetic sets, and runs over them in rounds, by a clock that waits for the device."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
-import pickle
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,158 +20,8 @@ from torch import Tensor
 
 from harness.core import files, provenance
 from harness.core.errors import ModelError
-from harness.core.provenance import measure_peak_memory
 from harness.encoder.inputs import move_features
 from harness.encoder.network.layers import Packing
-
-CPU_MEMORY = 4 * 2**30
-"""The resident memory that a try may take on a CPU, libraries included: a whole machine is never filled."""
-
-PRECISION = 0.03
-"""How much larger a batch may fit than the one that is found."""
-
-
-def find_largest_batch(fits: Callable[[int], bool], most: int) -> int:
-    """The largest batch that fits, by doubling and bisection to 3 %; 0 if none does.
-
-    >>> find_largest_batch(lambda size: size <= 700, 4096)
-    688
-    """
-    size = find_doubled_batch(fits, most)
-    if 0 < size < most < 2 * size and fits(most):
-        return most
-    above = min(2 * size, most + 1)
-    while size and above - size > max(1, PRECISION * size):
-        middle = (size + above) // 2
-        size, above = (middle, above) if fits(middle) else (size, middle)
-    return size
-
-
-def find_doubled_batch(fits: Callable[[int], bool], most: int) -> int:
-    """The largest of 1, 2, 4 ... that fits; 0 if none does."""
-    size = 0
-    while max(1, 2 * size) <= most and fits(max(1, 2 * size)):
-        size = max(1, 2 * size)
-    return size
-
-
-def find_released_batch(fits: Callable[[int], bool], most: int) -> int:
-    """The batch of ModernBERT's released script; 0 if none fits.
-
-    >>> find_released_batch(lambda size: size <= 700, 4096), find_released_batch(lambda size: True, 4096)
-    (696, 4092)
-    """
-    size = min(1024, most)
-    if fits(size):
-        while size < most and fits(size + 16):
-            size += 16
-    else:
-        for step, bound in ((64, 64), (4, 4), (1, 0)):
-            while size > bound and not fits(size):
-                size -= step
-        for step in (32, 16, 8, 4, 2) if size else ():
-            while size + step <= most and fits(size + step):
-                size += step
-    size = min(size, most)
-    return size - 4 if size > 8 else size
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trials:
-    """The tries of an engine, of which each is made once.
-
-    Attributes:
-        build: Loads the model with the engine; picklable.
-        device: The device in torch's words.
-        longest: The tokens of each sequence.
-        log: The file that keeps the tries.
-        memory: The resident memory that a try on a CPU may take.
-    """
-
-    build: Callable[[], Any]
-    device: str
-    longest: int
-    log: Path
-    memory: int = CPU_MEMORY
-
-    def measure_peak(self, size: int) -> int | None:
-        """The bytes that the model and a pass over a batch take at most; None if they do not fit.
-
-        Raises:
-            ModelError: The try failed for another reason, or too little memory is free for it.
-        """
-        peak: int | None = measure_once(self.log, str(size), partial(self._run_trial, size))
-        return peak
-
-    def fits(self, size: int) -> bool:
-        """Whether a batch fits."""
-        return self.measure_peak(size) is not None
-
-    def _run_trial(self, size: int) -> int | None:
-        bounded = not self.device.startswith("cuda")
-        if bounded and psutil.virtual_memory().available < self.memory:
-            raise ModelError(
-                f"Less than {self.memory / 2**30:.0f} GB of memory are free, which a try may take.",
-                hint="End other programs, and type the command again.",
-            )
-        request = pickle.dumps((self.build, self.device, self.longest, size, torch.get_num_threads()))
-        # What was put on the path by hand is not inherited.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "suites._efficiency.rounds"]
-        temporary = tempfile.TemporaryFile
-        with temporary() as request_file, temporary() as output_file, temporary() as error_file:
-            request_file.write(request)
-            request_file.seek(0)
-            process = subprocess.Popen(
-                command, stdin=request_file, stdout=output_file, stderr=error_file, env=environment
-            )
-            watched = psutil.Process(process.pid)
-            try:
-                while process.poll() is None:
-                    if bounded and watched.memory_info().rss > self.memory:
-                        return None
-                    time.sleep(0.02)
-            except psutil.Error:  # it has just ended
-                pass
-            finally:
-                process.kill()
-                process.wait()
-            # The kernel has killed it: no memory was left.
-            if process.returncode == -signal.SIGKILL:
-                return None
-            if process.returncode:
-                error_file.seek(0)
-                last = (error_file.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-                raise ModelError(f"A batch of {size} failed: {last}")
-            output_file.seek(0)
-            peak: int | None = json.loads(output_file.read().splitlines()[-1])
-        return peak
-
-
-def _try_batch(
-    build: Callable[[], LoadedNetwork], device: str, longest: int, size: int, threads: int
-) -> int | None:
-    torch.set_num_threads(threads)
-    before, on_gpu = psutil.Process().memory_info().rss, device.startswith("cuda")
-    network = build()
-    held = 0
-    if on_gpu:
-        # The weights of another engine are in memory while both are measured, and some room goes in pieces.
-        held = torch.cuda.memory_allocated(device) + torch.cuda.mem_get_info(device)[1] // 50
-    try:
-        ballast = torch.empty(held, dtype=torch.uint8, device=device)
-        time_run(network, Device(device), Workload(longest=longest, lengths=(longest,) * size), size)
-        del ballast
-    except (MemoryError, torch.OutOfMemoryError):
-        return None
-    except RuntimeError as error:
-        # What torch says on a CPU.
-        if "can't allocate memory" in str(error):
-            return None
-        raise
-    peak = measure_peak_memory()
-    return peak["device"] - held if on_gpu else peak["host"] - before
-
 
 IDS = (100, 16_000)
 """The bounds of token ids, the second one excluded."""
@@ -483,7 +324,3 @@ def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: in
         "unstable": high - low > UNSTABLE * middle,
         "troubles": sorted({trouble for timing in timings for trouble in timing.troubles}),
     }
-
-
-if __name__ == "__main__":
-    print(json.dumps(_try_batch(*pickle.load(sys.stdin.buffer))))
