@@ -27,9 +27,10 @@ def read_sources(
 
     Args:
         repository: Where files are, unless their line names another repository.
-        text: Lines of three kinds: `path: name 12, name 14`, settings with their lines in a file;
-            `[place]: name, name`, settings that a paper states; and `name = text`, what other sources say. A
-            line `:variant` goes before those of a variant, and "*" is every setting without a source.
+        text: Lines of four kinds: `path: name 12, name 14`, settings with their lines in a file;
+            `[place]: name, name`, settings that a paper states; and `name = text`, what other sources say, or
+            `name := text`, what is done here. A line `:variant` goes before those of a variant, and "*" is
+            every setting without a source.
         base: Further sources by variant, which those of the text replace.
     """
     sources: dict[str, dict[str, Source]] = {"": {}}
@@ -39,9 +40,8 @@ def read_sources(
             variant = line.removeprefix(":")
             continue
         where, _, names = line.partition(": ")
-        name, equals, other = line.partition(" = ")
-        if equals and ": " not in name:
-            fields = {name: {"other": other}}
+        if note := re.match(r"([\w.*]+) (:?)= (.*)", line):
+            fields = {note[1]: {"here" if note[2] else "other": note[3]}}
         elif where.startswith("["):
             fields = {name: {"place": where.strip("[]")} for name in names.split(", ")}
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -213,6 +214,12 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
     """A recipe that trains a two-stage model on contextual batches, from a backbone or a two-stage model."""
 
     trains_two_stages: ClassVar[bool] = True
+    facts: ClassVar[Mapping[str, str]] = {
+        **EmbeddingRecipe.facts,
+        "network": " ".join((inspect.getdoc(TwoStageSettings) or "").split("\n\n")[1].split()),
+        "start": "both stages from the backbone's weights, a second training from the model of the first",
+        "context": "of an evaluation as many of the task's own texts as context_size says",
+    }
 
     def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """Context documents count as texts."""

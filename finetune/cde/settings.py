@@ -190,8 +190,10 @@ class TwoStageTrainingSettings(ContextualSettings):
     Attributes:
         context_size: Context vectors before a text. Of more documents some are drawn, fewer are repeated.
         soft_prompts: Soft prompts behind them.
-        pooled: The places whose mean is the vector.
-        rotary_from: The first place that is rotated, in families with rotary positions.
+        pooled: The vectors whose mean is that of the text: "text" for its tokens', "all" for those of context
+            and soft prompts too.
+        rotary_from: Where rotary positions begin to count, in families that have them: at the text, or at the
+            soft prompts; all before is at position 0.
         sequence_dropout: The share of context vectors that the null vector replaces.
         shuffle: Whether each text has the context vectors in an order of its own.
         tied: Whether both stages share one token embedding.

@@ -18,9 +18,10 @@ class ColBERTSettings(TrainerSettings):
     """Every setting of the training of a multi-vector (ColBERT) model.
 
     Attributes:
-        loss: "distillation", the divergence of the softmax of scores, which are scaled to 0 to 1 for each
-            query, from that of a teacher's scores; or "contrastive", the cross-entropy among all documents of
-            a batch. A score is the sum over a query's vectors, which have length 1 as all, of the largest
+        loss: "distillation", the Kullback-Leibler divergence of the softmax of a query's scores, scaled so
+            that its least is 0 and its largest 1, from the softmax of the teacher's scores as they are
+            stored, the mean over queries; or "contrastive", the cross-entropy among all documents of a batch.
+            A score is the sum over a query's vectors, which have length 1 as all, of the largest
             product with a document's, at least 0 where the document is shorter than its length.
         dimension: The length of a token's vector, that of a linear projection without bias.
         query_length: The tokens of a query; a shorter one is filled up with mask tokens (`expansion`).

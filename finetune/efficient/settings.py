@@ -30,6 +30,9 @@ ALL_WEIGHTS = {
 }
 """The highest learning rate of "full" and "freeze", a tenth of that of pretraining."""
 
+SAMPLE = 4_096
+"""The first rows of the order, whose mean number of tokens stands for that of all rows."""
+
 FEW_WEIGHTS = {"lora": 1e-3, "bias": 1e-2}
 """That of the other methods, for every size."""
 

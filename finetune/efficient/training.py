@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from finetune.efficient.settings import EfficientSettings, FreezeSettings, LoraSettings
+from finetune.efficient.settings import SAMPLE, EfficientSettings, FreezeSettings, LoraSettings
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, batch_order
@@ -27,9 +27,6 @@ from harness.encoder.library import enable_checkpointing, tokenize_batch
 from harness.encoder.network.pretrained import merge_adapters
 from harness.results.compute import is_used
 from harness.training.training import TrainingSpec
-
-SAMPLE = 4_096
-"""The first rows of the order, whose mean number of tokens stands for that of all rows."""
 
 
 class EfficientSetup(EmbeddingSetup):

@@ -34,6 +34,7 @@ from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import WIDTHS, find_backbone_folder, list_input_modules
 from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry, build_two_stage_error
 from harness.training.training import TrainingSpec
+from suites._mteb.snapshot import load_snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +81,9 @@ MEANINGS = {
     'adapters of low rank beside dense layers, without dropout; "bias" the parameters called a bias.',
     "seed": "Of the first weights, the order of rows, dropout, and the samples of an evaluation: --seed, and "
     "--seeds N for N trainings with seeds counted from it.",
-    "sweep.learning_rate": "The values of the paper, each a training: --sweep learning_rate=…",
-    "sweep.select": "The tasks whose mean chooses among them: --select",
+    "sweep.learning_rate": "The values that the paper tries, each a training, only with --sweep "
+    "learning_rate=…; else there is one training, with learning_rate.",
+    "sweep.select": "The tasks whose mean chooses among them, only with --select.",
     "learning_rate.usual": "The highest learning rate where learning_rate is 0, by the nearest size in "
     "parameters without embeddings.",
     "prefixes": "The texts before a query and before its documents, with the data sets, or the sources of "
@@ -142,6 +144,14 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     sources: Mapping[str, Source] = field(default_factory=dict)
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     evaluation_settings: EvaluationSettings | None = None
+
+    facts: ClassVar[Mapping[str, str]] = {
+        "dropout": "the probabilities of the backbone's own config, in training",
+        "prompts": "none: an evaluation puts nothing before texts but what a model already has",
+        "titles": "a document with a title is encoded as title, a blank, and text",
+        "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
+    }
+    """What holds beside the settings and their facts, by subject."""
 
     trains_two_stages: ClassVar[bool] = False
     """Whether a training may start from a two-stage model."""
@@ -218,6 +228,12 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         sources = {**self.sources, **dict.fromkeys(changed, CHANGED)}
         meanings = {**MEANINGS, "data": self._explain_data()}
         evaluation = self.evaluation_settings or EvaluationSettings()
+        evaluation = replace(evaluation, dtype=evaluation.dtype or "float32")
+        if backbone is not None:
+            planned = self._plan_description(describe(backbone.folder, own_code=backbone.trust_remote_code))
+            length = evaluation.max_length
+            length = min(length, planned.position_limit or length) if length else planned.max_length
+            evaluation = replace(evaluation, max_length=length)
         rows = [
             *(
                 SourcedSetting(
@@ -233,6 +249,21 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     def list_assumptions(self) -> tuple[str, ...]:
         """What the source leaves open beside the settings, and the reading taken."""
         return ()
+
+    def list_facts(self) -> dict[str, str]:
+        """What holds beside the settings, by subject."""
+        rows = {*self._list_facts(), *(one.name for one in fields(self.settings))}
+        facts = {**self.facts, "steps": self._describe_steps(), "mteb": load_snapshot().version}
+        return {name: text for name, text in facts.items() if name not in rows}
+
+    def _describe_steps(self) -> str:
+        """The steps of a training on the recipe's own data, in words."""
+        data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in self.data]
+        steps, _ = self._estimate_work(self.settings, data)
+        if steps is None:
+            return "known when the rows are read"
+        fewer = "" if self.settings.batches == "shuffled" else "; fewer where rows are left out of batches"
+        return f"{steps:,}, in {self.settings.count_warmup_steps(steps):,} of which the rate rises{fewer}"
 
     def _explain_data(self) -> str:
         """The facts of the data sets in words."""

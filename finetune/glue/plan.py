@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -508,7 +509,7 @@ _FACTS = {
 }
 
 _OWN_SOURCES = {
-    "fresh_seeds": Source(other="the best cell was chosen on the same rows, which errs upward"),
+    "fresh_seeds": Source(here="the best cell is chosen on the same rows, which errs upward"),
 }
 """The sources of what every protocol here has."""
 
@@ -568,7 +569,8 @@ class _GlueRecipe:
     def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
         """Every setting with its value and source, of all tasks; texts are cut at the backbone's length."""
         protocol, meanings = self.protocol, describe_fields(Trial)
-        meanings["seeds"] = meanings["seed"]
+        order = ", the order of rows," if protocol.training.shuffled else ""
+        meanings["seeds"] = f"Seed of the head{order} and dropout."
         if not self.settings.transfer:
             protocol = replace(protocol, transfer=())
         training = protocol.training
@@ -601,6 +603,19 @@ class _GlueRecipe:
     def list_assumptions(self) -> tuple[str, ...]:
         """What the sources leave open, and the reading taken."""
         return self.protocol.assumed
+
+    def list_facts(self) -> dict[str, str]:
+        """What holds beside the settings, by subject: of n rows in batches of b."""
+        training, stopping = self.protocol.training, self.protocol.training.stopping
+        facts = {
+            "head": inspect.cleandoc(training.head.__doc__ or "").partition("\n")[0],
+            "evaluations": " ".join((training.cadence.__doc__ or "").split("\n\n")[1].split()),
+            "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
+        }
+        if stopping.counts == "last" and stopping.patience is None:
+            facts["evaluations"] += " Without effect on the score, which is that after the last step."
+        # The library's own class has another head.
+        return {name: text for name, text in facts.items() if name != "head" or not training.head.library}
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""

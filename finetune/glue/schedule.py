@@ -55,9 +55,9 @@ class Schedule(AlwaysHashed):
 
     Attributes:
         name: "linear": up to the peak, then down to 0. "composer": the same with the steps of the warmup
-            rounded down, and at each step the rate of the one before. "neobert": up from 1e-4 of the peak,
-            after the warmup of w steps 1 - 0.9 (t - w) / m of it at step t with m nine tenths of all steps,
-            and from m on 0.1 of it.
+            rounded down, and at each step the rate of the one before, so that the first two have 0.
+            "neobert": up from 1e-4 of the peak, after the warmup of w steps 1 - 0.9 (t - w) / m of it at step
+            t, from 0 on, with m nine tenths of all steps, and from m on 0.1 of it; w and m are rounded up.
         warmup: Share of the steps until the peak.
     """
 

@@ -32,9 +32,9 @@ class Optimizer(AlwaysHashed):
     Attributes:
         betas: AdamW's decay rates of the two moments.
         eps: Added to the root of the second moment.
-        decay: The meaning of weight decay. "torch": a step multiplies weights by 1 - lr * decay. "composer":
-            by 1 - lr / peak lr * decay, so it does not shrink with the learning rate.
-        undecayed: Parameters with any of these in their published names are not decayed.
+        decay: The meaning of weight decay. "torch": a step multiplies weights by 1 - lr * decay. "composer",
+            as MosaicML's library Composer: by 1 - lr / peak lr * decay.
+        undecayed: Parameters with any of these in their names in the published checkpoint are not decayed.
     """
 
     betas: tuple[float, float]
@@ -53,7 +53,7 @@ class Optimizer(AlwaysHashed):
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout(AlwaysHashed):
-    """Dropout probabilities in the encoder; None leaves that of the checkpoint's config."""
+    """Dropout probabilities in the encoder; none leaves that of the checkpoint's config."""
 
     embedding: float | None = None
     attention: float | None = None
@@ -64,7 +64,7 @@ class Dropout(AlwaysHashed):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierHead(AlwaysHashed):
-    """The layers from token vectors to scores: pooling, dropout, dense, activation, dropout, linear.
+    """The layers from token vectors to scores: pooling, dropout, dense, activation, dropout, linear; no norm.
 
     Attributes:
         pooling: The first token, or the mean of all.
@@ -72,7 +72,8 @@ class ClassifierHead(AlwaysHashed):
             its masked-language head; fresh where the backbone has none.
         dense_bias: Whether the dense layer has a bias.
         activation: Behind the dense layer.
-        dropout_before, dropout: Shares dropped before the dense layer, and before the linear layer.
+        dropout_before: Probability of the dropout before the dense layer.
+        dropout: Probability of the dropout before the linear layer.
         initializer_range: Standard deviation of fresh weights.
         last: The distribution of the last layer's weights: "normal" with `initializer_range`; "megatron", of
             standard deviation width^-0.5 and cut at twice that.
@@ -98,13 +99,16 @@ class ClassifierHead(AlwaysHashed):
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence(AlwaysHashed):
-    """The steps between two evaluations: the smallest limit, at least 1; a run always ends with one.
+    """The steps between two evaluations.
+
+    Of n rows in batches of b, with the limits that are set: max(1, min(steps, at_most, floor(full_batches *
+    floor(n / b)), floor(batches * ceil(n / b)), floor(places * ceil(n / b) * b))).
 
     Attributes:
-        steps: Steps by the name of the task.
-        at_most: Steps of any task.
+        steps: Limit by the name of the task.
+        at_most: Limit of any task.
         full_batches, batches: Share of an epoch's full batches, and of all its batches.
-        places: Share of the places in an epoch's batches, taken as steps (NeoBERT's code counts those).
+        places: Share of the rows of an epoch whose last batch were full (NeoBERT's code counts those).
     """
 
     steps: Mapping[str, int] = field(default_factory=dict)
@@ -147,8 +151,8 @@ class Stopping(AlwaysHashed):
 
     Attributes:
         patience: Evaluations without a new best of the task's first metric, of MNLI on its first set, before
-            a run ends; None for no early end.
-        counts: The best evaluation, or that at the end.
+            a run ends, counted from 1, with 0 as the best before the first; none for no early end.
+        counts: The evaluation that is a run's score: the best by that metric, or the last one.
     """
 
     patience: int | None = None
@@ -163,12 +167,12 @@ class Training(AlwaysHashed):
         optimizer: The optimizer.
         schedule: The schedule of the learning rate.
         max_length: Tokens of an input, special tokens included.
-        autocast: The dtype of autocast; float32 for none.
+        autocast: The dtype of autocast; float32 for none. float16 scales the loss, and is float32 on a CPU.
         float32_tasks: Tasks that run without autocast.
-        dropout: Dropout in the encoder; None leaves that of the checkpoint's config.
+        dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.
-        clip: The norm that gradients are scaled down to; None for no clipping.
-        shuffled: Whether rows are drawn in a new order in each epoch.
+        clip: The norm that gradients are scaled down to; none for no clipping.
+        shuffled: Whether each epoch has rows in a new order; if false, each has them in that of the file.
         cadence: The steps between evaluations.
         stopping: Early stopping, and the evaluation that counts.
     """
@@ -274,10 +278,12 @@ class Protocol(AlwaysHashed):
         source: The paper's section, and its code.
         training: The settings that all runs share.
         grids: Grids by the name of the task.
-        transfer: Tasks that start from the selected MNLI model, all of it but the last layer.
-        selection: The grid's best cell by dev score, or no selection (one cell, mean over its seeds).
-        view: The paper whose number of a task is maximized, by its name in `suites.glue`.
-        final_seeds: Seeds with which the protocol itself runs the best cell once more.
+        transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, which need not
+            be the best by score, with the weights of its evaluation that counts and a new last layer.
+        selection: The grid's best cell (combination of values) by dev score, or none of one cell, whose
+            score is the mean over its seeds.
+        view: The paper that says which number of a task is maximized.
+        final_seeds: Seeds of the protocol's own further runs of the best cell, whose mean is the score.
         assumed: Assumptions that no source states, each as a sentence.
         variants: Other readings of the same source, by name.
         keeps: Whether the classifiers of its runs are kept.

@@ -24,6 +24,7 @@ PROTOCOL = ProtocolEntry(
             request={"recipe": (f"efficient-{method}",), "suites": ("mteb-efficient8",)},
             quick=QUICK,
             differs=(
+                "the paper's table is of partial tuning alone (appendix D.2), the step freeze",
                 "the paper trains within a budget of operations: without --budget each method has one pass "
                 "over its pairs",
                 "the paper prints averages of these tasks by temperature, for a Pythia of unprinted size",
@@ -36,7 +37,7 @@ PROTOCOL = ProtocolEntry(
             paper="efficient-embeddings",
             table="1",
             columns=tuple(
-                ProtocolColumn(name=name, step="full", suite="mteb-efficient8", of=of)
+                ProtocolColumn(name=name, step="freeze", suite="mteb-efficient8", of=of)
                 for name, of in COLUMNS.items()
             ),
             lines={method: method for method in METHODS},

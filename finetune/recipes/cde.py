@@ -93,12 +93,13 @@ SOURCES = read_sources(
     cde/model.py: soft_prompts 58, pooled 398, shuffle 66
     [NeoBERT, appendix G.2]: data, context_size
     data = NeoBERT has 235 M and 1.5 M pairs
-    context_size = queries and documents have the same, of their group or batch, as in the code's gradient
+    context_size := queries and documents have the same, of their group or batch, as in the code's gradient
         caching; never from other devices
     pooled = the command line takes the mean over context and prompts too
+    evaluation.max_length = the code first cuts a text at four times as many characters
     rotary_from = in the code at the soft prompts (cde/model.py#L416)
     sequence_dropout = 0.005 in the text of CDE
-    replacement = no text twice; the code draws with replacement
+    replacement = the code draws with replacement
     :unsupervised
     README.md: data 45
     cde/config/nomic_unsupervised.yaml: prefixes 5

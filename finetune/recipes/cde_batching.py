@@ -95,21 +95,22 @@ SOURCES = read_sources(
         group_size, guide, cluster_size, margin
     [NeoBERT, appendix G.1]: batches
     weight_decay = its optimizer is Adam; 0.01 in the code
-    data = the triplets of dpr and simcse in one training; NeoBERT has 235 M and then 1.5 M of Nomic's pairs
-        (appendix G.2)
-    batches = a batch has pairs of one set, and in the code can run from one into the next; pairs that repeat
-        an earlier one are left out
+    data = NeoBERT has 235 M and then 1.5 M of Nomic's pairs (appendix G.2)
+    data := the triplets of dpr and simcse in one training
+    batches = in the code a batch can run from one set into the next
+    batches := a batch has pairs of one set; pairs that repeat an earlier one are left out
     precision = the autocast of the code's gradient caching names no type, and is float16
     batch_size = on how many GPUs, each with negatives of its own, NeoBERT does not say
-    group_size = none are shared between devices
+    group_size = texts of other devices are no negatives
     guide = gtr_base in the code; which of the models called GTE-large is not said
     cluster_size = 256 by default in the code (cde/run_args.py#L206)
     margin = no filter by default in the code
-    evaluation.dtype = NeoBERT's for its other models, as it names none for these; the authors of CDE have
-        bfloat16, and vectors of length 1 for clustering alone (evaluation authors)
+    evaluation.dtype = the authors of CDE have bfloat16, and vectors of length 1 for clustering alone
+        (evaluation authors)
+    evaluation.dtype := NeoBERT's for its other models, as it names none for these
     dropout = off in the authors' commands
-    prefixes = those of msmarco and nli_triplets there
-    prompts = of a type whose prefix was not trained those of a search
+    prefixes := those of msmarco and nli_triplets there
+    prompts := a type of tasks whose prefix was not trained has those of a search
     :authors
     cde/run_args.py: weight_decay 372, margin 275, guide 175, warmup 469
     evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171

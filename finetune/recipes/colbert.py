@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
 from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
 from finetune.recipes.dpr import MSMARCO, SWEEP
-from harness.core.encoding import EvaluationSettings, LateInteraction
+from harness.core.encoding import MOST_PAIRS, EvaluationSettings, LateInteraction
 from harness.core.errors import UsageError, require_package
 from harness.core.types import Artifact, Output
 from harness.data.scored_tables import IDS, SCORES, TEXTS
@@ -24,6 +24,12 @@ from harness.training.training import TrainingSpec
 @dataclass(frozen=True, kw_only=True)
 class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
     """A recipe that trains a multi-vector (ColBERT) model."""
+
+    facts: ClassVar[Mapping[str, str]] = {
+        **TrainerRecipe.facts,
+        "search": f"exact up to {MOST_PAIRS:g} pairs of a query's and a document's token, beyond by an index "
+        "(--index exact for none); token vectors are kept in float32, or as --vectors says",
+    }
 
     @property
     def output(self) -> Output:
@@ -165,7 +171,8 @@ SOURCES = read_sources(
     [default of PyLate]: query_prefix, document_prefix, skiplist, dimension, query_length, document_length,
         expansion, attends_to_expansion, documents
     [default of transformers' Trainer]: seed
-    seed = the order of rows follows from it, and that of the script's sampler does not
+    seed = the order of the script's sampler does not follow from it
+    seed := the order of rows follows from it
     data = the paper has 810 k rows with scores of BGE-M3, and the card of these names bge-reranker-v2-m3
     evaluation.max_length = PyLate's script has 300 (--evaluation pylate); which made the paper's table is not
         said
@@ -176,11 +183,12 @@ SOURCES = read_sources(
     {PYLATE}pylate/losses/contrastive.py: temperature 131
     {PYLATE}examples/evaluation/beir_dataset.py: evaluation.max_length 52, evaluation.task_query_lengths 11
     [default of PyLate]: temperature
-    data = the triplets of dpr; PyLate's example has those of BM25
+    data = PyLate's example has triplets of BM25
+    data := the triplets of dpr
     loss = of PyLate's cached loss the gradient is that of the sum over a batch, not of its mean, which a
         limit of the gradient's norm makes another step
-    precision = as in distillation; PyLate's example has float16
-    batches = no text twice; PyLate's example shuffles
+    precision = PyLate's example has float16
+    batches = PyLate's example shuffles
     """,
     {"": TRAINER, "contrastive": {"warmup": TRAINER["warmup"]}},
 )

@@ -68,17 +68,19 @@ SOURCES = read_sources(
     [ModernBERT, section 3.1.2]: warmup, data, loss
     [ModernBERT, table 9]: learning_rate
     [ModernBERT, appendix E.2, table 9]: sweep
-    data = the script names no commit, this one has 11,662,655 rows; the paper's 1.25 M samples are the
-        script's, 1,000 split off with seed 12 and then the first
+    data = the script names no commit; the paper's 1.25 M samples are the script's, 1,000 split off with seed
+        12 and then the first
+    data := a commit with 11,662,655 rows
     learning_rate = the script's; the paper's is the best of six (sweep), and Ettin's go up to 3e-4
-    batches = the order follows from the seed, and that of the script's sampler does not; rows that still wait
-        for a batch without their texts at the end of the data are left out
+    batches = the order of the script's sampler does not follow from its seed
+    batches := the order follows from the seed; rows that still wait for a group without their texts at the
+        end of the data are left out
     evaluation = no option is set
     batch_size = the paper has 16; the authors ran 4,096 (#176)
     max_length = no length is set, which leaves the model's own
     :authors
     [answer in AnswerDotAI/ModernBERT#176]: batch_size, group_size
-    group_size = a group at the end of the data with fewer rows counts as much as any other, as in the trainer
+    group_size := a group with fewer rows at the end of the data counts as much as any other
     :paper
     [ModernBERT, section 3.1.2]: batch_size
     batch_size = the authors call it wrong (#176)

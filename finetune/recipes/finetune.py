@@ -42,7 +42,7 @@ SOURCES = read_sources(
     """
     README.md: max_length 38, batch_size 39, learning_rate 40, epochs 41
     epochs = 5 for the example's own results of MRPC
-    * = as transformers' example run_glue.py, or our own; no paper's
+    * := as transformers' example run_glue.py, or our own; no paper's
     """,
     {"": TRAINER_SOURCES},
 )

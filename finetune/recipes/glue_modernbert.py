@@ -82,9 +82,10 @@ SOURCES = read_sources(
     [ModernBERT, appendix E.1, table 6]: selection
     learning_rate = one a task in the code's jobs
     batch_size = the authors' answer, as the paper has none; 16 to 64 in the code's jobs
-    seeds = the first of the list, of which the code takes three of the list or more; the paper does not say
+    seeds = the code takes three of its list or more; the paper does not say
+    seeds := the first of the list
     schedule.warmup = 6 % in yaml files for other models
-    transfer = from the MNLI run that is best on the matched set, in the code from that of the same sweep
+    transfer = in the code from the MNLI run of the same sweep
     head.pooling = mean in the published checkpoints' files
     clip = the jobs name no algorithm
     stopping.patience = the paper stops early, without a patience; the code never does

@@ -101,12 +101,12 @@ SOURCES = read_sources(
     learning_rate = 8e-6 as well in table 6 and the launcher
     batch_size = 2 as well in table 6 and the launcher
     max_length = 512 for the ablated models (L28)
-    dtype = TF32 outside of it (conf/trainer/glue.yaml#L1)
+    dtype = TF32 outside of autocast (conf/trainer/glue.yaml#L1)
     transfer = the code has MNLI from SNLI as well
     clip = nothing stands between the backward pass and the step
     cadence = the code (train.py#L576) evaluates more seldom
-    stopping.counts = the best is a run's score: the code writes every evaluation (train.py#L633), and says no
-        more
+    stopping.counts = the code writes every evaluation (train.py#L633), and says no more
+    stopping.counts := the best is a run's score
     :table6
     src/neobert/glue/train.py: cadence 576
     [NeoBERT, table 6]: learning_rate, batch_size
@@ -114,7 +114,7 @@ SOURCES = read_sources(
     :ablation
     jobs/glue/launcher.sh: max_length 28
     [NeoBERT, section 4]: learning_rate, batch_size
-    weight_decay = the text names none for the ablated models: 1e-2
+    weight_decay = the text names none for the ablated models
     :code
     src/neobert/glue/train.py: cadence 576
     cadence = the text has min(500, batches // 10)

@@ -26,6 +26,6 @@ PROTOCOL = Protocol(
     selection="none",
 )
 
-SOURCES = {"": {"": Source(other="no paper's: a quick check of our own")}}
+SOURCES = {"": {"": Source(here="no paper's: a quick check of our own")}}
 
 RECIPE = entry(PROTOCOL, "GLUE in one cell a task and three seeds, for checkpoints in training", SOURCES)

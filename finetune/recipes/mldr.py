@@ -27,11 +27,11 @@ SOURCES = read_sources(
     "",
     """
     [ModernBERT, section 3.1.3]: data, evaluation.max_length
-    data = of the lists of passages the first positive and the first negative one count
+    data := of the lists of passages the first positive and the first negative one count
     batch_size = ModernBERT publishes no settings of this training; 512 in dpr
-    max_length = ModernBERT publishes no settings of this training: documents are cut at 8,192 tokens, or the
-        model's own limit, and queries are shorter
-    * = as in dpr: ModernBERT publishes no settings of this training
+    max_length = ModernBERT publishes no settings of this training
+    max_length := documents are cut at 8,192 tokens, or the model's own limit, and queries are shorter
+    * := as in dpr: ModernBERT publishes no settings of this training
     """,
     {"": dpr.SOURCES[""]},
 )

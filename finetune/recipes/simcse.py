@@ -59,19 +59,20 @@ SOURCES = read_sources(
     loss = the denominator of OptiBERT's formula has other anchors, a misprint
     learning_rate = 1e-5 for large models (README.md#L244)
     batch_size = 128 on each of four GPUs in the script, whose gradient is a quarter of that of one batch
-    pooling = OptiBERT's pooling head is not described: the softmax over the tokens of q·h/√d weights their
-        mean, with a learned q for each head, zero at the start, and d dimensions of it; SimCSE has the first
-        token with a dense layer
+    pooling = OptiBERT's pooling head is not described; SimCSE has the first token with a dense layer
+    pooling := the softmax over the tokens of q·h/√d weights their mean, with a learned q for each head, zero
+        at the start, and d dimensions of it
     heads = OptiBERT does not describe its head
     evaluation = OptiBERT says nothing of it
     :mean
-    pooling = the mean in place of OptiBERT's head
+    pooling := the mean in place of OptiBERT's head
     :large
     README.md: learning_rate 244
     :one-per-premise
     data/download_nli.sh: data 1
     [OptiBERT, appendix D.2]: data
-    data = which triplet of a premise is in SimCSE's file is not known: the first is read
+    data = which triplet of a premise is in SimCSE's file is not known
+    data := the first is read
     """,
     {"": {**TRAINER, **MTEB}},
 )

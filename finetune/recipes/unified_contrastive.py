@@ -171,23 +171,27 @@ SOURCES = read_sources(
     [NeoBERT, section 5.2.1, table 7]: instructions
     [NeoBERT, appendix D.3, table 8, table 9]: prompts
     data = five of the sets have no loader in the code; PAQ and QQP are in table 7 and the code, not in the
-        list of appendix D.2; the code names no commits: these are the newest that could be found, and of
-        Amazon-QA and QQP_triplets those of copies with the same rows
+        list of appendix D.2; the code names no commits
+    data := the commits are the newest that could be found, of Amazon-QA and QQP_triplets those of copies with
+        the same rows; @main is no commit: the newest of the day is read, and the lineage of a model names it
     batch_size = 32 in the job script
-    warmup = the code's 2,000 steps are all of the training; the rate begins at 0, there at a ten-thousandth
-    schedule = there over 50,000 steps, here over those of the training
-    precision = TF32 outside of it (conf/trainer/contrastive.yaml#L1)
+    warmup = the code's 2,000 steps are all of the training; its rate begins at a ten-thousandth
+    schedule = over 50,000 steps
+    precision = TF32 outside of autocast (conf/trainer/contrastive.yaml#L1)
     alpha = 0.1 in the job script
     reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
     instructions = the released training has none
     pool_instruction = the mask of the tokenizer
     dropout = the trainer refuses 0 (L68), and no other value is told
     seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
-    draws = steps on its pretraining data, which cannot run as released, are left out
-    prompts = those of the code's tables, which end in a word for the kind of text, before the texts of every
-        type of task; the released run_mteb.py has no option for them
+    evaluation.dtype = of an autocast around the whole run
+    draws := steps on its pretraining data, which cannot run as released, are left out
+    prompts = the released run_mteb.py has no option for them
+    prompts := those of the code's tables, which end in a word for the kind of text, before the texts of every
+        type of task
     :code
     src/neobert/contrastive/datasets.py: data 67, instructions 75
+    data := as the code reads them: of SENTENCECOMP the compressed sentence is the query
     conf/finetuning.yaml: warmup 30
     src/neobert/contrastive/trainer.py: schedule 171
     src/neobert/contrastive/loss.py: reduction 9
@@ -206,9 +210,9 @@ SOURCES["job"] = {**SOURCES["code"], **SOURCES["job"]}
 
 
 PRINTED = PrintedRow(
-    place="NeoBERT, table 4, ModernBERT base",
+    place="NeoBERT, table 4, NeoBERT_4096 medium",
     recipe="unified-contrastive",
-    model="answerdotai/ModernBERT-base",
+    model="chandar-lab/NeoBERT",
     suite="mteb-v1",
     differs=(
         "The paper trains with instructions, its code, which cannot run as released, without: we take the "
@@ -217,6 +221,7 @@ PRINTED = PrintedRow(
         "the table, base or large",
     ),
 )
+SMALLER = replace(PRINTED, place="NeoBERT, table 4, ModernBERT base", model="answerdotai/ModernBERT-base")
 
 RECIPE = entry(
     MixRecipe(
@@ -233,5 +238,5 @@ RECIPE = entry(
     VARIANTS,
     SOURCES,
     EVALUATIONS,
-    [PRINTED],
+    [PRINTED, SMALLER],
 )

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.encoding import Settings
-from harness.core.errors import UsageError
+from harness.core.errors import UsageError, group_names, shorten_names
 from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
@@ -23,6 +23,7 @@ from harness.driver.report.protocol import list_request_settings
 from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
+from harness.plan.request import parse_changes
 from harness.results.printed import Paper, normalize_metric, read_papers
 from harness.search.bm25 import is_bm25
 
@@ -97,26 +98,53 @@ def _describe_recipe(name: str, typed: str, backbone: Artifact | None) -> dict[s
         "source": recipe.source,
         "settable": [field.name for field in fields(entry.settings[variant])],
         "settings": [{**asdict(row), "ours": row.ours} for row in rows],
+        "facts": getattr(recipe, "list_facts", dict)(),
         "assumed": [*getattr(recipe, "list_assumptions", tuple)()],
         "chosen": _read_chosen_values(entry.name, rows),
-        **_describe_printed_rows(entry, name, typed),
+        **_describe_printed_rows(entry, name, typed, backbone),
         "evaluated": [*_iter_protocol_steps(entry.name, name)],
     }
 
 
-def _describe_printed_rows(entry: RecipeEntry, name: str, typed: str) -> dict[str, Any]:
+def _describe_printed_rows(
+    entry: RecipeEntry, name: str, typed: str, backbone: Artifact | None
+) -> dict[str, Any]:
     """The printed rows that a recipe is nearest to, those of other variants, and its own command."""
     rows = [row for row in entry.printed if {name, typed} & {*row.recipe.split("+")}]
-    model, suite = "MODEL", "glue" if entry.kind == "task" else "mteb"
-    for row in entry.printed[:1]:
-        model, suite = row.model, row.suite
+    is_task = entry.kind == "task"
+    any_row = PrintedRow(place="", recipe="", model="MODEL", suite="glue" if is_task else "mteb")
+    own = (*entry.printed, any_row)[0]
+    # Of a chain all trainings are typed, and settings only where they are those of one training.
+    own = replace(own, recipe=typed, settings=() if "+" in typed + own.recipe else own.settings)
+    printed = [
+        {
+            **asdict(row),
+            "command": row.command,
+            "changes": _list_changes(entry, name, row, backbone),
+            "numbers": _read_printed_numbers(row),
+        }
+        for row in rows
+    ]
     return {
-        "printed": [
-            {**asdict(row), "command": row.command, "numbers": _read_printed_numbers(row)} for row in rows
-        ],
+        "printed": printed,
         "nearer": {row.place: row.recipe for row in entry.printed if not rows},
-        "command": f"harness run --model {model} --recipe {name} --suite {suite}",
+        "command": (rows or [own])[0].command,
+        "usual": replace(own, model="MODEL", recipe=name, settings=own.settings if is_task else ()).command,
     }
+
+
+def _list_changes(entry: RecipeEntry, name: str, row: PrintedRow, backbone: Artifact | None) -> list[str]:
+    """The settings of a training that the command of a printed row changes, as they are then."""
+    if "+" in row.recipe:
+        return []
+    before, after = (
+        list_recipe_settings(entry, name.partition(":")[2], catalog.open_recipe(name, changes), backbone)
+        for changes in (None, parse_changes(row.settings))
+    )
+    effects = {one.name: (one.value, one.inert) for one in before}
+    changed = [one for one in after if effects.get(one.name) != (one.value, one.inert)]
+    idle = {one.name: " (without effect)" for one in changed if effects.get(one.name) == (one.value, False)}
+    return [f"{one.name} = {_format_value(one.value)}{idle.get(one.name, '')}" for one in changed]
 
 
 def _read_printed_papers() -> dict[str, Paper]:
@@ -161,7 +189,7 @@ def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, 
                 where = " ".join(filter(None, (f"{paper}, table {number}:", line.model, line.size_class)))
                 task, _, setting = line.metric.rpartition(":")
                 # A task of GLUE has values of its own, and is run alone with them.
-                options = [f"--model {line.hub_id}"] if line.hub_id else []
+                options = [f"--model {line.hub_id or 'MODEL'}"]
                 options += [f"--tasks {normalize_metric('GLUE dev', task)}"] if task else []
                 key = ", ".join(filter(None, (where, task)))
                 values.setdefault(key, options).append(f"--set {setting}={line.value}")
@@ -186,7 +214,7 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
                     f"{table.paper}, table {table.table}, {column.name}: {column.rule} of {column.suite}"
                     for table in protocol.tables
                     for column in table.columns
-                    if column.rule and step.name in (table.lines.values() or (column.step,))
+                    if column.rule and step.name == column.step
                 ],
                 "differs": [*step.differs],
             }
@@ -215,9 +243,9 @@ def _format_step(step: Mapping[str, Any]) -> list[str]:
             + (f" of documents' {task['documents']}" if "documents" in task else "")
             for task in suite["tasks"].values()
         )
-        suites.append(
-            f"{suite['name']}: {suite['summary']}; {', '.join(dict.fromkeys(facts))} (each data set: --json)"
-        )
+        splits = group_names((task, "/".join(one["splits"])) for task, one in suite["tasks"].items())
+        words = [*dict.fromkeys(facts), *(f"{one} of {shorten_names(some)}" for one, some in splits.items())]
+        suites.append(f"{suite['name']}: {suite['summary']}; {', '.join(words)} (each data set: --json)")
     return _format_list(step["command"], [*step["request"], *suites, *step["numbers"], *step["differs"]])
 
 
@@ -233,10 +261,14 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
         *([f"At these values without effect: {', '.join(inert)}"] if inert else []),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
+        *_format_list("Beside the settings", [f"{key}: {text}" for key, text in recipe["facts"].items()]),
         *_format_list("Left open by the sources, and read here as follows", recipe["assumed"]),
         *_format_list(
-            "Chosen by the paper",
-            [f"{where} {' '.join(texts)}" for where, texts in recipe["chosen"].items()]
+            "Chosen by the paper, as its tables print them",
+            [
+                f"{where}: {recipe['usual'].replace('--model MODEL', texts[0])} {' '.join(texts[1:])}"
+                for where, texts in recipe["chosen"].items()
+            ]
             + _explain_start(recipe),
         ),
         *(line for step in recipe["evaluated"] for line in _format_step(step)),
@@ -252,19 +284,20 @@ def _format_printed_rows(recipe: Mapping[str, Any]) -> list[str]:
         which = f"Printed ({row['line']})" if row["line"] else "Printed"
         lines += [f"    {which}: {', '.join(row['numbers'])}"] if row["numbers"] else []
         lines += [f"    {text}" for text in row["differs"]]
+        if row["changes"]:
+            lines.append(f"    This command changes the settings below: {'; '.join(row['changes'])}")
     if lines:
         return lines
     nearer = [f"that of {place} is {name}" for place, name in recipe["nearer"].items()]
-    return [
-        f"{', '.join(['No printed row is of it', *nearer])}. To run {recipe['name']}: {recipe['command']}"
-    ]
+    return [f"{', '.join(['No printed row is of it', *nearer])}. To run it: {recipe['command']}"]
 
 
 def _explain_start(recipe: Mapping[str, Any]) -> list[str]:
     """The sentence on tasks that start from the model of another."""
     starts = recipe["chosen"] and "mnli" in recipe["settable"]
     text = "RTE, MRPC, STS-B, and QNLI where docs/glue.md says so, start from a model for MNLI: type the"
-    return [f"{text} chosen one with --set mnli=MODEL, or none with --set transfer=false"] if starts else []
+    text += " chosen one with --set mnli=MODEL, or none with --set transfer=false; MODEL is a folder, or "
+    return [f"{text}finetuned/GRID/RUN.safetensors of the cache"] if starts else []
 
 
 def _format_list(heading: str, lines: Sequence[str]) -> list[str]:
@@ -278,7 +311,8 @@ def _format_setting(row: Mapping[str, Any]) -> list[str]:
         f"{row['name']} = {value}".replace(" = \n", " =\n"),
         *([f"    {meaning}"] if meaning else []),
         f"    source: {source.text}",
-        *([f"    also: {source.other}"] if source.other else []),
+        *([f"    elsewhere: {source.other}"] if source.other else []),
+        *([f"    here: {source.here}"] if source.here else []),
     ]
 
 

@@ -189,9 +189,10 @@ class EvaluationSettings:
 
     Attributes:
         max_length: The longest input in tokens, of multi-vector models the longest document; a model with
-            fewer positions has its own limit. None for the backbone's, of two-stage models their training's.
-        dtype: The precision of weights and products; float32 for None, and where the model or the device does
-            not run it.
+            fewer positions has its own limit. None for the model's own length, of a two-stage model that of
+            its training.
+        dtype: The dtype that weights are loaded and computed in, without autocast; float32 for None, and
+            where the model or the device does not run it.
         prompts: Texts put before inputs, by name, in place of the model's own; {} for none.
         normalized_types: The types of tasks whose vectors alone are scaled to length 1.
         document_lengths: The longest document of multi-vector models on some tasks, by their names.

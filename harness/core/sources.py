@@ -20,12 +20,19 @@ class Source:
         place: A paper with its sections or tables (`NeoBERT, appendix C, table 6`), an author's answer
             (`answer in OWNER/NAME#176`), or the library whose default it is (`default of NAME`).
         code: A line of the authors' code or of the library: `OWNER/NAME@COMMIT:PATH#L12`.
-        other: What other sources say, or why the value is ours.
+        other: What other sources say, or leave open.
+        here: What is done here, where that is more than the value.
     """
 
     place: str = ""
     code: str = ""
     other: str = ""
+    here: str = ""
+
+    @property
+    def note(self) -> str:
+        """What other sources say, and what is done here."""
+        return "; ".join(filter(None, (self.other, self.here and f"here: {self.here}")))
 
     @property
     def ours(self) -> bool:
@@ -147,9 +154,9 @@ def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str
 def describe_notes(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
     """What other sources say of settings, those with one note together, and which settings are ours."""
     noted = group_names(
-        (row.name, row.source.other)
+        (row.name, row.source.note)
         for row in rows
-        if row.source is not None and row.source.other and not row.inert
+        if row.source is not None and row.source.note and not row.inert
     )
     return (*(f"{shorten_names(names)}: {note}" for note, names in noted.items()), *describe_ours(rows))
 

@@ -37,12 +37,7 @@ Features = dict[str, Any]
 
 
 class TwoStage(InputModule):
-    """Two backbones: one makes context vectors, the other the vectors of texts that follow them.
-
-    A context vector is MLP(mean of a context document's token vectors). A vector of a text is x + MLP(x) of
-    the mean x over the places of the text in the sequence [context vectors; soft prompts; text]; a soft
-    prompt is a part of MLP(1). Without a context the learned null vector stands at each of its places. The
-    text's token types and ordinary positions count from the first context vector on.
+    """Two backbones: one makes context vectors, the other the vectors of texts (see TwoStageSettings).
 
     Args:
         text: The library's Transformer module of the second stage, with our network.

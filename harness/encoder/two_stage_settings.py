@@ -57,7 +57,10 @@ Both sides of Quora are questions.
 class TwoStageSettings:
     """The settings of a two-stage model.
 
-    The sequence of the second stage is: context vectors, soft prompts, the text.
+    One backbone makes context vectors, each MLP(mean of a context document's token vectors); the other reads
+    the sequence [context vectors; soft prompts; text], of which a text's vector is x + MLP(x) of the mean x
+    over the text's token vectors. A soft prompt is a part of MLP(1). Without a context a learned null vector
+    stands for each context vector. Token types and ordinary positions count from the first of these on.
 
     Attributes:
         size: The context vectors before each text, one for each context document.

@@ -68,7 +68,7 @@ def _build_setting_cells(row: SourcedSetting) -> tuple[Cell, ...]:
         Cell(text=row.name, value=row.name, note=row.meaning),
         Cell(text=value, value=value),
         link(source.text, source.address),
-        Cell(text=source.other, value=source.other or None),
+        Cell(text=source.note, value=source.note or None),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import json
 import pkgutil
 from collections.abc import Iterator
@@ -151,7 +153,8 @@ def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.Captu
     text = capsys.readouterr().out
     assert "5 of them ours: last_batch, heads, selection, evaluation.max_length, evaluation.dtype" in text
     assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
-    assert "also: 1e-5 for large models" in text
+    assert "elsewhere: 1e-5 for large models" in text
+    assert "evaluation.dtype = float32\n" in text
 
 
 def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> None:
@@ -179,27 +182,30 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     text = capsys.readouterr().out
     assert "\nsweep.learning_rate = 1e-05,2e-05,3e-05,5e-05,8e-05,0.0001\n" in text
     assert "\nsweep.select = beir:NFCorpus,SciFact,TRECCOVID,FiQA2018\n" in text
-    chosen = "ModernBERT base --model answerdotai/ModernBERT-base --set learning_rate=1e-4"
-    assert f"    ModernBERT, table 9: {chosen}\n" in text
+    chosen = "--model answerdotai/ModernBERT-base --recipe colbert --suite beir --set learning_rate=1e-4"
+    assert f"    ModernBERT, table 9: ModernBERT base: harness run {chosen}\n" in text
+    assert "This command changes the settings below: learning_rate = 0.0001\n" in text
     assert "harness run --model MODEL --protocol modernbert --tasks colbert:\n" in text
     assert "    modernbert, table 8, Avg.: the mean over tasks of beir\n" in text
     assert invoke(["recipes", "show", "glue-optibert"]) == 0
     text = capsys.readouterr().out
     assert "Left open by the sources, and read here as follows:\n    All but the grid" in text
-    line = "OptiBERT_neo 130B tokens, MNLI --tasks MNLI --set batch_size=32 --set learning_rate=1e-5 --set"
-    assert line in text
+    run = "harness run --model MODEL --recipe glue-optibert --suite glue --tasks MNLI --set batch_size=32"
+    assert f"OptiBERT_neo 130B tokens, MNLI: {run} --set learning_rate=1e-5 --set" in text
     assert "--tasks SST-2 --set" in text
     assert "type the chosen one with --set mnli=MODEL, or none" in text
     assert "\nAt these values without effect: head.library, " in text
     assert invoke(["recipes", "show", "dpr:authors"]) == 0
     text = capsys.readouterr().out
-    assert "ModernBERT-large --set learning_rate=1e-4\n" in text
+    run_large = "harness run --model answerdotai/ModernBERT-large --recipe dpr:authors --suite beir:dl19"
+    assert f"{run_large} --set learning_rate=1e-4\n" in text
+    assert "This command changes" not in text
     row, run = "ModernBERT, table 7, ModernBERT base", "harness run --model answerdotai/ModernBERT-base"
     nearest = f"{run} --recipe dpr:authors --set learning_rate=8e-5 --suite beir:dl19"
     assert f"\nNearest to {row}: {nearest}\n    Printed: NFCorpus 23.7, SciFact 57.0, " in text
     assert ", Avg. 41.6 (the mean over tasks)\n    The paper prints batches of 16, " in text
     assert invoke(["recipes", "show", "dpr:ettin"]) == 0
-    own = f"To run dpr:ettin: {run} --recipe dpr:ettin --suite beir:dl19"
+    own = f"To run it: {run} --recipe dpr:ettin --set learning_rate=8e-5 --suite beir:dl19"
     assert f"\nNo printed row is of it, that of {row} is dpr:authors. {own}\n" in capsys.readouterr().out
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
@@ -209,6 +215,101 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     tables = {one["name"]: one["printed"] for one in json.loads(capsys.readouterr().out)["recipes"]}
     assert (tables["dpr"], tables["dpr:authors"]) == ("", "ModernBERT, table 7")
     assert tables["simcse"] == "OptiBERT, table 2; OptiBERT, table 5"
+
+
+def show(name: str, *options: str) -> list[dict[str, Any]]:
+    """The JSON of `harness recipes show`, a training each."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert invoke(["recipes", "show", name, *options, "--json"]) == 0
+    recipes_: list[dict[str, Any]] = json.loads(out.getvalue())["recipes"]
+    return recipes_
+
+
+def test_a_command_says_what_it_changes_of_the_settings() -> None:
+    (changes,) = (row["changes"] for row in show("efficient-full")[0]["printed"])
+    assert changes == [
+        "epochs = 1 (without effect)",
+        "budget = 2.4e+16",
+        "tokens_per_pair = none",
+    ]
+    assert show("glue-neobert:table6")[0]["printed"][0]["changes"] == ["fresh_seeds = 0"]
+    # A setting of another training of a chain is none of this one's.
+    assert show("mldr")[0]["printed"][0]["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("efficient-lora:code", "efficient-lora:code --set budget=2.4e16 --set rank=32"),
+        ("efficient-full:text", "efficient-full:text --set budget=2.4e16 --suite mteb-v1"),
+        ("dpr:authors", "dpr:authors --set learning_rate=8e-5 --suite beir:dl19"),
+        ("cde", "cde --suite mteb-v1"),
+        ("cde:authors", "cde:authors --suite mteb-v1"),
+        ("dpr+mldr", "dpr+mldr --suite beir:dl19"),
+        ("glue-neobert:code", "glue-neobert:code --set fresh_seeds=0 --suite glue"),
+    ],
+)
+def test_a_command_runs_all_of_what_was_typed_with_its_settings(name: str, typed: str) -> None:
+    assert f" --recipe {typed}" in show(name)[0]["command"]
+
+
+def test_a_chosen_value_is_a_whole_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["recipes", "show", "glue-neobert:table6"]) == 0
+    command = (
+        "harness run --model chandar-lab/NeoBERT --recipe glue-neobert:table6 --set fresh_seeds=0 --suite "
+        "glue --tasks CoLA --set batch_size=8 --set learning_rate=8e-6 --set weight_decay=1e-5"
+    )
+    line = f"NeoBERT, table 6: NeoBERT_4096 medium, CoLA: {command}\n"
+    assert line in capsys.readouterr().out
+
+
+def test_only_partial_tuning_is_compared_with_the_table_of_partial_tuning() -> None:
+    named = {
+        method: any("table 1" in number for step in show(f"efficient-{method}")[0]["evaluated"]
+        for number in step["numbers"])
+        for method in ("full", "freeze", "lora", "bias")
+    }  # fmt: skip
+    assert named == {"full": False, "freeze": True, "lora": False, "bias": False}
+
+
+def test_meanings_say_what_the_code_does() -> None:
+    def meanings(name: str) -> dict[str, str]:
+        return {row.name: row.meaning for row in rows_of(name).values()}
+
+    assert "for groups of rows (`group_size`, else whole batches)" in meanings("dpr:authors")["batches"]
+    assert meanings("glue-mosaicbert")["seeds"] == "Seed of the head and dropout."
+    assert "the order of rows" in meanings("glue-neobert")["seeds"]
+    assert "if false, each has them in that of the file" in meanings("glue-mosaicbert")["shuffled"]
+    assert "MNLI run with the best accuracy on the matched set" in meanings("glue-neobert")["transfer"]
+    assert "@main is no commit" in rows_of("unified-contrastive")["data"].source.here  # type: ignore[union-attr]
+
+
+def test_facts_that_are_no_settings_are_those_of_the_code() -> None:
+    """1,250,000 rows in batches of 4,096 are 306 steps, a twentieth of them rounded up 16."""
+    facts = show("dpr:authors")[0]["facts"]
+    assert facts["steps"].startswith("306, in 16 of which")
+    assert {"dropout", "prompts", "titles", "mteb"} <= facts.keys()
+    # Those that have a row of their own.
+    assert not {"dropout", "prompts"} & show("cde")[0]["facts"].keys()
+    assert "MLP(mean of a context document's token vectors)" in show("cde")[0]["facts"]["network"]
+    assert (
+        "floor(budget / (2 * (forward + backward" in show("efficient-bias")[0]["facts"]["steps of a budget"]
+    )
+    glue = show("glue-neobert:table6")[0]["facts"]
+    assert "pooling, dropout, dense, activation, dropout, linear; no norm" in glue["head"]
+    assert "floor(full_batches * floor(n / b))" in glue["evaluations"]
+    assert "Without effect" not in glue["evaluations"]
+    assert "Without effect on the score" in show("glue-modernbert")[0]["facts"]["evaluations"]
+
+
+def test_the_length_of_an_evaluation_is_that_of_the_model(tmp_path: Path) -> None:
+    folder = tiny.folder(tiny.families()["bert"], tmp_path)
+    (simcse,) = show("simcse", "--model", str(folder))
+    rows = {row["name"]: row["value"] for row in simcse["settings"]}
+    assert (
+        rows["evaluation.max_length"]
+        == json.loads((folder / "config.json").read_text())["max_position_embeddings"]
+    )
 
 
 def test_every_printed_row_is_reported_and_its_command_runs() -> None:

@@ -76,12 +76,12 @@ class TrainingData:
         content: The hash of the data, in place of the revision, where that is not proven, as of own files.
         config: The configuration.
         split: The split.
-        columns: The columns of text in the order anchor, positive, negatives. Recipes that take any number of
-            negatives also read paths into lists and structs, as `set.neg[]`
-            (see harness.data.training.text_rows).
+        columns: The columns of text in the order anchor, positive, negatives; `a.b` is the field b of a,
+            `a[0]` its first item, `a[]` each of its items. Recipes that take any number of negatives read
+            such paths (see harness.data.training.text_rows).
         score: The column with a score; empty without one.
         judged: Whether the columns are ids of a query and a document that belong together, with texts in the
-            configurations and splits `queries` and `corpus`.
+            configurations and splits `queries` and `corpus`, of which titles are not read.
         classes: The column with the class of each text; the pairs are then two texts of one class, and the
             columns the parts of a text.
         file: The file of rows in the data set's folder, where the library finds none by itself.

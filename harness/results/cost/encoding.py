@@ -23,6 +23,7 @@ from harness.data.locate import format_size
 from harness.results.cost.duration import LIKELY, TimeRange, format_duration
 from harness.results.cost.memory import PlannedWork, estimate_index_size, is_streamed
 from harness.results.cost.past import (
+    SIMILAR_SIZE,
     Device,
     PastRanking,
     PastScore,
@@ -448,8 +449,9 @@ class PastWork:
 
 
 def _select_nearest(speeds: Sequence[Speed], parameters: int) -> list[Speed]:
-    """The speeds of the model whose size is nearest."""
-    some = [speed for speed in speeds if speed.parameters]
+    """The speeds of the model whose size is nearest; none where all are of another size."""
+    bounds = (parameters / SIMILAR_SIZE, parameters * SIMILAR_SIZE)
+    some = [speed for speed in speeds if bounds[0] <= speed.parameters <= bounds[1]]
     nearest = min(some, key=lambda speed: abs(math.log(speed.parameters / parameters)), default=None)
     return [speed for speed in some if nearest and speed.model == nearest.model]
 

@@ -14,6 +14,9 @@ from harness.storage.record import Record
 WORDS = 30_000
 """The vocabulary of a usual encoder, whose embeddings are looked up and compute nothing."""
 
+SIMILAR_SIZE = 30.0
+"""The factor in size up to which a model's speed tells of another's: a tiny one's time is that of calls."""
+
 Device = tuple[str, str]
 """The kind of a device, and its name as its maker says it; empty where it is not known."""
 
@@ -237,12 +240,12 @@ class PastScores:
         ]
 
     def list_nearest_speeds(self, device: Device, dtype: str, parameters: int) -> list[Speed]:
-        """The speeds on a device of the model whose size is nearest."""
+        """The speeds on a device of the model whose size is nearest; none where all are of another size."""
         local, values = self._choose_dtype(device, dtype)
-        nearest = (
-            f"{local} AND parameters ORDER BY MAX(1.0 * parameters / ?, 1.0 * ? / parameters), place LIMIT 1"
-        )
-        models = self._ask("model", nearest, *values, parameters, parameters)
+        ratio = "MAX(1.0 * parameters / ?, 1.0 * ? / parameters)"
+        nearest = f"{local} AND parameters AND {ratio} <= ? ORDER BY {ratio}, place LIMIT 1"
+        sizes = (parameters, parameters)
+        models = self._ask("model", nearest, *values, *sizes, SIMILAR_SIZE, *sizes)
         return [
             speed
             for (model,) in models

@@ -181,6 +181,17 @@ def test_the_nearest_size_tells_most_of_another_model() -> None:
     assert found.tokens == 500
 
 
+def test_a_tiny_model_tells_nothing_of_a_real_one() -> None:
+    """Of a network of 5,544 parameters the time is that of calls."""
+    tiny = Speed(model=OLD, parameters=5_544, device=HERE, dtype="float32", tokens=64, seconds=0.04)
+    scored = past(sized(), 100, 2_000, model=OLD)._replace(parameters=5_544, seconds=1.0)
+    unmeasured = rate_of(PastWork(device=HERE, cores=2), 10**7)
+    for work in (PastWork(device=HERE, cores=2, speeds=(tiny,)), replace(known(scored), cores=2)):
+        assert rate_of(work, 10**7) == unmeasured
+        assert rate_of(work, 10**4).source == "the rate of other models on this machine"
+    assert unmeasured.tokens == 1e11 / 2e7
+
+
 def test_speeds_that_differ_widen_the_range_up_to_three() -> None:
     equal = [past(sized(name), 100, 2_000, model=NEW) for name in "ABC"]
     found = rate_of(known(*equal), 1)
