@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.jobs.protocol import ProtocolColumn
-from harness.results.printed import TYPES, normalize_metric
+from harness.results.reported import TYPES, normalize_metric
 
 SMALL_GLUE = {"recipe": ("glue-quick",), "tasks": ("CoLA", "MRPC", "STS-B", "RTE"), "recipe_settings": {}}
 """The fields of a quick run of GLUE: one cell a task with three seeds, on the four small tasks."""

@@ -24,7 +24,7 @@ from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import parse_changes
-from harness.results.printed import Paper, normalize_metric, read_papers
+from harness.results.reported import Paper, normalize_metric, read_papers
 from harness.search.bm25 import is_bm25
 
 

@@ -17,10 +17,10 @@ from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.terminal import create_console, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
-from harness.results.printed import AVERAGE, Paper, PaperValue, normalize_metric, read_papers
+from harness.results.reported import AVERAGE, Paper, PaperValue, normalize_metric, read_papers
 from harness.results.results import MeasuredSuite, build_suite_views
 from harness.results.scores import Aggregates, format_delta, score_text
-from leaderboard.data.papers import format_table_title, has_same_queries, match_task_column
+from leaderboard.data.paper_lines import format_table_title, has_same_queries, match_task_column
 
 _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "beir": ("BEIR", ()),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from harness.core import paths
 from harness.results.notes import parse_amount
-from harness.results.printed import (
+from harness.results.reported import (
     AVERAGE,
     SCORES,
     TYPES,
@@ -28,7 +28,7 @@ from harness.results.printed import (
 )
 from leaderboard.data.entries import NewEntry, Unit
 from leaderboard.data.groups import group_by
-from leaderboard.data.papers import (
+from leaderboard.data.paper_lines import (
     OVER_TASKS,
     OVER_TYPES,
     SUITES,

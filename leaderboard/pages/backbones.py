@@ -19,7 +19,7 @@ from leaderboard.data.backbones import (
 )
 from leaderboard.data.entries import compute_precedence
 from leaderboard.data.groups import group_by
-from leaderboard.data.papers import format_anchor, format_table_title, has_same_queries
+from leaderboard.data.paper_lines import format_anchor, format_table_title, has_same_queries
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.backbones import (
     GLUE,

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
-from harness.results.printed import Paper, PaperValue
-from leaderboard.data.papers import compute_power_laws
+from harness.results.reported import Paper, PaperValue
+from leaderboard.data.paper_lines import compute_power_laws
 from leaderboard.views.cells import format_count, format_heading, format_time
 from leaderboard.views.documents import build_documents_table, iter_document_paths, load_document
 from leaderboard.views.paper_tables import build_printed_cell

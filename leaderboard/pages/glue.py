@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field as Parameter
 
 from leaderboard.data.backbones import Backbone, GlueLine, collect_glue_lines
-from leaderboard.data.papers import format_anchor, format_table_title
+from leaderboard.data.paper_lines import format_anchor, format_table_title
 from leaderboard.views.backbones import (
     GLUE,
     BackboneState,

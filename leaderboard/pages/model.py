@@ -10,11 +10,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.results.cost.price import read_prices
-from harness.results.printed import AVERAGE, SCORES, TYPES, PaperValue, normalize_metric
+from harness.results.reported import AVERAGE, SCORES, TYPES, PaperValue, normalize_metric
 from leaderboard.data.backbones import Backbone, find_backbone, load_backbones, resolve_base_backbones
 from leaderboard.data.compute import build_entry_compute, load_entry_compute
 from leaderboard.data.entries import compute_precedence
-from leaderboard.data.papers import SUITES, format_anchor, format_table_title, group_table_lines
+from leaderboard.data.paper_lines import SUITES, format_anchor, format_table_title, group_table_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.documents import build_checks_table

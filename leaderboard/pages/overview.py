@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from harness.results.printed import Paper
+from harness.results.reported import Paper
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.queries import Queries

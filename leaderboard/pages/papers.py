@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.plan import catalog
-from harness.results.printed import AVERAGE, SCORES, TYPES, Paper, PaperTable, PaperValue, normalize_metric
-from leaderboard.data.papers import (
+from harness.results.reported import AVERAGE, SCORES, TYPES, Paper, PaperTable, PaperValue, normalize_metric
+from leaderboard.data.paper_lines import (
     OVER_TYPES,
     SUITES,
     Conflict,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from harness.core.types import is_number
-from harness.results.printed import TYPES, Paper, normalize_metric
+from harness.results.reported import TYPES, Paper, normalize_metric
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_backbone, find_printed_parameters
 from leaderboard.data.compute import (
@@ -27,7 +27,14 @@ from leaderboard.data.compute import (
     load_measured_figures,
 )
 from leaderboard.data.groups import group_by
-from leaderboard.data.papers import OVER_TASKS, OVER_TYPES, SUITES, Line, format_anchor, group_printed_lines
+from leaderboard.data.paper_lines import (
+    OVER_TASKS,
+    OVER_TYPES,
+    SUITES,
+    Line,
+    format_anchor,
+    group_printed_lines,
+)
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import Floats, Means, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans

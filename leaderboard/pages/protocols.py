@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 from harness.plan import catalog
-from harness.results.printed import Paper
+from harness.results.reported import Paper
 from leaderboard.data.backbones import Backbone
 from leaderboard.data.entries import compute_precedence
-from leaderboard.data.papers import Line, format_anchor, format_table_title, group_printed_lines
+from leaderboard.data.paper_lines import Line, format_anchor, format_table_title, group_printed_lines
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.backbones import resolve_backbones
 from leaderboard.views.paper_tables import build_printed_cell, list_print_warnings

@@ -12,10 +12,10 @@ from pydantic import Field
 from harness.core.sources import Source, SourcedSetting, describe_ours
 from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
-from harness.results.printed import SCORES, Paper
+from harness.results.reported import SCORES, Paper
 from leaderboard.data.backbones import list_recipe_suites
 from leaderboard.data.groups import group_by
-from leaderboard.data.papers import format_anchor, format_table_title
+from leaderboard.data.paper_lines import format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standings_table, iter_standings

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from harness.core.types import Convention
 from harness.plan.catalog import open_suite
-from harness.results.printed import Paper, PaperValue
+from harness.results.reported import Paper, PaperValue
 from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
 from leaderboard.data.queries import SIZES, Entry, find_size_class
 from leaderboard.views.cells import build_size_cell

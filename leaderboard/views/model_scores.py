@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from harness.results.printed import Paper
+from harness.results.reported import Paper
 from harness.results.scores import score_text
 from leaderboard.data.queries import Entry, EntryResult, Queries
 from leaderboard.data.scores import NONE, SuiteScores

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
 
-from harness.results.printed import (
+from harness.results.reported import (
     AVERAGE,
     Paper,
     PaperTable,
@@ -19,7 +19,7 @@ from harness.results.printed import (
     parse_finite_number,
 )
 from leaderboard.data.backbones import find_backbone
-from leaderboard.data.papers import (
+from leaderboard.data.paper_lines import (
     OVER_TASKS,
     OVER_TYPES,
     Line,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from harness.core.lineage import Lineage, MemberPart, SweepPart, list_swept_settings
 from harness.core.types import is_number
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
-from harness.results.printed import Paper
+from harness.results.reported import Paper
 from harness.results.scores import score_text
 from leaderboard.data.suites import format_slug
 from leaderboard.views.task_scores import format_task_path

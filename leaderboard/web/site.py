@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from harness import __version__
 from harness.core.errors import StoreError, UsageError
 from harness.core.terminal import clean_text, create_console
-from harness.results.printed import Paper, read_papers
+from harness.results.reported import Paper, read_papers
 from harness.results.scores import score_text
 from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries

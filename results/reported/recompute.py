@@ -16,8 +16,19 @@ from pathlib import Path
 
 from harness.core.errors import HarnessError
 from harness.results.cost.price import compute_utilisation
-from harness.results.printed import FIELDS, PaperValue, build_csv_error, find_number_problem, iter_csv_records
-from leaderboard.data.papers import OVER_TYPES, compute_power_laws, compute_printed_means, find_read_value
+from harness.results.reported import (
+    FIELDS,
+    PaperValue,
+    build_csv_error,
+    find_number_problem,
+    iter_csv_records,
+)
+from leaderboard.data.paper_lines import (
+    OVER_TYPES,
+    compute_power_laws,
+    compute_printed_means,
+    find_read_value,
+)
 
 SOURCES = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 _SPELLED = {"setting": "recipe_or_setting", "metric": "task_or_metric"}

@@ -28,7 +28,7 @@ from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
 from harness.plan.recipe_request import Recipes
 from harness.plan.request import Request, parse_changes
-from harness.results.printed import read_papers
+from harness.results.reported import read_papers
 
 MOST_OURS = 0.15
 """The share of all settings that may be ours."""

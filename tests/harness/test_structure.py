@@ -26,7 +26,7 @@ READERS = {
 
 
 FROM_OUTSIDE = {
-    "harness.results.printed.find_number_problem",
+    "harness.results.reported.find_number_problem",
     *(f"leaderboard.web.app.{name}Json" for name in ("Cell", "Column", "Row")),
 }
 """What plugins, documents, `python -m`, a script of results and the API's description name, no module."""

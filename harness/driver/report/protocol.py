@@ -24,7 +24,7 @@ from harness.driver.report.run import Report, print_failures
 from harness.jobs.protocol import ProtocolColumn, ProtocolStep, ProtocolTable
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
-from harness.results.printed import PaperValue, read_papers
+from harness.results.reported import PaperValue, read_papers
 from harness.results.results import format_setting
 from harness.results.scores import Mean
 

@@ -20,7 +20,7 @@ from harness.encoder.backbones import list_backbones
 from harness.encoder.family import Architecture, Family
 from harness.results.compute import BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.price import compute_utilisation, find_price, read_prices
-from harness.results.printed import PaperValue, read_papers
+from harness.results.reported import PaperValue, read_papers
 from leaderboard.views.paper_tables import build_printed_cell
 
 FAMILIES: dict[str, Family] = {name: one.family for name, one in list_backbones().items() if one.family}

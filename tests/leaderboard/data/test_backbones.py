@@ -16,7 +16,7 @@ from harness.core.types import SuiteOptions
 from harness.encoder.backbones import list_backbones
 from harness.plan import catalog
 from harness.plan.catalog import load_suite_entries
-from harness.results.printed import read_papers
+from harness.results.reported import read_papers
 from harness.results.scores import Aggregates
 from leaderboard.data.backbones import (
     BENCHMARKS,

@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from harness.results import printed as papers
+from harness.results import reported as papers
 from harness.storage.record import ErrorPart
 from html_pages import ask, find_rows, find_values, page, printed
 from leaderboard.pages.model import find_model, list_parents

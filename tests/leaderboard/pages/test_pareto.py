@@ -18,7 +18,7 @@ from harness.core.identity import digest
 from harness.core.lineage import ParentPart
 from harness.results.audit import find_contradictions
 from harness.results.notes import NOTES
-from harness.results.printed import Paper, PaperTable, PaperValue
+from harness.results.reported import Paper, PaperTable, PaperValue
 from harness.storage.record import TaskPart
 from html_pages import Html, ask, figures, find_values, page, printed
 from leaderboard.views.reproductions import read_aliases

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.printed import Paper, read_papers
+from harness.results.reported import Paper, read_papers
 from leaderboard.views.paper_tables import build_paper_table
 from leaderboard.web.tables import Cell, Table, TableRow
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from harness.fits.equations import compute_optimum_law
 from harness.plan.catalog import open_suite
-from harness.results.printed import AVERAGE, TYPES, Paper, PaperValue, normalize_metric
+from harness.results.reported import AVERAGE, TYPES, Paper, PaperValue, normalize_metric
 from leaderboard.data.groups import group_by
 
 # Names

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import RecordError
-from harness.results.printed import read_papers
+from harness.results.reported import read_papers
 
 FOLDER = Path(__file__).parents[3] / "results" / "reported"
 
@@ -84,7 +84,7 @@ def test_a_malformed_file_is_named(copied: Path, break_it: Callable[[Path], None
 
 def test_reading_needs_neither_torch_nor_mteb() -> None:
     code = (
-        "import sys; from pathlib import Path; from harness.results.printed import read_papers\n"
+        "import sys; from pathlib import Path; from harness.results.reported import read_papers\n"
         "from leaderboard.views.paper_tables import build_paper_table\n"
         "for paper in read_papers(Path(sys.argv[1])).values():\n"
         "    assert [build_paper_table(paper, table) for table in paper.tables.values()]\n"

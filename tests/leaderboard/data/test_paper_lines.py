@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 from recompute import SOURCES, Recomputation, checks, main, verdict
 
-from harness.results.printed import TYPES, Paper, normalize_metric, read_papers, read_printed_names
-from leaderboard.data.papers import (
+from harness.results.reported import TYPES, Paper, normalize_metric, read_papers, read_printed_names
+from leaderboard.data.paper_lines import (
     OVER_TASKS,
     OVER_TYPES,
     compute_printed_means,
