@@ -102,8 +102,8 @@ def run(
             SentenceTransformer or PyLate ColBERT in memory; or several, or a mapping of names for them to
             models. An object is not changed, and known by the content of what it saves.
         suite: A suite's name, or `name:argument`; or several.
-        name: The model's name in records and tables; None for its own. A model that was made in memory may
-            have none.
+        name: The model's name in records and tables; None for its own. An object has one only if its
+            model card has a `model_id` or `model_name`.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
         **request: Any other field of `harness.plan.request.Request`, and any of its `settings`, its `options`

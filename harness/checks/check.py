@@ -445,8 +445,12 @@ def check_candidate(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
-    candidate, request = save_objects(candidate, name, request)
-    baseline, request = save_objects(baseline, None, request)
+    if isinstance(candidate, list | tuple | Mapping) or isinstance(baseline, list | tuple | Mapping):
+        raise UsageError(
+            "A check compares one model with one baseline.",
+            hint="Give each as a name, a path or a model in memory.",
+        )
+    (candidate, baseline), request = save_objects([candidate, baseline], [name, None], request)
     candidate, baseline = check_value("candidate", candidate, Place), check_value("baseline", baseline, Place)
     suites = check_value("suites", suite, Places)
     seeds = None if seeds is None else check_value("seeds", seeds, Seeds)

@@ -73,14 +73,17 @@ def run_evaluation(
     **request: Any,
 ) -> Report:
     """Evaluate models on suites; `harness.run` documents the arguments."""
-    model, request = save_objects(model, name, request)
     full_request = Request(
-        models=check_value("models", model, NamedPlaces),
+        models=(),
         suites=check_value("suites", suite, Places),
         settings=check_fields(settings or Settings(), Settings, "settings"),
     ).replace_fields(request, of="harness.run")
     with full_request.limit_network():
-        prepared, _ = avoid_hub(prepare(full_request))
+        # A misspelt suite is refused before an object's weights are written.
+        full_request.open_suites()
+        model, request = save_objects(model, check_value("name", name, str | None), request)
+        models, names = check_value("models", model, NamedPlaces), request.get("names", {})
+        prepared, _ = avoid_hub(prepare(replace(full_request, models=models, names=names)))
         require_data(prepared)
         return execute(prepared, listeners)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
-import shutil
+import resource
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,15 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from sentence_transformers import CrossEncoder, SentenceTransformer, models
+from transformers import ElectraConfig, ElectraModel
 
-import fakes
 import harness
 import late_models
 import tiny
 from harness import UsageError
 from harness.cli import invoke
+from harness.core.errors import StoreError
+from harness.core.files import sweep_cache
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.tensors import read_tensor_headers
 from harness.plan.model_objects import save_objects
@@ -104,52 +109,15 @@ def test_an_object_scores_as_its_own_vectors_do_and_stays_as_it_is(
     if change == "prompts":
         model.prompts, model.default_prompt_name = {"topic": "the cat sat on the mat: "}, "topic"
     before = describe_state(model)
-    report = run(model, suite)
+    report = run(model, suite, name="mine")
     after = describe_state(model)
     torch.testing.assert_close(after.pop("tensors"), before.pop("tensors"), rtol=0, atol=0)
     assert after == before
     (record,) = report.records
-    assert record.model.name == "embedder"
+    assert record.model.name == "mine"
     assert record.main_score == pytest.approx(score_by_hand(model), abs=1e-6)
-    again = run(model, suite)
+    again = run(model, suite, name="mine")
     assert (again.texts_encoded, again.records[0].key) == (0, record.key)
-
-
-def test_an_unchanged_object_has_the_key_and_the_records_of_its_folder(
-    folder: Path, suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a trained model, too, whose model.json sentence-transformers does not save."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(folder, tmp_path / "trained")
-    document = fakes.train(tmp_path / "trained")
-    of_folder = run("trained", suite)
-    model = SentenceTransformer("trained", device="cpu")
-    model.encode(["a text", "another one"])
-    of_object = run(model, suite, name="in memory")
-    assert of_object.texts_encoded == 0
-    assert of_object.records[0].key == of_folder.records[0].key
-    assert of_object.prepared.subjects[0].artifact.key == document.key
-    assert of_object.prepared.subjects[0].artifact.name == "in memory"
-    assert [*(tmp_path / "cache" / "objects").iterdir()] == []
-
-
-def test_an_unchanged_object_of_the_hub_is_its_commit(
-    folder: Path, suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    repository, commit = tmp_path / "hub/models--org--tiny", "a" * 40
-    shutil.copytree(folder, repository / "snapshots" / commit)
-    (repository / "refs").mkdir()
-    (repository / "refs/main").write_text(commit)
-    model = SentenceTransformer("org/tiny", device="cpu", local_files_only=True)
-    (record,) = run(model, suite, offline=True).records
-    assert (record.model.name, record.model.source, record.model.revision) == ("org/tiny", "org/tiny", commit)
-    torch.nn.init.normal_(model[2].linear.weight)
-    (changed,) = run(model, suite, offline=True).records
-    assert (changed.model.name, changed.model.revision) == ("org/tiny", None)
-    assert changed.model.artifact != record.model.artifact
 
 
 def test_a_key_is_that_of_weights_and_settings_and_of_no_use(folder: Path) -> None:
@@ -175,44 +143,184 @@ def test_weights_in_half_precision_stay_so(model: SentenceTransformer, suite: st
     headers = read_tensor_headers([Path(text) / "model.safetensors"])
     assert headers is not None
     assert {header.dtype for header in headers.values()} == {"F16"}
-    report = harness.run(model, suite, results=tmp_path / "results", devices="cpu")
+    report = harness.run(model, suite, name="half", results=tmp_path / "results", devices="cpu")
     assert report.records[0].identity["encoding"]["dtype"] == "float32"
     assert next(model.parameters()).dtype is torch.float16
 
 
-def test_a_late_interaction_model_is_its_folder_whichever_side_it_encoded_last(tmp_path: Path) -> None:
-    model = late_models.library(target := late_models.save(tmp_path / "late"))
-    for is_query in (True, False):
-        model.encode(["a cat"], is_query=is_query)
-        assert save_objects(model, None, {}) == (str(target), {})
-    torch.nn.init.normal_(model[1].linear.weight)
+def test_a_late_interaction_model_has_one_key_whichever_side_it_encoded_last(tmp_path: Path) -> None:
+    model = late_models.library(late_models.save(tmp_path / "late"))
     keys = set()
     for is_query in (True, False):
         model.encode(["a cat"], is_query=is_query)
         keys.add(compute_key(model))
     assert len(keys) == 1
-    assert keys.isdisjoint({compute_folder_identity(target).key})
+    torch.nn.init.normal_(model[1].linear.weight)
+    assert keys.isdisjoint({compute_key(model)})
 
 
-def test_names(model: SentenceTransformer, folder: Path, suite: str, tmp_path: Path) -> None:
-    made = build(folder.with_name("bert"))
-    assert [*save_objects(made, None, {})[1]["names"].values()] == ["bert"]
-    made.model_card_data.model_id = "org/mine"
-    texts, request = save_objects([made, "minilm"], None, {"names": {"minilm": "small"}})
-    assert request["names"] == {texts[0]: "org/mine", "minilm": "small"}
-    made[0].auto_model.config._name_or_path, made.model_card_data.model_id = "", None
+def test_the_sides_of_padding_and_truncation_count_before_and_after_encoding(
+    model: SentenceTransformer, folder: Path, tmp_path: Path
+) -> None:
+    keys = {compute_key(model)}
+    for side in ("padding_side", "truncation_side"):
+        model = SentenceTransformer(str(folder), device="cpu")
+        setattr(model.tokenizer, side, "left")
+        unused = compute_key(model)
+        model.encode(["a text", "another one"])
+        assert compute_key(model) == unused
+        text, _ = save_objects(model, "any", {})
+        assert getattr(SentenceTransformer(text, device="cpu").tokenizer, side) == "left"
+        keys.add(unused)
+        setattr(model.tokenizer, side, "right")
+        keys.add(compute_key(model))
+    assert len(keys) == 3
+
+
+def test_texts_are_cut_on_the_side_of_the_object(suite: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    tokenizer, sizes = tiny.tokenizer(), {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2}
+    config = ElectraConfig(vocab_size=len(tokenizer), initializer_range=0.4, intermediate_size=64, **sizes)
+    ElectraModel(config).save_pretrained(backbone := tmp_path / "electra")
+    tokenizer.save_pretrained(backbone)
+    scores = []
+    for side in ("right", "left"):
+        model = build(backbone)
+        model.max_seq_length, model.tokenizer.truncation_side = 5, side
+        (record,) = harness.run(model, suite, name=side, results=tmp_path, devices="cpu").records
+        # Some short texts are equal now, and rounding orders their equal cosines.
+        assert record.main_score == pytest.approx(score_by_hand(model), abs=0.01)
+        scores.append(record.main_score)
+    assert abs(scores[0] - scores[1]) > 0.1
+
+
+def test_a_cut_of_the_dimensions_can_be_undone(model: SentenceTransformer, tmp_path: Path) -> None:
+    whole = compute_key(model)
+    model.truncate_dim = 5
+    text, _ = save_objects(model, "cut", {})
+    # sentence-transformers writes again what it has read, whatever the attribute is.
+    cut = SentenceTransformer(text, device="cpu")
+    cut.truncate_dim = None
+    assert compute_key(cut) == whole != compute_folder_identity(Path(text)).key
+
+
+def test_a_static_model_scores_as_its_own_vectors_do(suite: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    static = models.StaticEmbedding(tiny.tokenizer().backend_tokenizer, embedding_dim=16)
+    model = SentenceTransformer(modules=[static], device="cpu")
+    (record,) = harness.run(model, suite, name="static", results=tmp_path, devices="cpu").records
+    assert record.main_score == pytest.approx(score_by_hand(model), abs=1e-6)
+
+
+class Subclass(SentenceTransformer):
+    """A class of a user's own."""
+
+
+def test_a_class_around_the_same_weights_is_the_same_model(
+    model: SentenceTransformer, folder: Path, suite: str, tmp_path: Path
+) -> None:
+    first = harness.run(model, suite, name="first", results=tmp_path, devices="cpu").records[0]
+    other = SentenceTransformer(str(folder), device="cpu")
+    other.__class__ = Subclass
+    for again in (torch.compile(model, backend="eager"), other):
+        report = harness.run(again, suite, name="first", results=tmp_path, devices="cpu")
+        assert (report.texts_encoded, report.records[0].key) == (0, first.key)
+
+
+@pytest.mark.parametrize("damage", ["other weights", "no weights", "no modules"])
+def test_a_damaged_folder_in_the_cache_is_replaced(
+    damage: str, model: SentenceTransformer, suite: str, tmp_path: Path
+) -> None:
+    text, _ = save_objects(model, "mine", {})
+    key = compute_folder_identity(Path(text)).key
+    weights = Path(text, "2_Dense", "model.safetensors")
+    if damage == "other weights":
+        content = bytearray(weights.read_bytes())
+        content[-100:] = bytes(100)
+        weights.write_bytes(content)
+    else:
+        (weights if damage == "no weights" else Path(text, "modules.json")).unlink()
+    (record,) = harness.run(model, suite, name="mine", results=tmp_path, devices="cpu").records
+    assert record.main_score == pytest.approx(score_by_hand(model), abs=1e-6)
+    assert (record.model.artifact, compute_folder_identity(Path(text)).key) == (key, key)
+    assert [*Path(text).parent.iterdir()] == [Path(text)]
+
+
+def test_what_a_killed_process_has_left_is_swept(model: SentenceTransformer, tmp_path: Path) -> None:
+    process = os.fork()
+    if not process:
+        model.save_pretrained = lambda path, **_: (Path(path).mkdir(), os.kill(os.getpid(), signal.SIGKILL))
+        save_objects(model, "mine", {"cache": tmp_path})
+    os.waitpid(process, 0)
+    assert len([*(tmp_path / "objects").iterdir()]) == 1
+    sweep_cache(tmp_path)
+    assert [*(tmp_path / "objects").iterdir()] == []
+
+
+def test_a_full_disk_is_named(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(path: str, **_: Any) -> None:
+        Path(path).mkdir()
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(model, "save_pretrained", fill_disk)
+    with pytest.raises(StoreError, match=f"Cannot write {tmp_path}.*: the disk is full"):
+        save_objects(model, "mine", {"cache": tmp_path})
+    assert [*(tmp_path / "objects").iterdir()] == []
+
+
+def test_a_file_that_grows_too_large_is_named(model: SentenceTransformer, tmp_path: Path) -> None:
+    """The libraries' own errors, of a limit that is met as a full disk is."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (500, 20_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with pytest.raises(StoreError, match="larger than this process may write"):
+                save_objects(model, "mine", {"cache": tmp_path})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_saving_draws_no_random_number(model: SentenceTransformer) -> None:
+    def read_states() -> str:
+        return repr((torch.get_rng_state().tolist(), np.random.get_state(), random.getstate()))
+
+    before = read_states()
+    save_objects(model, "mine", {})
+    assert read_states() == before
+
+
+def test_names(model: SentenceTransformer, suite: str, tmp_path: Path) -> None:
+    other = build(Path(model[0].auto_model.config._name_or_path))
+    torch.nn.init.normal_(other[2].linear.weight)
+    for nameless in (model, [model], {"": model}, {"a=b": model}):
+        with pytest.raises(UsageError, match="name"):
+            harness.run(nameless, suite, results=tmp_path)
+    for name in ("", 5, "two\nlines"):
+        with pytest.raises(UsageError, match="name"):
+            harness.run(model, suite, name=name, results=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="'' cannot be a model's name"):
+        harness.run("minilm", suite, name="", results=tmp_path)
+    with pytest.raises(UsageError, match="one model"):
+        harness.run([other, model], suite, name="both", results=tmp_path)
+    with pytest.raises(UsageError, match="name is 5"):
+        harness.run([other, model], suite, name=5, results=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="No suite"):
+        harness.run(model, "nanobeirr", name="any", results=tmp_path)
+    with pytest.raises(UsageError, match="one model with one baseline"):
+        harness.check([model], "release", suite, name="any", results=tmp_path)
     with pytest.raises(UsageError, match="has no name") as refusal:
-        save_objects(made, None, {})
-    assert 'name="my-model"' in str(refusal.value.hint)
-    torch.nn.init.normal_(model[2].linear.weight)
-    report = harness.run({"first": made, "second": model}, suite, results=tmp_path, devices="cpu")
+        harness.check(other, model, suite, name="any", results=tmp_path)
+    assert 'model_card_data.model_name = "' in str(refusal.value.hint)
+    assert not (tmp_path / "cache" / "objects").exists()
+    other.model_card_data.model_id = "org/mine"
+    texts, request = save_objects([other, "minilm"], None, {"names": {"minilm": "small"}})
+    assert request["names"] == {texts[0]: "org/mine", "minilm": "small"}
+    report = harness.run({"first": other, "second": model}, suite, results=tmp_path, devices="cpu")
     assert [record.model.name for record in report.records] == ["first", "second"]
     assert save_objects("minilm", "small", {}) == ("minilm", {"names": {"minilm": "small"}})
-    for name in (5, "two\nlines"):
-        with pytest.raises(UsageError, match="name"):
-            save_objects(made, name, {})  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="one model"):
-        save_objects([made, model], "both", {})
+    assert save_objects("minilm", None, {}) == ("minilm", {})
 
 
 class Encoder:
@@ -244,6 +352,7 @@ def test_what_is_no_model_is_refused_with_the_cure(folder: Path, suite: str, tmp
         (sound[0].auto_model, "class BertModel cannot", "SentenceTransformer"),
         (CrossEncoder(str(folder.with_name("bert")), device="cpu"), "class CrossEncoder cannot", "in it"),
         (SentenceTransformer(modules=[*sound, Lost()]), "cannot be saved .* no attribute 'save'", "`load`"),
+        (Subclass(modules=sound), "is a Subclass", "Give a SentenceTransformer"),
         (SentenceTransformer(modules=[*sound, Own()]), "needs code of its own: its module", "trust"),
         (5, "models is 5", "None"),
     ]
@@ -258,18 +367,18 @@ def test_a_check_takes_objects_and_the_cache_knows_them(
 ) -> None:
     torch.nn.init.normal_(model[2].linear.weight)
     asked: dict[str, Any] = {"name": "changed", "results": tmp_path / "results", "devices": "cpu"}
-    check = harness.check(model, SentenceTransformer(str(folder), device="cpu"), suite, **asked)
-    assert (check.candidate.name, check.baseline.source) == ("changed", str(folder))
-    assert check.tasks[0].delta == pytest.approx(
-        score_by_hand(model) - score_by_hand(SentenceTransformer(str(folder), device="cpu")), abs=1e-6
-    )
+    before = SentenceTransformer(str(folder), device="cpu")
+    before.model_card_data.model_name = "before"
+    check = harness.check(model, before, suite, **asked)
+    assert (check.candidate.name, check.baseline.name) == ("changed", "before")
+    assert check.tasks[0].delta == pytest.approx(score_by_hand(model) - score_by_hand(before), abs=1e-6)
     (key,) = check.candidate.artifacts
-    (place,) = (tmp_path / "cache" / "objects").iterdir()
-    assert place.name == key
+    objects = tmp_path / "cache" / "objects"
+    assert {place.name for place in objects.iterdir()} == {key, *check.baseline.artifacts}
     assert invoke(["cache", "size", "--json"]) == 0
-    weights = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    weights = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
     assert json.loads(capsys.readouterr().out)["bytes"]["objects"] == weights
     assert invoke(["cache", "prune"]) == 0
-    assert not place.exists()
+    assert [*objects.iterdir()] == []
     assert harness.run(model, suite, **asked).texts_encoded == 0
-    assert place.is_dir()
+    assert [place.name for place in objects.iterdir()] == [key]
