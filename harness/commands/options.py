@@ -106,7 +106,8 @@ def _cut_record(one: click.Option, record: tuple[str, str] | None) -> tuple[str,
     if record is None:
         return None
     sentence = re.split(r"(?<!e\.g)\. (?=[A-Z])|; |  \[", record[1])[0].rstrip(".")
-    return re.sub(r"\[.*\]$", str(one.name).upper(), record[0]), f"{sentence}."
+    end = "" if sentence.endswith("?") else "."
+    return re.sub(r"\[.*\]$", str(one.name).upper(), record[0]), f"{sentence}{end}"
 
 
 class _Number(click.ParamType[Any]):

@@ -71,7 +71,7 @@ def test_a_model_that_hardly_sees_its_words_has_regressed(measured: Any, asked: 
     assert alike["high"] < 0
     assert alike["p"] < 0.02
     assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
-    assert any(one.startswith("alike collapsed: ") for one in told["because"])
+    assert any(one.startswith("alike collapsed: it fell by ") for one in told["because"])
     assert told["means"][0]["delta"] == pytest.approx(sum(one["delta"] for one in told["tasks"]) / 4)
 
 
