@@ -77,8 +77,8 @@ harness check --explain
     "--question",
     type=click.Choice(get_args(Question)),
     default=None,
-    help="port: are its outputs the same? retrain: is the recipe worse? replace (default): is another model "
-    "worse?",
+    help="port: are its outputs the same? retrain: is the recipe worse? replace: is another model worse? "
+    "(default: replace)",
 )
 @options.option(
     "What",

@@ -106,8 +106,7 @@ def _cut_record(one: click.Option, record: tuple[str, str] | None) -> tuple[str,
     if record is None:
         return None
     sentence = re.split(r"(?<!e\.g)\. (?=[A-Z])|; |  \[", record[1])[0].rstrip(".")
-    end = "" if sentence.endswith("?") else "."
-    return re.sub(r"\[.*\]$", str(one.name).upper(), record[0]), f"{sentence}{end}"
+    return re.sub(r"\[.*\]$", str(one.name).upper(), record[0]), f"{sentence}."
 
 
 class _Number(click.ParamType[Any]):
