@@ -294,12 +294,11 @@ def judge_port(
     unsure = sum(not _is_learned(one) for one in undecided)
     if unsure and not outputs.compared and end.verdict != "inconclusive":
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
-        code = EXIT_CODES[policy.inconclusive]
-        end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=code)
+        end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
     if end.verdict in ("inconclusive", "regressed"):
         return tasks, means, replace(end, because=(*end.because, text))
-    because = (f"The same model: {outputs.text}" if outputs.compared else text,)
-    return tasks, means, replace(end, because=because)
+    text = f"The same model: {outputs.text}" if outputs.compared else text
+    return tasks, means, replace(end, because=(text,))
 
 
 def _is_learned(task: TaskOutcome) -> bool:

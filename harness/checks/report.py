@@ -56,7 +56,6 @@ PORT_MEANINGS: Mapping[Verdict, str] = {
     "regressed": "the candidate's outputs are not the baseline's",
     "passed": "passed: all that was compared agrees within what a port may change",
 }
-"""What two of them say of a port."""
 
 LISTED: tuple[Verdict, ...] = ("missing", "not testable")
 COUNTED: tuple[Verdict, ...] = ("passed", "same")
@@ -74,8 +73,10 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
         for one in sort_outcomes(check.tasks)
         if one.collapsed and one.task not in named
     ]
-    retrained = (check.question.name, check.overall) == ("retrain", "inconclusive")
-    if retrained or _name_verdict(check) in ("regressed", "not measured"):
+    if (check.question.name, check.overall) == ("retrain", "inconclusive") or _name_verdict(check) in (
+        "regressed",
+        "not measured",
+    ):
         return [*check.because, *fallen]
     return [*fallen, *check.because]
 
