@@ -67,9 +67,8 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
-    losses = [one for one in check.tasks if get_task_delta(one) < 0 and one.low is not None]
-    losses.sort(key=get_task_delta)
-    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3])
+    losses = [one for one in sorted(check.tasks, key=get_task_delta) if one.low is not None]
+    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if get_task_delta(one) < 0)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
     yield "Reject the candidate."
     because = "\n".join(check.because)

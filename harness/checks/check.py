@@ -266,7 +266,8 @@ def _judge_question(
         tasks, means, note = questions.judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
     end = merge_verdicts(tasks, means, policy, None if note else chain)
-    reasons = (*end.because, note) if end.verdict == "regressed" else (note, *end.because)
+    first = end.verdict == "inconclusive" and all(one.verdict != "missing" for one in tasks)
+    reasons = (note, *end.because) if first else (*end.because, note)
     return tasks, means, replace(end, because=tuple(filter(None, reasons)))
 
 

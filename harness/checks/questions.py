@@ -158,8 +158,7 @@ def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest
 
 
 def _skip_vectors(why: str) -> PortComparison:
-    text = f"vectors were not compared, and scores decide alone: {why}."
-    return PortComparison(text=text, compared=False)
+    return PortComparison(text=f"vectors were not compared, and scores decide alone: {why}.", compared=False)
 
 
 def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:

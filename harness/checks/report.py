@@ -73,10 +73,8 @@ def _collect_verdict_reasons(check: Check) -> list[str]:
         for one in sort_outcomes(check.tasks)
         if one.collapsed and one.task not in named
     ]
-    if (check.question.name, check.overall) == ("retrain", "inconclusive") or _name_verdict(check) in (
-        "regressed",
-        "not measured",
-    ):
+    retrained = (check.question.name, check.overall) == ("retrain", "inconclusive")
+    if retrained or _name_verdict(check) in ("regressed", "not measured"):
         return [*check.because, *fallen]
     return [*fallen, *check.because]
 
