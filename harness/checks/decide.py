@@ -175,8 +175,8 @@ def evaluate_comparison(
         if suite.left_out and of_mean.to_settle:
             # More examples are at hand there.
             settle = of_mean.to_settle.replace(" (a larger suite)", "")
-            left_out = f"{len(suite.left_out):,} tasks were left out by options, e.g. --tasks"
-            of_mean = replace(of_mean, to_settle=f"{settle} ({left_out})")
+            left_out = f"{len(suite.left_out):,} of {len(suite.columns):,} tasks left out by options"
+            of_mean = replace(of_mean, to_settle=f"{settle} ({left_out}, e.g. --tasks)")
         means.append(of_mean)
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
