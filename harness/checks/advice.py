@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.checks.decide import PRACTICAL
+from harness.checks.difference import LEAST_RUNS
 from harness.checks.outcome import VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome
 from harness.results.scores import format_delta, score_text
 
@@ -24,6 +25,17 @@ SOURCES: Mapping[MarginSource, str] = {
     "stated": "chosen by the tool from the number of examples",
 }
 """The source of a margin, in words."""
+
+TRAININGS = "3 or more trainings"
+"""What would settle a line of a retraining with one training a side."""
+
+OTHER_MODEL = "Not the same model"
+PORT_STEPS = {
+    "tokens differ": "Compare the two tokenizers (tokenizer.json, lowercasing, special tokens).",
+    "tokens are equal": "The tokenizer is right. Look at what follows it: weights, pooling, normalization, "
+    "precision.",
+}
+"""The start of the reason of a red port, and what to do by what follows it."""
 
 
 def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
@@ -55,57 +67,59 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
-    losses = [one for one in check.tasks if get_task_delta(one) < 0 and one.low is not None]
-    largest = sorted(losses, key=get_task_delta)[:3]
-    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in largest)
+    losses = [one for one in sorted(check.tasks, key=get_task_delta) if one.low is not None]
+    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if get_task_delta(one) < 0)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
-    if check.question.name == "port":
-        summary = "What is recorded of it:"
     yield "Reject the candidate."
-    yield f"Look at {red[0].task} first:" if red else summary
-    yield _build_compare_command(check, red[0] if red else None, results)
+    because = "\n".join(check.because)
+    if step := next((PORT_STEPS[one] for one in PORT_STEPS if f"{OTHER_MODEL}: {one}" in because), ""):
+        yield step
+    else:
+        yield f"Look at {red[0].task} first:" if red else summary
+        yield _build_compare_command(check, red[0] if red else None, results)
 
 
 def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path | None) -> str:
-    """The command that compares both models, or shows the candidate where there is nothing to compare.
+    """The command that compares both models by their keys, since several may have one name.
 
-    That is where the records of a baseline are in a file, where the sides of a port may have other settings,
-    and on a task other than retrieval, of which `harness compare` prints the same row. Models are named by
-    their keys, since several may have one name.
+    It shows the candidate where there is nothing to compare: the records of the baseline are in a file, or
+    both sides are one model under two settings.
     """
     candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
     of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
-    is_other = task is not None and not task.type.endswith(("Retrieval", "Reranking"))
-    alone = of_file or check.question.name == "port" or is_other
-    words = ["harness", *(("show", candidate) if alone else ("compare", baseline, candidate))]
-    words += ["--task", task.task] if task else []
+    words = ["harness", "compare", baseline, candidate, *(["--task", task.task] if task else [])]
+    if of_file or candidate == baseline:
+        words = ["harness", "show", candidate]
     return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
 
 
 def _explain_missing_evidence(check: Check) -> Iterator[str]:
     """What would decide an inconclusive check, by its causes."""
-    yield "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
-    lacking = [one.baseline is None for one in check.of("missing")]
-    if any(lacking):
+    lacking = check.of("missing")
+    if not lacking:
+        yield "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
+    if mine := [one.reason for one in lacking if one.baseline is not None]:
+        spent = all("the budget was used up" in reason for reason in mine)
+        step = "Run the check again, or raise budget_minutes." if spent else ""
+        yield step or "Correct this and run the check again; finished scores stay."
+    if len(mine) < len(lacking):
         name = shlex.quote(check.baseline.baseline or "NAME")
         yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
-    if not all(lacking):
-        yield "Correct what is named under missing below, then run this check again; finished scores stay."
     ignored = check.policy.get("not_testable") == "ignore"
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
+    if any(mean.to_settle == TRAININGS for mean in check.means):
+        how = "(repeat --model at harness baseline set), or --seeds 3 with a recipe"
+        yield f"To decide: a baseline of {TRAININGS} {how}."
     for mean in check.means:
-        if mean.to_settle:
+        if mean.to_settle not in ("", TRAININGS):
             yield f"To decide {mean.suite}: {mean.to_settle}."
 
 
-def explain_unseen_margins(means: Mapping[str, Sensitivity]) -> list[str]:
-    """What suites can see that an equal model would often fail: of the worst, with the names of the others.
-
-    Args:
-        means: The power of the mean of each suite.
-    """
-    weak = {suite: text for suite, mean in means.items() if (text := explain_unseen_margin(suite, mean))}
+def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> list[str]:
+    """What suites can see that an equal model would often fail: of the worst, and the others' names."""
+    texts = {suite: _explain_unseen_margin(suite, mean, models=models) for suite, mean in means.items()}
+    weak = {suite: text for suite, text in texts.items() if text}
     if not weak:
         return []
     worst = min(weak, key=lambda suite: means[suite].passing or 0.0)
@@ -113,13 +127,8 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity]) -> list[str]:
     return [weak[worst] + (f" Much the same holds for {join_names(others)}." if others else "")]
 
 
-def explain_unseen_margin(suite: str, sensitivity: Sensitivity) -> str:
-    """What a suite can see, if an equal model would often fail its margin; empty for any other.
-
-    Args:
-        suite: The name of the suite.
-        sensitivity: The power of its mean.
-    """
+def _explain_unseen_margin(suite: str, sensitivity: Sensitivity, *, models: int) -> str:
+    """What a suite can see, if an equal model would often fail its margin; empty for any other."""
     automatic, passing = sensitivity.automatic, sensitivity.passing
     if automatic is None or passing is None or passing >= ENOUGH:
         return ""
@@ -137,8 +146,8 @@ def explain_unseen_margin(suite: str, sensitivity: Sensitivity) -> str:
         offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."
     return (
         f"{suite} cannot see its margin of {100 * sensitivity.margin:.2f} points well: an equal model passes "
-        f"in {passing:.0%} of checks, and {seen}. What would see it: a suite with {more}, or a baseline of "
-        f"three or more trainings.{offer}"
+        f"in {passing:.0%} of checks, and {seen}. For an equal model to pass in most checks: a suite with "
+        f"{more}{'' if models >= LEAST_RUNS else f', or a baseline of {TRAININGS}'}.{offer}"
     )
 
 

@@ -118,12 +118,6 @@ class Baseline:
         """The ArtifactKeys of its models."""
         return tuple(dict.fromkeys(run.artifact for run in self.runs))
 
-    @property
-    def keys(self) -> dict[str, tuple[str, ...]]:
-        """The EvaluationKeys of all records, by task."""
-        tasks = dict.fromkeys(task for run in self.runs for task in run.keys)
-        return {task: tuple(key for run in self.runs for key in run.keys.get(task, ())) for task in tasks}
-
     def to_json(self) -> dict[str, Any]:
         """The baseline as plain values (docs/json.md)."""
         return {"schema": SCHEMA, **asdict(self)}

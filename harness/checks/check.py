@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from harness.checks import questions
 from harness.checks.advice import explain_unseen_margins
 from harness.checks.baselines import Baseline, Reference, find_anchor, require_new_name, write_baseline
 from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
@@ -25,15 +26,6 @@ from harness.checks.outcome import (
     TaskOutcome,
 )
 from harness.checks.policy import DEFAULT, Policy
-from harness.checks.questions import (
-    PortComparison,
-    compare_outputs,
-    find_seed_deviations,
-    judge_port,
-    judge_retraining,
-    resolve_baseline_model,
-    suggest_question,
-)
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import paths
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
@@ -94,11 +86,11 @@ def run_check(
         policy = policy.model_copy(update={"allow_differences": allowed})
     warnings = _check_policy_names(policy, resolved.suites)
     if question is None and reference.baseline is None:
-        warnings += filter(None, [suggest_question(*map(_get_first_model, requests))])
+        warnings += filter(None, [questions.suggest_question(*map(_get_first_model, requests))])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
     outputs = _compare_port(requests, reference) if question == "port" else None
-    power, weak = _estimate_power(resolved, sides, policy)
+    power, weak = _estimate_power(resolved, sides, policy, question)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
@@ -106,19 +98,14 @@ def run_check(
         for sentence in weak:
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
-        power, weak = _estimate_power(resolved, sides, policy)
+        power, weak = _estimate_power(resolved, sides, policy, question)
     chain, gone = _compare_with_anchor(reference, requests[0], sides.candidate, policy, power)
     evidence = _Evidence(
-        candidate=requests[0],
-        reference=reference,
-        sides=sides,
-        policy=policy,
-        power=power,
+        candidate=requests[0], reference=reference, sides=sides, policy=policy, power=power,
         question=AskedQuestion(source="default") if question is None else AskedQuestion(name=question),
-        outputs=outputs,
-        chain=chain,
-    )
-    result = _build_check(evidence, [*warnings, *gone, *weak])
+        outputs=outputs, chain=chain,
+    )  # fmt: skip
+    result = _build_check(evidence, [*warnings, *gone], weak)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -137,21 +124,25 @@ def _get_first_model(request: CheckRequest) -> ConfiguredModel:
     return (request.opened.trained or request.opened.asked)[0]
 
 
-def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> PortComparison:
+def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> questions.PortComparison:
     """The tokens and vectors of the candidate beside those of the baseline's model."""
     models, resolved = [_get_first_model(one) for one in requests], requests[0].opened
     if reference.baseline is not None:
         options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        model = resolve_baseline_model(reference.baseline, resolved.request, options)
+        model = questions.resolve_baseline_model(reference.baseline, resolved.request, options)
         models += [model] if model is not None else []
-    return compare_outputs(models, resolved)
+    return questions.compare_outputs(models, resolved)
 
 
-def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> tuple[Power, list[str]]:
+def _estimate_power(
+    resolved: ResolvedRequest, sides: Comparison, policy: Policy, question: Question | None
+) -> tuple[Power, list[str]]:
     """The power of a check, with what is to be said of suites that cannot see their margin."""
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
-    return power, explain_unseen_margins(power.means)
+    # A port has no margin.
+    asked = {} if question == "port" else power.means
+    return power, explain_unseen_margins(asked, models=len(sides.baseline.artifacts))
 
 
 def _require_same_conditions(
@@ -218,18 +209,7 @@ def _read_comparison(
 
 @dataclass(frozen=True, kw_only=True)
 class _Evidence:
-    """What a check is decided by.
-
-    Attributes:
-        candidate: The request for the candidate.
-        reference: What it is compared with.
-        sides: The records of both.
-        policy: Margins and levels.
-        power: The margin of each task and mean.
-        question: The question, and whether it was typed.
-        outputs: The comparison of a port's tokens and vectors.
-        chain: The candidate against the anchor; None without one.
-    """
+    """What a check is decided by: `outputs` are those of a port, and the chain is None without an anchor."""
 
     candidate: CheckRequest
     reference: Reference
@@ -237,11 +217,12 @@ class _Evidence:
     policy: Policy
     power: Power
     question: AskedQuestion
-    outputs: PortComparison | None
+    outputs: questions.PortComparison | None
     chain: Chain | None
 
 
-def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
+def _build_check(evidence: _Evidence, warnings: Sequence[str], weak: Sequence[str]) -> Check:
+    """The check; that suites are `weak` is said of one that decided nothing."""
     resolved, sides, reference = evidence.candidate.opened, evidence.sides, evidence.reference
     decisions = evaluate_comparison(sides, resolved.suites, evidence.policy, evidence.power)
     tasks = (*decisions.tasks, *_iter_missing_outcomes(reference, resolved))
@@ -250,25 +231,20 @@ def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     tasks, means, end = _judge_question(evidence, tasks, means)
+    weak = weak if end.verdict == "inconclusive" else ()
+    remarks = [*_iter_check_warnings(tasks, evidence)]
+    if any(one.startswith("encoding.dtype ") for one in warnings):
+        remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
     name = reference.baseline.name if reference.baseline is not None else ""
     check = Check(
-        id="",
-        when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        candidate=candidate,
+        id="", when=datetime.now(tz=UTC).isoformat(timespec="seconds"), candidate=candidate,
         baseline=replace(theirs, source=reference.name, baseline=name),
-        suites=tuple(suite.name for suite in resolved.suites),
-        recipe=", ".join(resolved.request.recipe),
-        policy=evidence.policy.to_json(),
-        overall=end.verdict,
-        because=end.because,
-        exit_code=end.exit_code,
-        tasks=tasks,
-        means=means,
-        chain=evidence.chain,
-        warnings=tuple(dict.fromkeys((*warnings, *_iter_check_warnings(tasks, evidence)))),
-        question=evidence.question,
-    )
+        suites=tuple(suite.name for suite in resolved.suites), recipe=", ".join(resolved.request.recipe),
+        policy=evidence.policy.to_json(), overall=end.verdict, because=end.because, exit_code=end.exit_code,
+        tasks=tasks, means=means, chain=evidence.chain,
+        warnings=tuple(dict.fromkeys((*warnings, *weak, *remarks))), question=evidence.question,
+    )  # fmt: skip
     return replace(check, id=_digest(check, resolved.request.suites))
 
 
@@ -278,7 +254,7 @@ def _judge_question(
     """The outcomes and the verdict as the question asks for them, from those by the intervals."""
     policy, chain = evidence.policy, evidence.chain
     if evidence.outputs is not None:
-        tasks, means, end = judge_port(tasks, means, evidence.outputs, policy)
+        tasks, means, end = questions.judge_port(tasks, means, evidence.outputs, policy)
         if lost := describe_chain_regressions(chain):
             because = (*lost, *(end.because if end.verdict == "regressed" else ()))
             end = replace(end, verdict="regressed", because=because, exit_code=1)
@@ -286,25 +262,19 @@ def _judge_question(
     note = ""
     if evidence.question.name == "retrain":
         model = _get_first_model(evidence.candidate)
-        deviations = find_seed_deviations(model, [mean.suite for mean in means])
-        tasks, means, note = judge_retraining(tasks, means, evidence.sides, deviations)
+        deviations = questions.find_seed_deviations(model, [mean.suite for mean in means])
+        tasks, means, note = questions.judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
     end = merge_verdicts(tasks, means, policy, None if note else chain)
-    return tasks, means, replace(end, because=tuple(filter(None, (*end.because, note))))
+    first = end.verdict == "inconclusive" and all(one.verdict != "missing" for one in tasks)
+    reasons = (note, *end.because) if first else (*end.because, note)
+    return tasks, means, replace(end, because=tuple(filter(None, reasons)))
 
 
 def _compare_with_anchor(
     reference: Reference, request: CheckRequest, candidate: CheckSide, policy: Policy, power: Power
 ) -> tuple[Chain | None, list[str]]:
-    """The candidate against the anchor of a baseline, and sentences on what cannot be compared.
-
-    Args:
-        reference: The baseline, or a model, which has no anchor.
-        request: The request for the candidate.
-        candidate: The candidate's records.
-        policy: Levels and the budget.
-        power: The margins of the check.
-    """
+    """The candidate against the anchor of a baseline, and sentences on what cannot be compared."""
     anchor, resolved = None if reference.baseline is None else reference.baseline.anchor, request.opened
     if anchor is None:
         return None, []
@@ -425,7 +395,7 @@ def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> I
     for suite in resolved.suites:
         if suite.left_out:
             yield (
-                f"{len(suite.left_out)} of {len(suite.columns)} columns of {suite.name} were left out by "
+                f"{len(suite.left_out)} of {len(suite.columns)} tasks of {suite.name} were left out by "
                 f"the options: {shorten_names(suite.left_out)}."
             )
         if suite.predictor is not None and not _predict_benchmark(suite, sides):
@@ -544,15 +514,11 @@ def set_baseline(
     # were given as models are compared with a single candidate.
     trainings = side.trainings if len(every) == 1 else 1
     baseline = Baseline(
-        name=name,
-        when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        suites=request.suites,
-        seeds=seeds,
-        options=options,
-        runs=tuple(runs),
+        name=name, when=datetime.now(tz=UTC).isoformat(timespec="seconds"), suites=request.suites,
+        seeds=seeds, options=options, runs=tuple(runs),
         power=estimate_baseline_power(side, every[0].opened.suites, DEFAULT, trainings=trainings),
         anchor=first,
-    )
+    )  # fmt: skip
     write_baseline(results, baseline, replace=again)
     return baseline
 

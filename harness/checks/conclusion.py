@@ -32,7 +32,7 @@ def merge_verdicts(
     an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if
     every task is, else it has `passed`: a task that is inconclusive does not hold it back.
     """
-    lost = [*_describe_task_regressions(tasks), *_describe_mean_regressions(means, tasks)]
+    lost = _describe_regressions(tasks, means)
     if policy.parts == "fail":
         lost += [
             f"{part.part} of {one.task} collapsed: {part.delta_text} points."
@@ -43,10 +43,7 @@ def merge_verdicts(
     lost += describe_chain_regressions(chain)
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    lacking = [one.task for one in tasks if one.verdict == "missing"]
-    gone = []
-    if lacking:
-        gone.append(f"{len(lacking)} of {len(tasks)} tasks lack a score: {shorten_names(lacking)}.")
+    gone = _describe_missing_scores(tasks)
     gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
     undecided = _describe_untestable_tasks(tasks, policy)
     open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
@@ -63,29 +60,40 @@ def merge_verdicts(
     return Conclusion(verdict=verdict, because=tuple(map(_describe_mean, means)), exit_code=0)
 
 
-def _describe_task_regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
-    regressions = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
-    regressions.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
-    words = {True: "collapsed", False: "regressed"}
+def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
+    """A sentence for each reason for which tasks lack a score."""
+    lacking: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.verdict == "missing":
+            lacking.setdefault(task.reason.removeprefix("the candidate has no score: "), []).append(task.task)
     return [
-        f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}"
-        f"{'' if one.collapsed else f'; red, as the loss is sure and above {50 * one.margin:.2f}'}."
-        for one in regressions
+        f"{len(names)} of {len(tasks)} tasks lack a score: "
+        f"{': '.join(filter(None, (shorten_names(names), why)))}."
+        for why, names in lacking.items()
     ]
 
 
-def _describe_mean_regressions(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
-    """Sentences on means that regressed, except means of a single task that has a sentence already."""
-    # A suite of one task would else be listed twice, by its task and by its mean.
-    counts = Counter(suite for one in tasks for suite in one.suites)
+def _describe_regressions(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome]) -> list[str]:
+    """Sentences on tasks and means that regressed; of a suite of one task, on the task alone."""
     lost = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
+    lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
+    counts = Counter(suite for one in tasks for suite in one.suites)
     red = {suite for one in lost for suite in one.suites if counts[suite] == 1}
-    return [
-        f"{_format_mean_name(one)} regressed: {format_delta(one.delta)} points; it is surely lower, "
-        f"perhaps by {_format_loss(one)}; red, as the loss is above {50 * one.margin:.2f}."
-        for one in means
-        if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
+    others = [
+        one for one in means if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]
+    return [
+        f"{one.task} collapsed: it {one.fall_text}." if one.collapsed else _describe_loss(one.task, one)
+        for one in lost
+    ] + [_describe_loss(_format_mean_name(one), one) for one in others]
+
+
+def _describe_loss(name: str, line: TaskOutcome | MeanOutcome) -> str:
+    """Why a loss is red; it may be below the margin, so both limits are named."""
+    return (
+        f"{name} {line.fall_text}; red: the loss is sure, may reach {_format_loss(line)} where "
+        f"{line.margin_text} is allowed, and is above half of that."
+    )
 
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:
@@ -120,13 +128,13 @@ def _describe_mean(mean: MeanOutcome) -> str:
     )
 
 
-def _format_loss(mean: MeanOutcome) -> str:
-    return f"{max(-100 * (mean.low or 0.0), 0.0):.2f}"
+def _format_loss(line: TaskOutcome | MeanOutcome) -> str:
+    return f"{max(-100 * (line.low or 0.0), 0.0):.2f}"
 
 
 def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of 2 of 3 columns of mteb"; of a single task, its suite."""
+    """The name of a mean, e.g. "The mean of 2 of 3 tasks of mteb"; of a single task, its suite."""
     if mean.wanted == 1:
         return mean.suite
-    part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} columns of "
+    part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} tasks of "
     return f"The mean of {part}{mean.suite}"

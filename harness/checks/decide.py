@@ -15,15 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from harness.checks.difference import LEAST_RUNS, Compared, Difference, MeanDifference
-from harness.checks.outcome import (
-    MarginSource,
-    MeanOutcome,
-    Overall,
-    PartLoss,
-    Power,
-    Sensitivity,
-    TaskOutcome,
-)
+from harness.checks.outcome import MeanOutcome, Overall, PartLoss, Power, Sensitivity, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score, select_tested
 from harness.checks.significance import (
@@ -88,9 +80,10 @@ def _compute_sensitivity(
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
     margin, least = (policy.margin_of(task), TASK_POINTS) if task else (policy.mean_margin, MEAN_POINTS)
     stated = policy.states("margin" if task else "mean_margin", task)
-    source: MarginSource = "policy" if stated else "default"
+    start = (least if margin == AUTO else margin) * POINT
+    line = Sensitivity(margin=start, source="policy" if stated else "default")
     if equal is None or equal.total.variance <= 0:
-        return Sensitivity(margin=(least if margin == AUTO else margin) * POINT, source=source)
+        return line
     part, alpha = equal.total, policy.alpha
     # An equal model's lower bound is above -margin in 97.5 % of checks if the margin is the offset of that
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05. Where few runs tell the error it is in fewer
@@ -100,21 +93,19 @@ def _compute_sensitivity(
     if margin == AUTO:
         # A margin above the score would let anything pass.
         share = min(max(least * POINT, min(automatic, equal.baseline)), policy.most_margin * POINT)
-        source = "runs" if repeated and len(equal.theirs) >= LEAST_RUNS else "stated"
-    else:
-        share = margin * POINT
+        runs = repeated and len(equal.theirs) >= LEAST_RUNS
+        line = replace(line, margin=share, source="runs" if runs else "stated")
     # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
     # bound not above -margin. The estimate must reach the farthest of the three, and POWER's offset more to
     # do so in 80 % of checks.
-    farthest = max(part.even.compute_bound_offset(1 - red), share / 2, share + below)
+    farthest = max(part.even.compute_bound_offset(1 - red), line.margin / 2, line.margin + below)
     detectable = farthest + part.even.compute_bound_offset(POWER)
-    return Sensitivity(
-        margin=share,
-        source=source,
+    return replace(
+        line,
         automatic=automatic,
         detectable=detectable if detectable <= equal.baseline else None,
         counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
-        passing=part.even.share_below(share + below),
+        passing=part.even.share_below(line.margin + below),
     )
 
 
@@ -181,6 +172,11 @@ def evaluate_comparison(
         if alone and mean is not None:
             verdict = "regressed" if alone[0].verdict == "regressed" else of_mean.verdict
             of_mean = replace(of_mean, verdict=verdict, p=alone[0].p, to_settle=alone[0].to_settle)
+        if suite.left_out and of_mean.to_settle:
+            # More examples are at hand there.
+            settle = of_mean.to_settle.replace(" (a larger suite)", "")
+            left_out = f"{len(suite.left_out):,} of {len(suite.columns):,} tasks left out by options"
+            of_mean = replace(of_mean, to_settle=f"{settle} ({left_out}, e.g. --tasks)")
         means.append(of_mean)
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
@@ -242,19 +238,11 @@ def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, polic
     """The outcome of a task before any test: its margin, and the scores that exist."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
-        task=task.name,
-        type=task.type,
-        metric=task.metric,
-        verdict="missing",
-        must_not_regress=policy.forbids(task.name),
-        margin=limit.margin,
-        margin_source=limit.source,
-        candidate=mean_score(mine),
-        baseline=mean_score(theirs),
-        runs=(len(mine), len(theirs)),
-        candidate_keys=tuple(one.key for one in mine),
-        baseline_keys=tuple(one.key for one in theirs),
-    )
+        task=task.name, type=task.type, metric=task.metric, verdict="missing",
+        must_not_regress=policy.forbids(task.name), margin=limit.margin, margin_source=limit.source,
+        candidate=mean_score(mine), baseline=mean_score(theirs), runs=(len(mine), len(theirs)),
+        candidate_keys=tuple(one.key for one in mine), baseline_keys=tuple(one.key for one in theirs),
+    )  # fmt: skip
 
 
 def _evaluate_task(
@@ -365,7 +353,10 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
         options.append(f"{times} times as many {unit}")
     if runs > seeds:
-        options.append(f"about {_round_count(math.ceil(runs)):,} seeds of each")
+        wanted = _round_count(math.ceil(runs))
+        sides = {"the candidate": compared.mine, "the baseline": compared.theirs}
+        short = [side for side, values in sides.items() if len(values) < wanted]
+        options.append(f"about {wanted:,} seeds of {short[0] if len(short) == 1 else 'each'}")
     return " or ".join(options) or (f"more seeds and more {unit}" if compared.seeds else f"more {unit}")
 
 

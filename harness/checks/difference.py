@@ -414,11 +414,6 @@ def _estimate_tie_part(stratum: Stratum, other: Stratum, influence: Floats) -> P
 
     None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
     its size is that of the largest that differs (Fay and Feuer, 1997, Statistics in Medicine 16).
-
-    Args:
-        stratum: The candidate's units.
-        other: The baseline's.
-        influence: What each unit, or group of units, adds to the task's difference.
     """
     tied, count = _find_ties(stratum, other), stratum.count
     if len(stratum.texts):

@@ -151,6 +151,11 @@ class _Line:
         return f"{format_delta(self.delta)} [{format_delta(self.low)}, {format_delta(self.high)}]"
 
     @property
+    def fall_text(self) -> str:
+        """A loss with its interval in words, e.g. "fell by 1.50 points [−2.20, −0.80]"."""
+        return f"fell by {-100 * (self.delta or 0.0):.2f} points {self.delta_text.partition(' ')[2]}"
+
+    @property
     def margin_text(self) -> str:
         """The margin in points, e.g. "0.50"."""
         return f"{100 * self.margin:.2f}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.checks.advice import OTHER_MODEL, TRAININGS
 from harness.checks.baselines import Baseline
 from harness.checks.conclusion import Conclusion, merge_verdicts
 from harness.checks.decide import POINT, Outcome
@@ -35,6 +37,7 @@ from harness.jobs.jobs import prepare_task_data
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
+from harness.results.scores import format_delta
 from harness.results.units import TRAINED
 
 
@@ -52,13 +55,9 @@ def resolve_baseline_model(baseline: Baseline, typed: Request, own: Request) -> 
     pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
     # By the options of the baseline: the candidate's would make of it what is compared with it.
     request = replace(
-        typed,
-        models=(pinned,),
-        recipe=(),
-        recipe_settings={},
-        settings=own.settings,
+        typed, models=(pinned,), recipe=(), recipe_settings={}, settings=own.settings,
         evaluation=own.evaluation,
-    )
+    )  # fmt: skip
     try:
         (model,) = ResolvedRequest.resolve_request(request).asked
     except (HarnessError, OSError):
@@ -114,7 +113,7 @@ class PortComparison:
     """The comparison of tokens and vectors.
 
     Attributes:
-        text: What was found, in a sentence.
+        text: What was found, in sentences that may follow a colon.
         stage: The first stage that differs, "tokens" or "vectors"; empty if none does.
         compared: Whether both could be compared.
     """
@@ -148,7 +147,7 @@ def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest
         if len(models) < 2:
             return _skip_vectors("the baseline's model is not to be had, or has changed")
         if models[0] == models[1]:
-            return PortComparison(text="Both sides are one and the same model.")
+            return PortComparison(text="it is compared with itself.")
         if any(model.ranks or model.interacts_late or model.has_two_stages for model in models):
             return _skip_vectors("a model has no vector that depends on the text alone")
         texts = _draw_texts(resolved)
@@ -159,7 +158,7 @@ def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest
 
 
 def _skip_vectors(why: str) -> PortComparison:
-    return PortComparison(text=f"Vectors were not compared, and scores decide alone: {why}.", compared=False)
+    return PortComparison(text=f"vectors were not compared, and scores decide alone: {why}.", compared=False)
 
 
 def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
@@ -229,20 +228,20 @@ def compare_encoded(
         if mine != theirs:
             pairs = zip([*mine, None], [*theirs, None], strict=False)
             place, first, second = next((n, a, b) for n, (a, b) in enumerate(pairs) if a != b)
-            start = f"Tokens differ first: of {text[:40]!r} token {place + 1} is"
-            return PortComparison(text=f"{start} {first}, {second} in the baseline.", stage="tokens")
+            start = f"tokens differ. Token {place + 1} of {textwrap.shorten(text, 44, placeholder=' …')!r}"
+            return PortComparison(text=f"{start} is {first}, in the baseline {second}.", stage="tokens")
     if candidate.vectors.shape != baseline.vectors.shape:
-        sizes = f"{candidate.vectors.shape[1]} numbers, {baseline.vectors.shape[1]} in the baseline"
-        return PortComparison(text=f"Vectors differ first: they have {sizes}.", stage="vectors")
+        sizes = f"have {candidate.vectors.shape[1]} numbers, in the baseline {baseline.vectors.shape[1]}"
+        return PortComparison(text=f"tokens are equal, vectors {sizes}.", stage="vectors")
     distances = _compute_distances(candidate.vectors, baseline.vectors)
     apart, most = float(np.median(distances)), float(np.quantile(distances, FAR))
     same = apart <= LIMITS[dtype] and most <= FARTHER * LIMITS[dtype]
-    start = "Tokens and vectors are the same" if same else "Tokens are the same, vectors differ first"
-    how = (
-        f"1 − cosine is {apart:.1e} in the median and up to {most:.1e} on {100 * FAR:g} % of {len(texts)} "
-        f"texts, where {dtype} allows {LIMITS[dtype]:.0e} and {FARTHER} times as much"
+    text = (
+        f"tokens are equal, vectors {'agree' if same else 'are not'}. On {len(texts)} sampled texts, "
+        f"1 − cosine is {apart:.1e} in the median ({dtype} allows {LIMITS[dtype]:.0e}) and up to {most:.1e} "
+        f"on {100 * FAR:g} % of them ({FARTHER * LIMITS[dtype]:.0e} allowed)."
     )
-    return PortComparison(text=f"{start}: {how}.", stage="" if same else "vectors")
+    return PortComparison(text=text, stage="" if same else "vectors")
 
 
 def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -279,23 +278,26 @@ def judge_port(
         for one in means
     )
     end = merge_verdicts(tasks, means, policy)
+    text = outputs.text[0].upper() + outputs.text[1:]
     if outputs.stage:
-        return tasks, means, Conclusion(verdict="regressed", because=(outputs.text,), exit_code=1)
+        because = (f"{OTHER_MODEL}: {outputs.text}",)
+        return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     if red:
-        text = "Tokens and vectors are the same, scores differ first." if outputs.compared else outputs.text
         differences = (
             f"{one.task} differs by {one.delta_text}: above {SCORE:g} points and {SURE:g} standard errors."
             for one in red
         )
-        return tasks, means, replace(end, because=(text, *differences))
+        return tasks, means, replace(end, because=(f"{OTHER_MODEL}: scores differ. {text}", *differences))
     # Only a missing score, or one that cannot be tested, is left to hold it back.
     undecided = [one for one in tasks if one.verdict == "inconclusive" and one.must_not_regress]
     unsure = sum(not _is_learned(one) for one in undecided)
     if unsure and not outputs.compared and end.verdict != "inconclusive":
-        text = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
-        end = Conclusion(verdict="inconclusive", because=(text,), exit_code=EXIT_CODES[policy.inconclusive])
-    because = end.because if end.verdict in ("inconclusive", "regressed") else ()
-    return tasks, means, replace(end, because=(outputs.text, *because))
+        doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
+        end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
+    if end.verdict in ("inconclusive", "regressed"):
+        return tasks, means, replace(end, because=(*end.because, text))
+    text = f"The same model: {outputs.text}" if outputs.compared else text
+    return tasks, means, replace(end, because=(text,))
 
 
 def _is_learned(task: TaskOutcome) -> bool:
@@ -323,10 +325,7 @@ def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
 TABLE = Path(__file__).with_name("seed_deviations.toml")
 """What other seeds change by printed tables; its comments say how the figures were read."""
 
-SINGLE = (
-    "One training of each side: another seed may move these scores, by how much is {known}. Train both "
-    "several times (--seeds 3 with a recipe, or repeat --model at `harness baseline set`)."
-)
+SINGLE = "One training of each side, so what another seed would change is {known}; measured {points} points."
 
 
 def find_seed_deviations(model: ConfiguredModel, suites: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
@@ -373,8 +372,10 @@ def judge_retraining(
     for mean in means:
         deviation = deviations.get(mean.suite, {}).get("mean", 0.0)
         judged_means.append(_limit_verdict(mean, deviation) if mean.suite in suites else mean)
-    known_suites = all(mean.suite in deviations for mean in means)
-    note = SINGLE.format(known="known from printed tables" if known_suites else "unknown") if suites else ""
+    known = "known from printed tables" if all(one.suite in deviations for one in means) else "unknown"
+    deltas = {one.suite: format_delta(one.delta) for one in means}
+    measured = ", ".join(f"{suite} {delta}" if len(deltas) > 1 else delta for suite, delta in deltas.items())
+    note = SINGLE.format(known=known, points=measured) if suites else ""
     return tuple(judged), tuple(judged_means), note
 
 
@@ -388,4 +389,4 @@ def _limit_verdict(line: Outcome, deviation: float) -> Outcome:
         wider = math.sqrt(1 + 2 * (deviation * POINT / line.error) ** 2)
         if delta + wider * (line.high - delta) < 0:
             return line
-    return replace(line, verdict="inconclusive", to_settle="3 or more trainings of each side")
+    return replace(line, verdict="inconclusive", to_settle=TRAININGS)

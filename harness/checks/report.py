@@ -24,16 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.checks.advice import (
-    SHOWN,
-    SOURCES,
-    describe_next_steps,
-    get_task_delta,
-    join_names,
-    list_lost_parts,
-    sort_outcomes,
-)
-from harness.checks.outcome import VERDICTS, Chain, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
+from harness.checks import advice
+from harness.checks.advice import describe_next_steps, get_task_delta, join_names, sort_outcomes
+from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import RED
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
@@ -59,6 +52,11 @@ FORMS: Mapping[Verdict, _Form] = {
     "passed": _Form("green", "", "✅", "passed: not worse by more than is allowed"),
     "same": _Form("green", "", "✅", "passed: both sides gave the same outputs"),
 }
+PORT_MEANINGS: Mapping[Verdict, str] = {
+    "regressed": "the candidate's outputs are not the baseline's",
+    "passed": "passed: all that was compared agrees within what a port may change",
+}
+
 LISTED: tuple[Verdict, ...] = ("missing", "not testable")
 COUNTED: tuple[Verdict, ...] = ("passed", "same")
 """Verdicts without a test, listed with their reasons; and those of tasks that are only counted."""
@@ -68,59 +66,75 @@ ROWS = 20
 
 
 def _collect_verdict_reasons(check: Check) -> list[str]:
-    """Why the verdict is as it is: tasks that collapsed, then the check's sentences on others."""
-    collapsed = {}
-    for task in (one for one in sort_outcomes(check.tasks) if one.collapsed):
-        verdict, bounds = _format_verdict(task), task.delta_text.partition(" ")[2]
-        note = "" if verdict == "regressed" else f": {verdict}"
-        fell = f"fell by {-100 * get_task_delta(task):.2f} points {bounds}{note}"
-        collapsed[task.task] = f"{'' if note else 'collapsed: '}{task.task} {fell}"
-    return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
+    """Why the verdict is as it is: the check's sentences, and tasks that collapsed and are not among them."""
+    named = {one.partition(" ")[0] for one in check.because}
+    fallen = [
+        f"{one.task} {one.fall_text}: {_format_verdict(one)}"
+        for one in sort_outcomes(check.tasks)
+        if one.collapsed and one.task not in named
+    ]
+    retrained = (check.question.name, check.overall) == ("retrain", "inconclusive")
+    if retrained or _name_verdict(check) in ("regressed", "not measured"):
+        return [*check.because, *fallen]
+    return [*fallen, *check.because]
 
 
-def _format_headline(reasons: Sequence[str], advice: str) -> str:
+def _name_verdict(check: Check) -> str:
+    """The verdict; a missing score is no matter of statistics, and has a name of its own."""
+    return "not measured" if check.overall == "inconclusive" and check.of("missing") else check.overall
+
+
+def _format_headline(reasons: Sequence[str], step: str) -> str:
     """The first reason of a verdict and what to do."""
-    return f"{reasons[0].rstrip('.')}. {advice}" if reasons else advice
+    return f"{reasons[0].rstrip('.')}. {step}" if reasons else step
 
 
 def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
     """The tasks that are lower, by the false-discovery rate, and not red, and the parts of tasks that are."""
-    tasks = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect and not one.collapsed]
+    lower = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect]
+    tasks = [one for one in lower if not one.collapsed and one.verdict != "regressed"]
     named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
-    parts = join_names(list_lost_parts(check), every=every, between="; ")
+    parts = join_names(advice.list_lost_parts(check), every=every, between="; ")
     return [
-        *([f"Worth a look: {named} (probably lower, not by enough to fail)."] if tasks else []),
+        *([f"Worth a look: {named} (perhaps lower; does not fail)."] if tasks else []),
         *([f"Where it lost: {parts}."] if parts else []),
     ]
 
 
+SEEDS = "seeds (baseline / candidate)"
 COLUMNS = (
-    "task", "metric", "n", "seeds", "baseline", "candidate",
+    "task", "metric", "n", SEEDS, "baseline", "candidate",
     "difference", "p", "margin", "verdict", "why",
 )  # fmt: skip
-NUMBERS = ("n", "seeds", "baseline", "candidate", "difference", "p", "margin")
+NUMBERS = ("n", SEEDS, "baseline", "candidate", "difference", "p", "margin")
 """The columns of a table in their order, and those of numbers."""
 
 
-def _format_outcome_cells(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
-    """The cells of a task or a mean by column; the number of runs only where it is not 1."""
+def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict[str, str]:
+    """The cells of a task or a mean by column; the number of runs only where it is not 1.
+
+    The mean of a port has no verdict, as its tasks are judged one by one.
+    """
     why = [f"to settle: {line.to_settle}" if line.to_settle else ""]
     if isinstance(line, MeanOutcome):
         tested_text = f"{line.there} of " if line.there != line.wanted else ""
-        values = {"task": line.suite, "n": f"{tested_text}{line.wanted} column"}
+        values = {"task": line.suite, "n": f"{tested_text}{line.wanted} task"}
         if line.wanted != 1:
             values = {"task": f"mean of {line.suite}", "n": f"{values['n']}s"}
+        why += ["no task could be tested"] if line.delta is None else []
     else:
         values = {"task": line.task, "metric": line.metric}
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
-        runs = " / ".join(map(str, dict.fromkeys(line.runs)))  # "3 / 5" where candidate and baseline differ
-        values["seeds"] = runs if runs != "1" else ""
+        runs = " / ".join(map(str, dict.fromkeys(reversed(line.runs))))  # "3 / 5" where the sides differ
+        values[SEEDS] = runs if runs != "1" else ""
         fell = "collapsed" if line.verdict == "regressed" else "fell"
         why = [fell if line.collapsed else "", line.reason, *why]
     measured = values.get("metric") in OWN_UNITS
     values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
     values |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
     values |= {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
+    if check.question.name == "port" and isinstance(line, MeanOutcome):
+        values |= dict.fromkeys(("p", "margin", "verdict"), "–")
     return {name: values.get(name, "") for name in COLUMNS}
 
 
@@ -138,6 +152,9 @@ def _mean_texts(check: Check) -> Iterator[str]:
             "A score that follows from vectors alone is red if it differs by more than 0.05 points and three "
             "standard errors; one of a classifier or a clustering never is."
         )
+    lines: Sequence[TaskOutcome | MeanOutcome] = (*check.tasks, *check.means)
+    if any(line.p is not None and line.verdict != "same" for line in lines):
+        yield _explain_bounds(check)
     judged = [mean for mean in check.means if mean.delta is not None and mean.verdict != "same" and not port]
     for margin in dict.fromkeys(mean.margin for mean in judged):
         alike = [mean for mean in judged if mean.margin == margin]
@@ -146,7 +163,10 @@ def _mean_texts(check: Check) -> Iterator[str]:
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
-    yield from [] if check.chain is None else _describe_chain(check.chain)
+    if chain := check.chain:
+        since = f"since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before)"
+        red = "It is red when the loss is sure and above"
+        yield from (f"{m.suite} {since}: {m.delta_text}. {red} {m.margin_text} in all." for m in chain.means)
     if len(check.means) > 1 and not port:
         each = 100 * (1 - RED / len(check.means))
         yield f"With {len(check.means)} means, a loss of one is sure at {each:.4g} %, in place of 97.5 %."
@@ -157,26 +177,16 @@ def _explain_margin(means: Sequence[MeanOutcome], *, every: bool) -> str:
     first, several = means[0], len(means) > 1
     names = ", ".join(one.suite for one in means)
     subject = "Each suite" if every and several else f"{names}: {'each' if several else 'it'}"
-    losses = {one.suite: f"{100 * one.detectable:.2f}" for one in means if one.detectable is not None}
-    seen = ""
-    if losses and several:
-        seen = f" Losses that can be seen: {', '.join(f'{suite} {loss}' for suite, loss in losses.items())}."
-    elif losses:
-        seen = f" This suite can see a loss of {losses[first.suite]} points."
-    if any(one.there != one.wanted for one in means):
-        seen += " Columns without scores or examples of both sides are not in its mean."
-    return (
+    told = (
         f"{subject} passes if the loss is surely below {first.margin_text}. If not, it is red when the loss "
-        f"is sure and above {50 * first.margin:.2f}.{seen}"
     )
-
-
-def _describe_chain(chain: Chain) -> Iterator[str]:
-    for mean in chain.means:
-        yield (
-            f"{mean.suite} since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before): "
-            f"{mean.delta_text}. It is red when the loss is sure and above {mean.margin_text} in all."
-        )
+    told += f"is sure and above {50 * first.margin:.2f}."
+    seen = [(one.suite, f"{100 * one.detectable:.2f}") for one in means if one.detectable is not None]
+    if losses := ", ".join(f"{loss} ({suite})" if several else loss for suite, loss in seen):
+        told += f" Planned before measuring: a loss of {losses} points would be called red in 80 % of checks."
+    if any(one.there != one.wanted for one in means):
+        told += " Tasks without scores or examples of both sides are not in its mean."
+    return told
 
 
 def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
@@ -192,11 +202,12 @@ def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
 def _explain_bounds(check: Check) -> str:
     """The sentence that explains the two ends of an interval, and p."""
     sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
+    single = any(line.to_settle == advice.TRAININGS for line in (*check.tasks, *check.means))
     return (
-        f"The true difference is above low ({sure:g} % sure) and below high (97.5 % for all means, "
-        f"{tasks:g} % for all tasks). Passed: low > −margin. If not passed, regressed: high < 0 and more "
-        "than half of the margin lost. p: chance of such scores if the true loss is the margin (for "
-        "regressed: if there is no loss)."
+        f"{'Between these two trainings only: the' if single else 'The'} true difference is above low "
+        f"({sure:g} % sure) and below high (97.5 % for all means, {tasks:g} % for all tasks). Improved: "
+        "low > 0. Passed: low > −margin. If not passed, regressed: high < 0 and more than half of the margin "
+        "lost. p: chance of such scores if the true loss is the margin (for regressed: if there is no loss)."
     )
 
 
@@ -210,18 +221,30 @@ def _format_verdict_counts(check: Check) -> str:
 def _format_side(side: CheckedModel) -> str:
     """The first model of a side and the number of further ones, and the name of a baseline."""
     more = f" and {len(side.artifacts) - 1:,} more" if len(side.artifacts) > 1 else ""
+    if side.name == side.baseline:
+        return f"baseline {side.name}{more}"
     return f"{side.name}{more}" + (f" (baseline {side.baseline})" if side.baseline else "")
 
 
+QUESTIONS = {
+    "port": "Port: is {} the same model as {}? On {}",
+    "retrain": "Retrain: is the recipe of {} worse than that of {}, whatever the seed? On {}",
+    "replace": "Replace: is {} worse than {}? On {}",
+}
+"""The question of a check, of the candidate, the baseline and the suites."""
+
+
 def _format_sides(check: Check) -> str:
-    """Candidate, baseline and suites, each with its margin: "A against B on suite (margin 1.00: yours)"."""
+    """The question and the suites with their margins: "Port: is A the same model as B? On S"."""
     margins = {
-        mean.suite: f" (margin {mean.margin_text}: {SOURCES[mean.margin_source]})"
+        mean.suite: f" (margin {'of the mean ' if mean.wanted != 1 else ''}{mean.margin_text}: "
+        f"{advice.SOURCES[mean.margin_source]})"
         for mean in check.means
         if mean.delta is not None and check.question.name != "port"
     }
     suites = ", ".join(f"{suite}{margins.get(suite, '')}" for suite in check.suites)
-    return f"{_format_side(check.candidate)} against {_format_side(check.baseline)} on {suites}"
+    sides = map(_format_side, (check.candidate, check.baseline))
+    return QUESTIONS[check.question.name].format(*sides, suites)
 
 
 def _exit_text(check: Check) -> str:
@@ -232,14 +255,13 @@ def _exit_text(check: Check) -> str:
         return "exit 1: scores are missing, or nothing could be tested"
     policy = undecided and check.exit_code != 3
     note = f", which the policy {'fails' if check.exit_code else 'lets pass'}" if policy else ""
-    meaning = FORMS[check.overall].meaning
-    if (check.question.name, check.overall) == ("port", "passed"):
-        meaning = "passed: all that was compared agrees within what a port may change"
+    meaning = PORT_MEANINGS.get(check.overall, "") if check.question.name == "port" else ""
+    meaning = meaning or FORMS[check.overall].meaning
     return f"exit {check.exit_code}: {meaning}{note}"
 
 
 NEEDED = ("task", "difference", "margin", "verdict")
-FURTHER = (("p",), ("baseline", "candidate"), ("n",), ("seeds",), ("why",), ("metric",))
+FURTHER = (("p",), ("baseline", "candidate"), ("n",), (SEEDS,), ("why",), ("metric",))
 LONG = 30
 """The columns of every printed table, those added in this order where they fit into the terminal, and the
 width at which sentences are folded."""
@@ -258,15 +280,13 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
         results: The results folder, where it is not the default one, for the commands to type.
     """
     reasons = _collect_verdict_reasons(check)
-    left = 0 if every else max(len(reasons) - SHOWN, 0)
+    left = 0 if every else max(len(reasons) - advice.SHOWN, 0)
     reasons = [*reasons[: len(reasons) - left], f"and {left:,} more"] if left else reasons
-    advice, *todo = describe_next_steps(check, results=results).split("\n")
+    step, *todo = describe_next_steps(check, results=results).split("\n")
     todo += _describe_suspects(check, every=every)
     style = FORMS[check.overall].style
-    _say(console, f"{check.overall.upper()}: {_format_headline(reasons, advice)}", f"bold {style}")
+    _say(console, f"{_name_verdict(check).upper()}: {_format_headline(reasons, step)}", f"bold {style}")
     _say(console, _format_sides(check))
-    if check.question.name != "replace" or check.question.source == "typed":
-        _say(console, f"Question: {check.question.name}.")
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
@@ -304,29 +324,26 @@ def _find_single_tasks(check: Check) -> dict[str, TaskOutcome]:
 
 
 def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -> None:
-    """Print the means and some tasks, with the sentence that explains their numbers."""
-    alone = _find_single_tasks(check)
+    """Print the means and some tasks."""
+    alone, port = _find_single_tasks(check), check.question.name == "port"
     rows: list[TaskOutcome | MeanOutcome] = [
-        replace(alone[mean.suite], verdict=mean.verdict)
+        replace(alone[mean.suite], verdict=alone[mean.suite].verdict if port else mean.verdict)
         if mean.suite in alone and mean.delta is not None
         else mean
         for mean in check.means
     ]
     rows += [one for one in tasks if one not in alone.values()]
-    columns = (
-        _select_table_columns([_format_outcome_cells(row) for row in rows], console.width) if rows else []
-    )
+    lines = [_format_outcome_cells(check, row) for row in rows]
+    columns = _select_table_columns(lines, console.width) if rows else []
     table = Table(title=Text("candidate − baseline [low, high], scores × 100"))
     for name in columns:
         table.add_column(Text(name), justify="right" if name in NUMBERS else "left")
-    for row in rows:
+    for row, line in zip(rows, lines, strict=True):
         styles = {"verdict": FORMS[row.verdict].style, "why": "dim"}
-        cells = (Text(_format_outcome_cells(row)[name], style=styles.get(name, "")) for name in columns)
+        cells = (Text(line[name], style=styles.get(name, "")) for name in columns)
         table.add_row(*cells, style="bold" if isinstance(row, MeanOutcome) else "")
     if rows:
         print_table(table, console)
-    if any(row.p is not None for row in rows):
-        _say(console, _explain_bounds(check), "dim")
 
 
 def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
@@ -365,7 +382,7 @@ def render_junit(check: Check) -> str:
     for line in lines:
         homes = line.suites if isinstance(line, TaskOutcome) else (line.suite,)
         home = next((name for name in homes if name in suites), OVERALL)
-        suites[home].append(_build_line_case(line, home))
+        suites[home].append(_build_line_case(check, line, home))
     suites[OVERALL].append(_build_overall_case(check))
     root = Element("testsuites")
     root.extend(_build_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
@@ -375,11 +392,12 @@ def render_junit(check: Check) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _build_line_case(line: TaskOutcome | MeanOutcome, suite: str) -> Element:
-    """The testcase of a task or a mean; an allowed regression is skipped, not failed."""
-    facts = _format_outcome_cells(line)
+def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) -> Element:
+    """The testcase of a task or a mean; an allowed regression and the mean of a port are skipped."""
+    facts = _format_outcome_cells(check, line)
     element = FORMS[line.verdict].element if facts["verdict"] == line.verdict else "skipped"
-    numbers = f"{facts['difference']} points, p {facts['p']}, margin {facts['margin']}"
+    tests = [f", {name} {facts[name]}" for name in ("p", "margin") if facts[name] != "–"]
+    numbers = "".join((f"{facts['difference']} points", *tests))
     why = "; ".join(filter(None, (numbers if line.low is not None else "", facts["why"])))
     details = [f"{name}: {text}" for name, text in facts.items() if text]
     return _build_testcase(suite, facts["task"], element, line.verdict, f"{facts['verdict']}: {why}", details)
@@ -389,7 +407,7 @@ def _build_overall_case(check: Check) -> Element:
     """The testcase of the overall verdict, which fails if the exit code is not 0."""
     reasons, verdict = _collect_verdict_reasons(check), check.overall
     element = "failure" if check.exit_code else FORMS[verdict].element
-    message = " ".join((f"{verdict}:", *reasons))
+    message = " ".join((f"{_name_verdict(check)}:", *reasons))
     details = [*reasons, describe_next_steps(check), _format_sides(check), *_describe_suspects(check)]
     details += [*_mean_texts(check), _format_verdict_counts(check), _exit_text(check)]
     case = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
@@ -418,7 +436,7 @@ def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Eleme
     about |= {"time": f"{sum(float(case.get('time', 0)) for case in cases):.3f}", "hostname": "localhost"}
     suite = Element("testsuite", about, timestamp=moment.strftime("%Y-%m-%dT%H:%M:%S"))
     properties = SubElement(suite, "properties")
-    facts: dict[str, Any] = {"check": check.id}
+    facts: dict[str, Any] = {"check": check.id, "question": check.question.name}
     for side, model in (("candidate", check.candidate), ("baseline", check.baseline)):
         facts |= {side: _format_side(model), f"{side}.source": model.source}
         facts[f"{side}.artifacts"] = " ".join(model.artifacts)
@@ -460,14 +478,20 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     name = check.baseline.baseline or check.baseline.name
     # A CI job finds its former comment by this line and updates it, so the candidate is not in it.
     yield f"<!-- harness-check:{_clean_comment_name('-'.join((name, *check.suites)))} -->"
-    reasons, (advice, *todo) = _collect_verdict_reasons(check), describe_next_steps(check).split("\n")
-    headline = _escape_markdown(_format_headline(reasons, advice))
-    yield f"## {FORMS[check.overall].sign} {check.overall}: {headline}"
+    reasons, (step, *todo) = _collect_verdict_reasons(check), describe_next_steps(check).split("\n")
+    headline = _escape_markdown(_format_headline(reasons, step))
+    yield f"## {FORMS[check.overall].sign} {_name_verdict(check)}: {headline}"
     yield _escape_markdown(_format_sides(check), most=1000)
     yield _render_sentences(reasons[1:])
-    yield _render_sentences([f"Next: {' '.join(todo)}"] if todo else [], most=1000)
+    steps = [
+        f"`{re.sub(CONTROL, ' ', one)}`"
+        if one.startswith("harness ") and "`" not in one
+        else _escape_markdown(one, most=1000)
+        for one in todo
+    ]
+    yield f"Next: {' '.join(steps)}" if todo else ""
     yield _render_sentences(_describe_suspects(check), most=3000)
-    yield _render_sentences([*_mean_texts(check)])
+    yield _render_sentences([*_mean_texts(check)], most=1000)
     yield f"{_format_verdict_counts(check)}. {_exit_text(check).capitalize()}."
 
 
@@ -475,13 +499,14 @@ def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], 
     """Title, columns and rows of each table, most important first; the unfolded table has no title."""
     tasks = [one for one in sort_outcomes(check.tasks) if one.verdict not in LISTED]
     matter = [one for one in tasks if one.verdict not in COUNTED]
-    yield "", COLUMNS, [*map(_format_markdown_row, check.means), *map(_format_markdown_row, matter)]
+    lines: Sequence[TaskOutcome | MeanOutcome] = (*check.means, *matter)
+    yield "", COLUMNS, [_format_markdown_row(check, one) for one in lines]
     for verdict in LISTED:
         reasons = [(_escape_markdown(one.task), _escape_markdown(one.reason)) for one in check.of(verdict)]
         yield f"{verdict}: {len(reasons):,}", ("task", "why"), reasons
-    warnings = [(_escape_markdown(text),) for text in check.warnings]
+    warnings = [(_escape_markdown(text, most=1000),) for text in check.warnings]
     yield f"warnings: {len(warnings)}", ("warning",), warnings
-    counted = [_format_markdown_row(one) for one in tasks if one.verdict in COUNTED]
+    counted = [_format_markdown_row(check, one) for one in tasks if one.verdict in COUNTED]
     yield f"passed or the same: {len(counted):,}", COLUMNS, counted
     policy = [(key, format_toml_value(value)) for key, value in check.policy.items()]
     yield "policy", ("setting", "value"), [tuple(map(_escape_markdown, row)) for row in policy]
@@ -502,14 +527,16 @@ def _fit_markdown_table(
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if title else body
 
 
-def _format_markdown_row(line: TaskOutcome | MeanOutcome) -> Sequence[str]:
+def _format_markdown_row(check: Check, line: TaskOutcome | MeanOutcome) -> Sequence[str]:
     """The cells of a task or a mean; names and sentences are escaped."""
     names = ("task", "metric", "n", "why")
     cells = {
         c: _escape_markdown(text) if c in names else html.escape(text)
-        for c, text in _format_outcome_cells(line).items()
+        for c, text in _format_outcome_cells(check, line).items()
     }
-    return [*(cells | {"verdict": f"{FORMS[line.verdict].sign} {cells['verdict']}"}).values()]
+    if cells["verdict"] != "–":
+        cells["verdict"] = f"{FORMS[line.verdict].sign} {cells['verdict']}"
+    return [*cells.values()]
 
 
 def _render_sentences(texts: Sequence[str], *, most: int = 300) -> str:

@@ -28,16 +28,17 @@ KEPT = ("recipe", "changes", "train_data", "evaluation", *_PARTS)
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 
 
-@click.group("baseline")
-def command() -> None:
-    r"""Set, list and show baselines: records that `harness check` compares candidates with.
+EXAMPLES = """\b
+Examples:
+  harness baseline set main --model runs/1/last --suite mteb
+  harness check --candidate runs/2/last --baseline main
+  harness baseline export main baselines/main.zip
+"""
 
-    \b
-    Examples:
-      harness baseline set main --model runs/1/last --suite mteb
-      harness check --candidate runs/2/last --baseline main
-      harness baseline export main baselines/main.zip
-    """
+
+@click.group("baseline", epilog=EXAMPLES)
+def command() -> None:
+    """Set, list and show baselines: records that `harness check` compares candidates with."""
 
 
 @command.command(
@@ -190,12 +191,12 @@ def _print_power(baseline: Baseline) -> None:
     for suite, mean in baseline.power.means.items():
         seen = f", sees a loss of {100 * mean.detectable:.2f}" if mean.detectable is not None else ""
         click.echo(f"{suite}: margin {100 * mean.margin:.2f} ({SOURCES[mean.source]}){seen}")
-    for unseen in explain_unseen_margins(baseline.power.means):
+    for unseen in explain_unseen_margins(baseline.power.means, models=len(baseline.runs)):
         click.echo(f"warning: {unseen}", err=True)
     from rich.table import Table
 
     table = Table(title="in points, what a check can see under the default policy")
-    for column in ("task", "loss seen in 80 %", "margin"):
+    for column in ("task", "loss seen in 80 % of checks", "margin"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for task, line in baseline.power.tasks.items():
         seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"

@@ -77,8 +77,8 @@ harness check --explain
     "--question",
     type=click.Choice(get_args(Question)),
     default=None,
-    help="What is asked: are a port's outputs the same, is a retraining's recipe worse, or is another model "
-    "worse (the default).",
+    help="port: are its outputs the same? retrain: is the recipe worse? replace: is another model worse? "
+    "(default: replace)",
 )
 @options.option(
     "What",

@@ -114,6 +114,16 @@ def test_the_worst_is_told_first() -> None:
     assert [one.partition(" ")[0] for one in merge_verdicts(tasks, [], DEFAULT).because] == ["B", "A"]
 
 
+def test_missing_scores_are_told_by_their_reason() -> None:
+    reasons = {"A": "the candidate has no score: it burns", "B": "the baseline has no score: gone", "C": ""}
+    tasks = [replace(judged_task("missing", name), reason=why) for name, why in reasons.items()]
+    assert merge_verdicts([*tasks, judged_task("passed")], [judged_mean("passed")], DEFAULT).because == (
+        "1 of 4 tasks lack a score: A: it burns.",
+        "1 of 4 tasks lack a score: B: the baseline has no score: gone.",
+        "1 of 4 tasks lack a score: C.",
+    )
+
+
 def test_every_verdict_has_a_place_in_the_order() -> None:
     assert sorted(VERDICTS) == sorted(set(VERDICTS))
     assert len(VERDICTS) == 7

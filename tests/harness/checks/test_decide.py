@@ -467,6 +467,12 @@ def test_seeds_are_named_where_runs_are_what_is_uncertain() -> None:
     assert found["seeds"] == pytest.approx(variance * (reach / one.delta) ** 2, rel=0.12)
 
 
+def test_only_the_side_that_is_short_of_seeds_is_named() -> None:
+    one = made(0.0, 0.0001, mine=(0.50, 0.51), theirs=(0.50, 0.52, 0.51, 0.50, 0.53, 0.49, 0.50, 0.52))
+    assert line(one, 0.02).to_settle == "about 8 seeds of the candidate"
+    assert line(one, 0.016).to_settle == "about 14 seeds of each"
+
+
 def test_where_no_number_would_do_none_is_named() -> None:
     assert line(made(0.0, 0.01), 0.0, unit="draws").to_settle == "more draws"
     seeds = made(0.0, 0.01, mine=(0.5, 0.5), theirs=(0.4, 0.6))

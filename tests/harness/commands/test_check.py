@@ -71,7 +71,7 @@ def test_a_model_that_hardly_sees_its_words_has_regressed(measured: Any, asked: 
     assert alike["high"] < 0
     assert alike["p"] < 0.02
     assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
-    assert any(one.startswith("alike collapsed: ") for one in told["because"])
+    assert any(one.startswith("alike collapsed: it fell by ") for one in told["because"])
     assert told["means"][0]["delta"] == pytest.approx(sum(one["delta"] for one in told["tasks"]) / 4)
 
 
@@ -351,6 +351,9 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     tight = ("worse", "repeated", "--margin", "2")
     code, told = check(measured, asked, *tight)
     assert (code, told["overall"], told["means"][0]["margin_source"]) == (3, "inconclusive", "policy")
+    code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
+    assert told["overall"] == "inconclusive"
+    assert told["means"][0]["to_settle"].endswith(" (1 of 4 tasks left out by options, e.g. --tasks)")
     report = tmp_path / "junit.xml"
     code, told = check(measured, asked, *tight, "--fail-on-inconclusive", "--junit", str(report))
     assert (code, told["exit_code"], told["policy"]["inconclusive"]) == (1, 1, "fail")
@@ -500,3 +503,5 @@ def test_one_training_of_each_side_is_said_to_hide_what_seeds_do(measured: Any, 
     for baseline, said in (("last", True), ("repeated", False)):
         warnings = check(measured, asked, "worse", baseline)[1]["warnings"]
         assert any("another training seed" in one for one in warnings) is said
+        because = check(measured, asked, "worse", baseline, "--question", "retrain")[1]["because"]
+        assert because[0].startswith("One training of each side, so what another seed would ch") is said
