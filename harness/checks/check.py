@@ -141,8 +141,8 @@ def _estimate_power(
     trainings = sides.candidate.trainings
     power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
     # A port has no margin.
-    asked = {} if question == "port" else power.means
-    return power, explain_unseen_margins(asked, models=len(sides.baseline.artifacts))
+    planned = {} if question == "port" else power.means
+    return power, explain_unseen_margins(planned, models=len(sides.baseline.artifacts))
 
 
 def _require_same_conditions(

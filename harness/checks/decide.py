@@ -353,10 +353,10 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
         options.append(f"{times} times as many {unit}")
     if runs > seeds:
-        wanted = _round_count(math.ceil(runs))
+        needed = _round_count(math.ceil(runs))
         sides = {"the candidate": compared.mine, "the baseline": compared.theirs}
-        short = [side for side, values in sides.items() if len(values) < wanted]
-        options.append(f"about {wanted:,} seeds of {short[0] if len(short) == 1 else 'each'}")
+        short = [side for side, values in sides.items() if len(values) < needed]
+        options.append(f"about {needed:,} seeds of {short[0] if len(short) == 1 else 'each'}")
     return " or ".join(options) or (f"more seeds and more {unit}" if compared.seeds else f"more {unit}")
 
 

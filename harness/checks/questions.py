@@ -372,10 +372,10 @@ def judge_retraining(
     for mean in means:
         deviation = deviations.get(mean.suite, {}).get("mean", 0.0)
         judged_means.append(_limit_verdict(mean, deviation) if mean.suite in suites else mean)
-    known = "known from printed tables" if all(one.suite in deviations for one in means) else "unknown"
+    seed_effect = "known from printed tables" if all(one.suite in deviations for one in means) else "unknown"
     deltas = {one.suite: format_delta(one.delta) for one in means}
     measured = ", ".join(f"{suite} {delta}" if len(deltas) > 1 else delta for suite, delta in deltas.items())
-    note = SINGLE.format(known=known, points=measured) if suites else ""
+    note = SINGLE.format(known=seed_effect, points=measured) if suites else ""
     return tuple(judged), tuple(judged_means), note
 
 

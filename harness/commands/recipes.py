@@ -113,9 +113,11 @@ def _describe_printed_rows(
     rows = [row for row in entry.printed if {name, typed} & {*row.recipe.split("+")}]
     is_task = entry.kind == "task"
     any_row = PrintedRow(place="", recipe="", model="MODEL", suite="glue" if is_task else "mteb")
-    own = (*entry.printed, any_row)[0]
+    base_row = (*entry.printed, any_row)[0]
     # Of a chain all trainings are typed, and settings only where they are those of one training.
-    own = replace(own, recipe=typed, settings=() if "+" in typed + own.recipe else own.settings)
+    base_row = replace(
+        base_row, recipe=typed, settings=() if "+" in typed + base_row.recipe else base_row.settings
+    )
     printed = [
         {
             **asdict(row),
@@ -128,8 +130,10 @@ def _describe_printed_rows(
     return {
         "printed": printed,
         "nearer": {row.place: row.recipe for row in entry.printed if not rows},
-        "command": (rows or [own])[0].command,
-        "usual": replace(own, model="MODEL", recipe=name, settings=own.settings if is_task else ()).command,
+        "command": (rows or [base_row])[0].command,
+        "usual": replace(
+            base_row, model="MODEL", recipe=name, settings=base_row.settings if is_task else ()
+        ).command,
     }
 
 

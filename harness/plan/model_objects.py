@@ -79,13 +79,13 @@ def _choose_name(model: Any, name: str | None) -> str | None:
                 "SentenceTransformer(modules=[...]).",
             )
         # Never that of the model it was loaded from, as it may have been trained further.
-        own = getattr(card, "model_id", None) or getattr(card, "model_name", None)
-        if name is None and not own:
+        card_name = getattr(card, "model_id", None) or getattr(card, "model_name", None)
+        if name is None and not card_name:
             raise UsageError(
                 f"The {kind} in memory has no name.",
                 hint='Give it one: name="my-model", or model.model_card_data.model_name = "my-model".',
             )
-        name = own if name is None else name
+        name = card_name if name is None else name
     if name is not None:
         paths.require_plain_name(check_value("name", name, str), "a model's name", hint="Give another name.")
     return name
@@ -93,13 +93,10 @@ def _choose_name(model: Any, name: str | None) -> str | None:
 
 def _save_model(model: Any, cache: Path) -> str:
     """Save a model to the folder of its key in the cache, unless that is there and sound."""
-    from harness.encoder.library_load import hide_library_output
-
     end_repetition()
     scratch = create_temporary_folder(cache / "objects" / "model")
     try:
-        with hide_library_output():
-            key = _write_folder(model, scratch / "new")
+        key = _write_folder(model, scratch / "new")
         target = cache / "objects" / key
         if not _has_key(target, key):
             if target.exists():
