@@ -177,18 +177,14 @@ def _explain_margin(means: Sequence[MeanOutcome], *, every: bool) -> str:
     first, several = means[0], len(means) > 1
     names = ", ".join(one.suite for one in means)
     subject = "Each suite" if every and several else f"{names}: {'each' if several else 'it'}"
-    legend = (
-        f"{subject} passes if the loss is surely below {first.margin_text}. If not, it is red when the loss "
-    )
-    legend += f"is sure and above {50 * first.margin:.2f}."
+    text = f"{subject} passes if the loss is surely below {first.margin_text}. If not, it is red when the "
+    text += f"loss is sure and above {50 * first.margin:.2f}."
     seen = [(one.suite, f"{100 * one.detectable:.2f}") for one in means if one.detectable is not None]
     if losses := ", ".join(f"{loss} ({suite})" if several else loss for suite, loss in seen):
-        legend += (
-            f" Planned before measuring: a loss of {losses} points would be called red in 80 % of checks."
-        )
+        text += f" Planned before measuring: a loss of {losses} points would be called red in 80 % of checks."
     if any(one.there != one.wanted for one in means):
-        legend += " Tasks without scores or examples of both sides are not in its mean."
-    return legend
+        text += " Tasks without scores or examples of both sides are not in its mean."
+    return text
 
 
 def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
