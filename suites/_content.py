@@ -119,6 +119,8 @@ class Pairs:
                 raise DataError(f"The score of pair {row.id!r} is {row.score!r}, not a finite number.")
         if len({row.score for row in self.rows}) == 1:
             raise DataError(f"Every score is {self.rows[0].score}: nothing can correlate with that.")
+        if all(row.text1 == row.text2 for row in self.rows):
+            raise DataError("Both texts of every pair are the same: so are all similarities.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -408,7 +408,7 @@ _Counted = tuple[Size, DataReport]
 
 def _load_counted(content: str, cache: Path, count: Callable[[], _Counted]) -> _Counted:
     """The size and the counts of data with this hash, which is read once."""
-    file = cache / "source" / f"size-3-{content}.json"
+    file = cache / "source" / f"size-4-{content}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         kept = read_content_file(file)
         return Size(**kept["size"]), parse_report(kept["report"])

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import filecmp
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from glob import glob
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_VERSION = 1
+_VERSION = 2
 """The version of the counts that are kept, raised whenever the same files would give others."""
 
 LANGUAGE = "lang"
@@ -249,6 +250,11 @@ class _Counting:
         if lost and self._schema.declared:
             self._gaps[f"{README} names {lost[0]} for the split {split!r}, and no such file exists"] = None
         self._gaps |= dict.fromkeys(find_part_gaps(names))
+        sizes = [file.stat().st_size for file in files]
+        self._gaps |= {f"{name} is empty": None for name, size in zip(names, sizes, strict=True) if not size}
+        for first, second in combinations(range(len(files)), 2):
+            if sizes[first] == sizes[second] > 0 and filecmp.cmp(files[first], files[second], shallow=False):
+                self._gaps[f"{names[second]} is a copy of {names[first]}, in place of another part"] = None
 
     def _compare_declared(self, config: str, split: str, rows: _Rows) -> None:
         number, declared = rows.number, find_declared_splits(self._declared, config).get(split)

@@ -26,8 +26,12 @@ PARTIAL = "partial-data"
 WHOLE = f"Copy all files of the data set there, or accept what is there, which records say: --allow {PARTIAL}"
 """What to do about a part of the data."""
 
-_PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d{1,6})(?!\d)")
+_PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_ ]?of[-_ ]?)(?P<count>\d{1,6})(?!\d)")
 """A file's name that tells its place among several, e.g. `data/test-00000-of-00002`."""
+
+_NUMBERED = re.compile(r"(?P<stem>(?:.*/)?[^/\d]*?)(?P<number>\d+)(?!.*of[-_ ]?\d)")
+_PART_WORD = re.compile(r"(part|shard|chunk)\W?$", re.IGNORECASE)
+"""A file's name with a number alone, as Spark writes parts, and the words before it that mean a part."""
 
 
 def _parse_parts(names: Iterable[str]) -> dict[str, list[re.Match[str]]]:
@@ -75,14 +79,14 @@ def find_part_gaps(names: Iterable[str]) -> list[str]:
     >>> find_part_gaps(["data/test-00000-of-00002.parquet"])
     ['data/test-00001-of-00002 is missing: 1 of 2 parts is here']
     """
-    gaps = []
+    names, gaps = [*names], []
     for parts in _parse_parts(names).values():
         by_count = {int(part["count"]): part.string for part in reversed(parts)}
         by_number = {int(part["number"]): part.string for part in parts}
         first, last = min(by_count), max(by_count)
         if first != last:
-            names = f"{by_count[first]} and {by_count[last]}"
-            gaps.append(f"{names} are parts of two uploads: of {first} and of {last} files")
+            both = f"{by_count[first]} and {by_count[last]}"
+            gaps.append(f"{both} are parts of two uploads: of {first} and of {last} files")
             continue
         again = next((part for part in parts if by_number[int(part["number"])] != part.string), None)
         if again is not None:
@@ -91,7 +95,20 @@ def find_part_gaps(names: Iterable[str]) -> list[str]:
             more = f" and {len(missing) - 1:,} more are" if len(missing) > 1 else " is"
             held = f"{len(parts):,} of {first:,} parts {'is' if len(parts) == 1 else 'are'} here"
             gaps.append(f"{missing[0]}{more} missing: {held}")
-    return gaps
+    return [*gaps, *_find_number_gaps(names)]
+
+
+def _find_number_gaps(names: Iterable[str]) -> Iterator[str]:
+    """The parts that are missing between others, where names have a number and say no count."""
+    numbers: dict[tuple[str, int], set[str]] = {}
+    for match in filter(None, map(_NUMBERED.match, names)):
+        numbers.setdefault((match["stem"], len(match["number"])), set()).add(match["number"])
+    for (stem, width), digits in numbers.items():
+        # Other numbers, such as years or sizes, begin elsewhere and have no zeros before them.
+        is_part = min(map(int, digits)) <= 1 and any(one.startswith("0") for one in digits) and width > 1
+        absent = range(int(min(digits)), int(max(digits))) if is_part or _PART_WORD.search(stem) else ()
+        for number in [one for one in absent if f"{one:0{width}d}" not in digits][:1]:
+            yield f"{stem}{number:0{width}d} is missing: the parts before and behind it are here"
 
 
 def describe_row_gap(where: str, rows: int, declared: int) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +20,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPIN
 from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, shorten_names
 from harness.encoder.network.checkpoint import describe_ignored_tensors
 from harness.encoder.network.layers import scale_frequencies
 from harness.encoder.tensors import list_module_weights, read_tensor_headers
@@ -126,15 +128,21 @@ class UninitialisedTensor:
 
 @dataclass
 class LoadReport:
-    """The tensors that no file had, or that had another shape there; notes on those that were left out."""
+    """The tensors that no file had, or that had another shape there; notes on those that were left out.
 
+    `allowed` are patterns of tensors that may have no place, although they are those of a layer.
+    """
+
+    allowed: Sequence[str] = ()
     fresh: list[UninitialisedTensor] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def note(self, model: nn.Module, info: dict[str, Any]) -> None:
+    def note(self, model: PreTrainedModel, info: dict[str, Any]) -> None:
         """Add the load of a model, of which transformers gives `info`."""
         if info["unexpected_keys"]:
             names = sorted(info["unexpected_keys"])
+            allowed = {name for name in names if any(fnmatchcase(name, one) for one in self.allowed)}
+            _require_all_layers(model, [name for name in names if name not in allowed])
             self.notes.append(
                 describe_ignored_tensors(names, f"{type(model).__name__} has no place for them")
             )
@@ -152,10 +160,26 @@ class LoadReport:
                 )
 
 
+def _require_all_layers(model: PreTrainedModel, names: Sequence[str]) -> None:
+    """Refuse tensors without a place that are those of a layer, as a config with fewer layers leaves them."""
+    layers = {re.sub(r"\d+", "#", name) for name in model.state_dict()}
+    prefix = f"{model.base_model_prefix}."
+    extra = [name for name in names if re.sub(r"\d+", "#", name.removeprefix(prefix)) in layers]
+    if not extra:
+        return
+    layer = re.split(r"(?<=\d)\.", extra[0])[0]
+    raise ModelError(
+        f"{model.name_or_path} is not loaded whole: {len(extra)} tensors of further layers have no place in "
+        f"the model: {shorten_names(extra, 5)}.",
+        hint="The number of layers in its config and its weights do not belong together. If it is to have "
+        f"fewer, add --allow 'tensors={layer}.*'",
+    )
+
+
 @contextmanager
-def collect_load_report() -> Iterator[LoadReport]:
+def collect_load_report(allowed: Sequence[str] = ()) -> Iterator[LoadReport]:
     """While open, every backbone that transformers loads is added to the report."""
-    report = LoadReport()
+    report = LoadReport(allowed=allowed)
     patched: Any = PreTrainedModel
     # sentence-transformers loads the backbone itself and drops the report, so the method is replaced.
     # The classmethod is taken from __dict__: as an attribute it would be bound to PreTrainedModel.

@@ -105,7 +105,7 @@ def load_any(
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
 ) -> tuple[SentenceTransformer, LoadReport, list[str]]:
-    with collect_load_report() as report:
+    with collect_load_report(list_allowed_tensors(artifact.allow)) as report:
         model = OurSentenceTransformer(
             str(artifact.folder),
             device=device,
@@ -166,7 +166,7 @@ def build_model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, LoadReport, list[str]]:
-    with collect_load_report() as report:
+    with collect_load_report(list_allowed_tensors(artifact.allow)) as report:
         args = {"trust_remote_code": artifact.trust_remote_code, **build_model_args(artifact, encoding)}
         model = open_modules(artifact.folder, args).to(device)
     model.eval()

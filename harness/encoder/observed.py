@@ -92,6 +92,7 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     yield _observe_padding(module, files, encoding)
     yield from _observe_padding_token(module, folder)
     yield _observe_case(module, files)
+    yield from _observe_vocabulary(module, files)
     yield from _observe_attention(module, folder, encoding)
 
 
@@ -196,6 +197,27 @@ def _read_case(normalizer: Any) -> bool | None:
     flags = [normalizer.get("lowercase"), *map(_read_case, normalizer.get("normalizers", ()))]
     lowers = normalizer.get("type") == "Lowercase" or True in flags
     return lowers or (False if False in flags else None)
+
+
+def _observe_vocabulary(module: Any, files: SpecialTokens) -> Iterator[Observation]:
+    """A file of the vocabulary that numbers tokens in another way than the tokenizer does."""
+    used, lines = module.tokenizer.get_vocab(), files.folder / "vocab.txt"
+    words = lines.read_text(encoding="utf-8", errors="replace").split("\n") if lines.is_file() else []
+    inside = (files.tokenizer.get("model") or {}).get("vocab")
+    sources = {
+        "vocab.txt": {word: number for number, word in enumerate(words)},
+        "vocab.json": read_object(files.folder / "vocab.json"),
+        "tokenizer.json": inside if isinstance(inside, dict) else {},
+    }
+    for name, numbers in sources.items():
+        others = sum(used.get(token, number) != number for token, number in numbers.items())
+        if others:
+            yield Observation(
+                name="vocabulary",
+                declared=name,
+                observed=None,
+                note=f"{name} numbers {others:,} tokens otherwise than the tokenizer, which other files make",
+            )
 
 
 def _note_difference(declared: Any, observed: Any, other: Any, words: str) -> str:

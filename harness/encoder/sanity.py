@@ -98,6 +98,9 @@ SHORT = (
 )
 """Different texts of different lengths, whose vectors must differ."""
 
+CROWD = (*SHORT * 16, "")
+"""A large batch, with a text without words: some models treat one of many rows in another way, or break."""
+
 LONG = " ".join(f"{text} Sentence {i} goes on about something else." for i in range(5) for text in SHORT)
 """A text of some 350 tokens to pad a batch, longer than the windows of local attention."""
 
@@ -156,7 +159,9 @@ def check_encoder(
     ran, observed = ["finite"], list[Observation]()
     # A vector that is not finite would fail every further check as well, and one that depends on the texts
     # before it most of them.
+    crowd = dict[Role, _Rows]()
     if not any(failures):
+        crowd = {role: _Rows.embed_texts(encoder, CROWD, role) for role in encoder.roles}
         for (role, text), output in before.items():
             again = encoder.encode_batch([text], role=role)
             failures.append(_mark_side(role, _detect_order_effect(encoder, text, output, again)))
@@ -165,7 +170,11 @@ def check_encoder(
         for role, rows in alone.items():
             failures += [
                 _mark_side(role, _detect_constant_vectors(rows.vectors)),
-                _mark_side(role, _detect_padding_effect(encoder, rows, role)),
+                _mark_side(
+                    role,
+                    _detect_padding_effect(encoder, rows, role)
+                    or _detect_batch_effect(encoder, rows, crowd[role], "among many texts"),
+                ),
             ]
         ran += ["constant", "padding"]
         if folder is not None:
@@ -257,16 +266,23 @@ def _detect_constant_vectors(vectors: Vectors) -> _Failure | None:
 
 
 def _detect_padding_effect(encoder: Encoder | TokenEncoder, alone: _Rows, role: Role) -> _Failure | None:
-    padded = _Rows.embed_texts(encoder, [*SHORT, LONG], role).vectors[: len(alone.vectors)]
-    moved = _compute_row_distance(alone.vectors, padded)
+    padded = _Rows.embed_texts(encoder, [*SHORT, LONG], role)
+    return _detect_batch_effect(encoder, alone, padded, "when its batch is padded")
+
+
+def _detect_batch_effect(
+    encoder: Encoder | TokenEncoder, alone: _Rows, batch: _Rows, where: str
+) -> _Failure | None:
+    """A vector that is another one in a batch, which begins with the texts that were encoded alone."""
+    moved = _compute_row_distance(alone.vectors, batch.vectors[: len(alone.vectors)])
     allowed = PADDING.get(encoder.dtype_as_run, PADDING["float32"])
     if (moved <= allowed).all():
         return None
     worst = int(moved.argmax())
     return _Failure(
         check="padding",
-        message=f"The vector of {alone.texts[worst]!r} moves by {moved[worst]:.1%} of its length when its "
-        f"batch is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
+        message=f"The vector of {alone.texts[worst]!r} moves by {moved[worst]:.1%} of its length {where} "
+        f"({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
         hint="The model attends to padding or pools over it, so its scores would depend on the batch.",
     )
 

@@ -14,7 +14,7 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,7 @@ def _require_plain(place: Path, name: str, config: Mapping[str, Any]) -> None:
 
 def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[int, int | None]:
     """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
+    _require_class(place, read_object(place / "config.json"))
     settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
     arguments = [
         value for one in settings for name, value in one.items() if name.endswith(("_args", "_kwargs"))
@@ -219,7 +220,9 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
         ) from error
     rows, width = (
-        _try_network(place, artifact) if ours else _try_library_class(place, shared, dict(features), encoding)
+        _try_network(place, artifact)
+        if ours
+        else _try_library_class(place, shared, dict(features), encoding, list_allowed_tensors(artifact.allow))
     )
     file = place / "tokenizer.json"
     tokens = {*tokenizers.Tokenizer.from_file(str(file)).get_vocab()} if file.is_file() else set()
@@ -239,6 +242,18 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
         )
     return tokenizer.num_special_tokens_to_add(), width
+
+
+def _require_class(place: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a config whose model type is another one than that of the class that saved it."""
+    name = (config.get("architectures") or [""])[0]
+    saved = getattr(getattr(transformers, name, None), "config_class", None)
+    kind = getattr(saved, "model_type", None)
+    if kind not in (None, config.get("model_type")) and "auto_map" not in config:
+        raise ModelError(
+            f"{place / 'config.json'} says model_type {config.get('model_type')!r}, and {name} has {kind!r}.",
+            hint="The model type decides what runs. Correct the wrong one in a copy of the folder.",
+        )
 
 
 def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
@@ -266,7 +281,11 @@ def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
 
 
 def _try_library_class(
-    place: Path, shared: dict[str, Any], features: dict[str, Tensor], encoding: Encoding
+    place: Path,
+    shared: dict[str, Any],
+    features: dict[str, Tensor],
+    encoding: Encoding,
+    allowed: Sequence[str],
 ) -> tuple[int | None, int]:
     """Build transformers' class of a folder and run it on texts, both without memory; returns as above."""
     config: Any = AutoConfig.from_pretrained(str(place), **shared)
@@ -276,7 +295,7 @@ def _try_library_class(
     kind: Any = AutoModel
     if type(config).__name__ in ENCODER_CLASSES:
         kind = getattr(transformers, ENCODER_CLASSES[type(config).__name__])
-    with collect_load_report() as report:
+    with collect_load_report(allowed) as report:
         model: PreTrainedModel = kind.from_pretrained(
             str(place),
             config=config,

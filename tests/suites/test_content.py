@@ -113,6 +113,10 @@ def test_retrieval_that_cannot_be_scored(change: dict[str, Any], message: str) -
             "The score of pair '2' is inf, not a finite number.",
         ),
         ((P1, dataclasses.replace(P2, score=0.0)), "Every score is 0.0: nothing can correlate with that."),
+        (
+            tuple(dataclasses.replace(one, text2=one.text1) for one in (P1, P2)),
+            "Both texts of every pair are the same: so are all similarities.",
+        ),
     ],
 )
 def test_pairs_that_cannot_be_scored(rows: tuple[Pair, ...], message: str) -> None:

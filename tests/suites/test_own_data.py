@@ -272,7 +272,8 @@ def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
 def test_similarities_that_are_all_the_same_have_no_correlation(tmp_path: Path) -> None:
     (tmp_path / "harness.toml").write_text('[[task]]\nname = "alike"\ntype = "sts"\n')
     words = ("boat", "cliff", "choir", "motor")
-    lines = [json.dumps({"text1": word, "text2": word, "score": place}) for place, word in enumerate(words)]
+    pairs = [(f"{word} sails", f"sails {word}", place) for place, word in enumerate(words)]
+    lines = [json.dumps(dict(zip(("text1", "text2", "score"), pair, strict=True))) for pair in pairs]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
     (suite,) = open_suites((f"local:{tmp_path}",), SuiteOptions())
     task = suite.tasks[0]

@@ -143,11 +143,7 @@ def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> 
         positions, scaling = shape.get("positions"), shape.get("rotary_scaling")
     elif family is None or family.shape is None:
         # Whether transformers' own class has rotary layers is seen once it is built.
-        rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        # Perhaps one for each kind of layers.
-        settings = [rotary, *(value for value in rotary.values() if isinstance(value, Mapping))]
-        kinds = [one.get("rope_type", one.get("type", "default")) for one in settings]
-        positions, scaling = "rotary", any(kind != "default" for kind in kinds)
+        positions, scaling = "rotary", any(kind != "default" for kind, _ in _list_rotary_settings(config))
     else:
         positions, scaling = (shape := family.outline(config)).positions, shape.rotary_scaling
     if positions == "alibi":
@@ -156,6 +152,29 @@ def explain_unscalable(config: Mapping[str, Any], *, own_code: bool = False) -> 
         return "its positions are not rotary"
     return "its config has a scaling of its own" if scaling else None
 
+
+def _list_rotary_settings(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The settings of rotary positions, each with its kind; there may be some for every kind of layers."""
+    rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    settings = [rotary, *(value for value in rotary.values() if isinstance(value, Mapping))]
+    return [(str(one.get("rope_type", one.get("type", "default"))), one) for one in settings]
+
+
+def find_uniform_length(config: Mapping[str, Any]) -> int | None:
+    """The length up to which transformers' own class gives texts the same rotary positions; None for any.
+
+    Beyond it the longest text of a batch, or the longest so far, chooses those of all.
+    """
+    lengths = [
+        {**config, **settings}.get(name) or config.get("max_position_embeddings")
+        for kind, settings in _list_rotary_settings(config)
+        if (name := _GROWING.get(kind))
+    ]
+    return min(filter(None, lengths), default=None)
+
+
+_GROWING = {"dynamic": "max_position_embeddings", "longrope": "original_max_position_embeddings"}
+"""The kinds of rotary positions that follow the length, each with the field up to which they do not."""
 
 ALIBI = "its ALiBi reaches any --max-length as it is"
 """The reason why the positions of a model that has no limit are not scaled."""

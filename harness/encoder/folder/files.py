@@ -114,9 +114,10 @@ FIELDS = {
     LIST: "skiplist_words",
     CODE: "auto_map",
     OBJECT: "text_config id2label quantization_config architecture model_args tokenizer_args config_args "
-    "router_config.json/structure added_tokens_decoder",
+    "router_config.json/structure added_tokens_decoder rope_parameters rope_scaling",
     NAMED: f"{SETTINGS}/prompts router_config.json/types weight_map",
-    COUNT: "vocab_size hidden_size in_features out_features heads truncate_dim query_length document_length",
+    COUNT: "vocab_size hidden_size in_features out_features heads truncate_dim query_length document_length "
+    "original_max_position_embeddings",
     SIZE: "word_embedding_dimension",
     LENGTH: "max_seq_length",
     ANY_LENGTH: "model_max_length",
@@ -133,7 +134,7 @@ FIELDS = {
 }
 """The fields by their type, whichever file has them if none is named; also the flags of a Pooling."""
 
-NESTED = ("architecture", "rope_parameters", "full_attention", "sliding_attention")
+NESTED = ("architecture", "rope_parameters", "rope_scaling", "full_attention", "sliding_attention")
 """The objects whose fields have types: our architecture, and the base of rotary positions of layers."""
 
 _TYPES = {name: kind for kind, names in FIELDS.items() for name in names.split()}

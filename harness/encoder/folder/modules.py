@@ -63,8 +63,15 @@ def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
 
 
 def find_sentence_config(place: Path) -> Path:
-    """The file in which sentence-transformers keeps its own settings of a Transformer."""
-    return min(place.glob("sentence_*_config.json"), default=place / "sentence_bert_config.json")
+    """The file with sentence-transformers' own settings of a Transformer; ModelError if two differ."""
+    first, *others = sorted(place.glob("sentence_*_config.json")) or [place / "sentence_bert_config.json"]
+    for other in others:
+        if read_object(other) != read_object(first):
+            raise ModelError(
+                f"{place} has {first.name} and {other.name}, which contradict each other.",
+                hint="Remove the one that the model was not trained with, in a copy of the folder.",
+            )
+    return first
 
 
 def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path | str) -> dict[str, Any]:

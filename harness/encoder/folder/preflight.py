@@ -16,6 +16,7 @@ from harness.core.errors import DamagedModelError, ModelError, UsageError, find_
 from harness.core.types import Artifact
 from harness.encoder.backbones import (
     can_run_remote_code,
+    find_uniform_length,
     has_network,
     list_backbones,
     read_architecture,
@@ -80,7 +81,7 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
                 f"{place.relative_to(folder).as_posix()}: there is {what}."
             )
         if class_name == "Transformer":
-            _check_backbone_files(place, artifact)
+            _check_backbone_files(place, artifact, encoding)
             check_special_tokens(place, artifact.allow)
         elif list_shapes := SHAPES.get(class_name or ""):
             shapes = list_shapes(place, read_object(place / "config.json"))
@@ -122,7 +123,7 @@ SHAPES: Mapping[str, Callable[[Path, Config], Shapes | None]] = {
 """By module, the shapes of its tensors that its config says; None where it does not say."""
 
 
-def _check_backbone_files(place: Path, artifact: Artifact) -> None:
+def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -> None:
     config = read_object(place / "config.json")
     _check_type(place, config, own_code=artifact.trust_remote_code)
     if quantization := config.get("quantization_config"):
@@ -138,6 +139,19 @@ def _check_backbone_files(place: Path, artifact: Artifact) -> None:
             "scores would depend on the order of texts.",
             hint='Set "attention_type": "original_full" in config.json, which gives every text full '
             f"attention. Or take it as it is: --allow {ORDER}",
+        )
+    thetas = [config.get("rope_theta"), (config.get("rope_parameters") or {}).get("rope_theta")]
+    if None not in thetas and thetas[0] != thetas[1]:
+        raise ModelError(
+            f"{place / 'config.json'} says rope_theta {thetas[0]!r}, and {thetas[1]!r} in rope_parameters.",
+            hint="Leave out the one that the model was not trained with, in a copy of the folder.",
+        )
+    length = None if has_network(place, own_code=artifact.trust_remote_code) else find_uniform_length(config)
+    if length is not None and encoding.max_length > length and ORDER not in artifact.allow:
+        raise ModelError(
+            f"{place} has rotary positions that follow the longest text of a batch beyond {length} tokens: "
+            "its scores would depend on the order of texts.",
+            hint=f"Add --max-length {length}. Or take it as it is: --allow {ORDER}",
         )
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:

@@ -24,6 +24,7 @@ from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.results.differences import is_field_name
+from preflights import check_model
 
 Build = Callable[..., Path]
 
@@ -166,6 +167,18 @@ MAKERS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], dict[str, tuple[
         encoder_without,
         {},
         {**DECODER, "attention": ("both ways", "both ways")},
+        "special-tokens",
+    ),
+    "other ends than those that are named": (
+        lambda f: write_network(write_bytes(f, "<s> $A </s>", cls_token="<s>", sep_token="<mask>"), "bert"),
+        {},
+        {
+            **PLAIN,
+            "max_length": (64, 64),
+            "first_token": ("<s>", "<s>"),
+            "last_token": ("</s>", "</s>"),
+            "lower_case": (None, False),
+        },
         "special-tokens",
     ),
     "case that is kept": (
@@ -416,6 +429,113 @@ def test_full_attention_is_the_cure_of_block_sparse_attention(
         check_folder(artifact(folder), encoding)
     check_folder(artifact(folder, allow=("order-dependence",)), encoding)
     check_folder(artifact(full), encoding)
+
+
+def lengthened(target: Path) -> Path:
+    """A decoder whose positions follow the length of texts beyond 32 tokens."""
+    rotary = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [3.0] * 4}
+    original = {"original_max_position_embeddings": 32}
+    parts: dict[str, Any] = {"rope_parameters": {**rotary, **original, "rope_theta": 1e4}, **original}
+    return write_network(write_bytes(target, "$A"), "phi3", bos_token_id=1, eos_token_id=2, **parts)
+
+
+def saved(target: Path) -> Path:
+    """A bare encoder in the layout of sentence-transformers."""
+    write_network(write_bytes(target, "<s> $A </s>"), "bert")
+    kinds = ("Transformer", ""), ("Pooling", "1_Pooling")
+    modules = [
+        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for at, (kind, path) in enumerate(kinds)
+    ]
+    (target / "modules.json").write_text(json.dumps(modules))
+    (target / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    (target / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    (target / "sentence_bert_config.json").write_text('{"max_seq_length": 32}')
+    return target
+
+
+ROBERTA = {"architectures": ["RobertaModel"]}
+
+
+@pytest.mark.parametrize(
+    ("make", "file", "content", "mended", "said"),
+    [
+        (saved, "config.json", ROBERTA, {"architectures": ["BertModel"]}, "'bert', and RobertaModel has"),
+        (
+            saved,
+            "1_Pooling/config.json",
+            {"pooling_mode": "cls"},
+            {"pooling_mode": "mean"},
+            "has pooling_mode = 'cls', and its flags say 'mean'",
+        ),
+        (
+            saved,
+            "sentence_albert_config.json",
+            {"max_seq_length": 8},
+            {"max_seq_length": 32},
+            "sentence_albert_config.json and sentence_bert_config.json, which contradict each other",
+        ),
+        (decoder, "config.json", {"rope_theta": 1e6}, {"rope_theta": 1e4}, "says rope_theta 1000000.0, and"),
+        (
+            decoder,
+            "config.json",
+            {"num_hidden_layers": 1, "layer_types": None},
+            {"num_hidden_layers": 2},
+            "12 tensors of further layers have no place in the model",
+        ),
+        (
+            lengthened,
+            "tokenizer_config.json",
+            {"model_max_length": 64},
+            {"model_max_length": 32},
+            "follow the longest text of a batch beyond 32 tokens",
+        ),
+    ],
+)
+def test_a_contradiction_is_refused_before_a_run_and_the_same_folder_mended_is_not(
+    make: Callable[[Path], Path],
+    file: str,
+    content: dict[str, Any],
+    mended: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    artifact: Callable[..., Artifact],
+    rewrite: Callable[..., None],
+) -> None:
+    folder = make(tmp_path / "model")
+    rewrite(folder / file, **content)
+    with pytest.raises(ModelError, match=said):
+        check_model(artifact(folder), resolve_encoding(describe(folder), Settings()))
+    rewrite(folder / file, **mended)
+    check_model(artifact(folder), resolve_encoding(describe(folder), Settings()))
+    assert observe(folder, artifact)[1] == []
+
+
+def test_further_layers_are_left_out_where_that_is_accepted(
+    tmp_path: Path, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
+) -> None:
+    folder = decoder(tmp_path / "model")
+    rewrite(folder / "config.json", num_hidden_layers=1, layer_types=None)
+    allowed = artifact(folder, allow=("tensors=layers.1.*",))
+    check_model(allowed, resolve_encoding(describe(folder), Settings()))
+
+
+def test_a_vocabulary_that_the_tokenizer_does_not_follow_is_noted(
+    copy: Path, artifact: Callable[..., Artifact]
+) -> None:
+    from harness.encoder.loading import load_any
+
+    def list_notes(words: list[str]) -> tuple[str, ...]:
+        (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+        encoder = load_any(artifact(copy), resolve_encoding(describe(copy), Settings()), device="cpu")
+        return check_encoder(encoder, folder=copy).accepted
+
+    vocabulary = json.loads((copy / "tokenizer.json").read_text())["model"]["vocab"]
+    words = sorted(vocabulary, key=vocabulary.get)
+    assert list_notes(words) == ()
+    (note,) = list_notes([*words[:10], words[11], words[10], *words[12:]])
+    assert note.startswith("vocab.txt numbers 2 tokens otherwise than the tokenizer")
 
 
 def test_no_name_is_also_that_of_a_field() -> None:

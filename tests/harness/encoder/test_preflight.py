@@ -92,7 +92,8 @@ def test_the_types_of_transformers_are_read_from_its_source() -> None:
 
 
 def test_a_table_of_another_size_is_found_where_transformers_runs_the_model(copy: Path) -> None:
-    faulty.rewrite(copy / "config.json", model_type="electra", vocab_size=999, embedding_size=32)
+    changes = {"model_type": "electra", "architectures": ["ElectraModel"], "embedding_size": 32}
+    faulty.rewrite(copy / "config.json", **changes, vocab_size=999)
     with pytest.raises(ModelError, match=r"\(119, 32\) in the file, \(999, 32\) in the model"):
         check(copy)
 

@@ -215,7 +215,45 @@ class SwitchesAtLong:
         return vectors + (self.most > 40)
 
 
-@pytest.mark.parametrize("change", [Counts, Remembers, Averages, SwitchesAtShort, SwitchesAtLong, Caches])
+class SwitchesAtMany:
+    """A large batch switches something off for good."""
+
+    off = False
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.off = self.off or len(vectors) > 16
+        return vectors * vectors if self.off else vectors
+
+
+class SwitchesLate:
+    """The first hundred texts are a warm-up."""
+
+    texts = 0
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        self.texts += len(vectors)
+        return vectors if self.texts < 100 else vectors * vectors
+
+
+class CountsEmpty:
+    """A text without words, of special tokens alone, breaks a statistic for good."""
+
+    broken = 0.0
+    mask: Any = None
+
+    def __call__(self, vectors: Any, tokens: int) -> Any:
+        lengths = self.mask.sum(1)
+        self.broken += float((lengths <= 2).any())
+        return vectors + self.broken
+
+
+CHANGES = [
+    *(Counts, Remembers, Averages, SwitchesAtShort, SwitchesAtLong, Caches),
+    *(SwitchesAtMany, SwitchesLate, CountsEmpty),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_forward_that_changes_the_model(bare: Path, change: Callable[[], Any]) -> None:
     import torch
     from sentence_transformers import SentenceTransformer
@@ -226,7 +264,7 @@ def test_a_forward_that_changes_the_model(bare: Path, change: Callable[[], Any])
             self.changes = change()
 
         def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-            tokens = features["input_ids"].shape[1]
+            tokens, self.changes.mask = features["input_ids"].shape[1], features["attention_mask"]
             return {**features, "sentence_embedding": self.changes(features["sentence_embedding"], tokens)}
 
     def load() -> Encoder:
@@ -239,6 +277,21 @@ def test_a_forward_that_changes_the_model(bare: Path, change: Callable[[], Any])
     assert report.failures[-1].check == ("reload" if change is Caches else "order")
     with pytest.raises(ModelError, match=r"forward pass changes the model"):
         require_sane(report)
+
+
+def test_a_vector_that_is_another_one_among_many(bare: Path, loaded: Loaded) -> None:
+    encoder = loaded(bare)
+    first: Any = encoder.model[0]
+    forward = first.forward
+
+    def shift(features: dict[str, Any]) -> Any:
+        out = forward(features)
+        return {**out, "token_embeddings": out["token_embeddings"] + (len(out["token_embeddings"]) > 16)}
+
+    first.forward = shift
+    failure = only_failure(encoder)
+    assert failure.check == "padding"
+    assert "among many texts" in failure.message
 
 
 def test_dropout_that_is_left_on(bare: Path) -> None:

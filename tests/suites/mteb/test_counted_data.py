@@ -149,6 +149,34 @@ PARTS = [
         },
         "test: 4 of the 1,379 rows",
     ),
+    (
+        "STSBenchmark",
+        {
+            "README.md": card({"test": "test/*.parquet"}),
+            **{f"test/part-{n:05d}-3f1c.snappy.parquet": STS[:n] for n in (1, 2, 4)},
+        },
+        "test/part-00003 is missing: the parts before and behind it are here",
+    ),
+    (
+        "STSBenchmark",
+        {"README.md": card({"test": "*.jsonl"}), **{f"test.{n:02d}.jsonl": STS[n:] for n in (0, 2)}},
+        "test.01 is missing",
+    ),
+    (
+        "STSBenchmark",
+        {"README.md": card({"test": "*.jsonl"}), **{f"test.part{n}of3.jsonl": STS[n:] for n in (1, 3)}},
+        "test.part2of3 is missing: 2 of 3",
+    ),
+    (
+        "STSBenchmark",
+        {"test-0-of-2.jsonl": STS, "test-1-of-2.jsonl": ""},
+        "test-1-of-2.jsonl is empty",
+    ),
+    (
+        "STSBenchmark",
+        {f"data/test-0000{n}-of-00002.parquet": STS for n in (0, 1)},
+        "data/test-00001-of-00002.parquet is a copy of data/test-00000-of-00002.parquet",
+    ),
 ]
 """Tasks, files and what is said of the part that is missing."""
 
@@ -189,8 +217,10 @@ def test_the_library_reads_a_part_that_was_accepted(
 @pytest.mark.parametrize(
     "files",
     [
-        {f"data/test-0000{n}-of-00002-{'ab'[n]}.parquet": STS for n in (0, 1)},
-        {f"test-{n}-of-2.jsonl": STS for n in (1, 2)},
+        {f"data/test-0000{n}-of-00002-{'ab'[n]}.parquet": STS[n:] for n in (0, 1)},
+        {f"test-{n}-of-2.jsonl": STS[n - 1 :] for n in (1, 2)},
+        {"README.md": card({"test": "*.jsonl"}), **{f"test-{n}.jsonl": STS[n:] for n in (1, 3)}},
+        {"README.md": card({"test": "*.jsonl"}), **{f"test-{n}.jsonl": STS[n % 4 :] for n in (2016, 2018)}},
         {"README.md": card({"test": "test.jsonl"}, {"test": 4}), "test.jsonl": STS},
         {
             "README.md": card({"test": "test.jsonl", "train": "train.jsonl"}, {"test": 4, "train": 9}),
@@ -198,14 +228,14 @@ def test_the_library_reads_a_part_that_was_accepted(
         },
         {"README.md": card({"test": "test.jsonl"}, {"test": 3}), "test.jsonl": STS},
     ],
-    ids=["hashes", "from 1", "declared", "other split", "more"],
+    ids=["hashes", "from 1", "sizes", "years", "declared", "other split", "more"],
 )
 def test_whole_data_has_no_gap(files: Files, tmp_path: Path) -> None:
     task, located, settings = ask("STSBenchmark", tmp_path / "root", files)
     check_data(task, located, settings)
     report = count_task_data(task, located.folder, settings.cache)
     assert (report.gaps, report.faults, report.notes) == ((), (), ())
-    assert report.counts["rows"] == 4 * sum("-of-" in name for name in files) or report.counts["rows"] == 4
+    assert report.counts["rows"] == sum(len(rows) for rows in files.values() if rows[0] in STS)
 
 
 NULLS = [
