@@ -19,6 +19,7 @@ from harness.core.encoding import Encoding, LateInteraction, parse_rope_scaling
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.backbones import check_family
 from harness.encoder.dtype import require_runnable
 from harness.encoder.engine import (
     Encoder,
@@ -31,7 +32,7 @@ from harness.encoder.engine import (
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION, counts_places
-from harness.encoder.folder.preflight import check_family, check_trust
+from harness.encoder.folder.preflight import check_trust
 from harness.encoder.library import (
     build_pooling,
     get_max_length,

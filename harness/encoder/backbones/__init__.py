@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError
+from harness.core.encoding import Encoding
+from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.registry import Registry
-from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Family
+from harness.core.types import Artifact
+from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
 from harness.encoder.folder.adapters import ADAPTER, CONFIG
 from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import list_module_folders
 
 BACKBONES = Registry(
     kind=BackboneEntry, package="harness.encoder.backbones", attribute="BACKBONE", group="harness.backbones"
@@ -178,3 +181,57 @@ _GROWING = {"dynamic": "max_position_embeddings", "longrope": "original_max_posi
 
 ALIBI = "its ALiBi reaches any --max-length as it is"
 """The reason why the positions of a model that has no limit are not scaled."""
+
+
+def check_model_type(place: Path, config: Config, *, own_code: bool) -> None:
+    """Refuse a config without a model type, or with one that neither we nor transformers know."""
+    kind, path = config.get("model_type"), place / "config.json"
+    if own_code and config.get("auto_map"):
+        return
+    if not kind:
+        raise ModelError(
+            f"{path} has no model_type.", hint='Take it from the published model, e.g. "model_type": "bert".'
+        )
+    model_types = read_library_types()
+    is_known = kind == MODEL_TYPE or kind in model_types or config.get("auto_map") or read_family(place)
+    if model_types and not is_known:
+        close = " or ".join(find_similar_names(kind, model_types))
+        hint = f"Did you mean {close}?" if close else "`harness list backbones` shows what the harness adds."
+        raise ModelError(f"{path} has the model_type {kind!r}, which transformers does not know.", hint=hint)
+
+
+def check_family(artifact: Artifact, encoding: Encoding) -> None:
+    """Refuse a variant that nothing here computes (ModelError), and a dtype that it does not run in."""
+    for folder in list_module_folders(artifact.folder):
+        config, family = read_object(folder / "config.json"), read_family(folder)
+        positions, own_code = config.get("position_embedding_type"), artifact.trust_remote_code
+        is_relative = positions in ("relative_key", "relative_key_query")
+        runs_elsewhere = has_network(folder, own_code=own_code) or can_run_remote_code(config, own_code)
+        # Of the types that had them, ESM alone still has.
+        if is_relative and not runs_elsewhere and config.get("model_type") != "esm":
+            raise ModelError(
+                f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
+                "it would run without.",
+                hint="It cannot be evaluated with this version.",
+            )
+        if family is None and "model_type" in config:
+            _require_no_variant(artifact, str(config["model_type"]))
+        elif family is not None and family.float32_only is not None and encoding.dtype != "float32":
+            raise UsageError(
+                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
+                hint="Leave the dtype out, or ask for float32.",
+            )
+
+
+def _require_no_variant(artifact: Artifact, kind: str) -> None:
+    """Refuse a variant of a model type that only our network computes, if no family covers it."""
+    families = {name: entry.family for name, entry in list_backbones().items()}
+    named = {name: one for name, one in families.items() if one is not None and kind in one.model_types}
+    is_ours_alone = named and not any(one.native or one.shape is None for one in named.values())
+    if is_ours_alone and not artifact.trust_remote_code:
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
+            "config.json lacks a field, or has a setting that changes the network.",
+            hint="Compare it with the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
+        )

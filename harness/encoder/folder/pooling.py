@@ -106,10 +106,7 @@ def counts_places(name: str) -> bool:
 
 
 def infer_vector_size(folder: Path, pooling: str) -> int | None:
-    """The dimension of a model's vectors with a pooling ("cls+mean" has twice the width), from its configs.
-
-    None where these do not say.
-    """
+    """The dimension of vectors with a pooling ("cls+mean" has twice the width), None if no config says it."""
     modules = list_modules(folder)
     config = read_object(modules[0].place / "config.json")
     dense = [module.place for module in modules if module.class_name == "Dense"]

@@ -1,7 +1,6 @@
 """The checks of a model folder before any work: what its JSON and the headers of its weights show.
 
-Its own code needs the user's trust, before anything of the folder is imported, and no variant is run as the
-model that it resembles.
+Its own code needs the user's trust, before anything of the folder is imported.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.core.encoding import Encoding
-from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
+from harness.core.errors import DamagedModelError, ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder.backbones import (
-    can_run_remote_code,
+    check_family,
+    check_model_type,
     find_uniform_length,
     has_network,
-    list_backbones,
     read_architecture,
     read_family,
     read_library_types,
 )
-from harness.encoder.family import MODEL_TYPE, Config
+from harness.encoder.family import Config
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
@@ -36,7 +35,6 @@ from harness.encoder.folder.modules import (
     TWO_STAGE,
     VOCABULARIES,
     find_library_class,
-    list_module_folders,
     list_modules,
     read_modules,
 )
@@ -125,7 +123,7 @@ SHAPES: Mapping[str, Callable[[Path, Config], Shapes | None]] = {
 
 def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -> None:
     config = read_object(place / "config.json")
-    _check_type(place, config, own_code=artifact.trust_remote_code)
+    check_model_type(place, config, own_code=artifact.trust_remote_code)
     if quantization := config.get("quantization_config"):
         method = f" ({quantization['quant_method']})" if quantization.get("quant_method") else ""
         raise ModelError(
@@ -159,23 +157,6 @@ def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -
     for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             check_present(path)
-
-
-def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
-    """Refuse a config without a model type, or with one that neither we nor transformers know."""
-    kind, path = config.get("model_type"), place / "config.json"
-    if own_code and config.get("auto_map"):
-        return
-    if not kind:
-        raise ModelError(
-            f"{path} has no model_type.", hint='Take it from the published model, e.g. "model_type": "bert".'
-        )
-    model_types = read_library_types()
-    is_known = kind == MODEL_TYPE or kind in model_types or config.get("auto_map") or read_family(place)
-    if model_types and not is_known:
-        close = " or ".join(find_similar_names(kind, model_types))
-        hint = f"Did you mean {close}?" if close else "`harness list backbones` shows what the harness adds."
-        raise ModelError(f"{path} has the model_type {kind!r}, which transformers does not know.", hint=hint)
 
 
 COLBERT_AI = "a ColBERT of colbert-ai, which gives a vector for each token"
@@ -318,40 +299,3 @@ def _check_activations(folder: Path) -> None:
                 f"{module.place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )
-
-
-def check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """Refuse a variant that nothing here computes (ModelError), and a dtype that it does not run in."""
-    for folder in list_module_folders(artifact.folder):
-        config, family = read_object(folder / "config.json"), read_family(folder)
-        positions, own_code = config.get("position_embedding_type"), artifact.trust_remote_code
-        is_relative = positions in ("relative_key", "relative_key_query")
-        runs_elsewhere = has_network(folder, own_code=own_code) or can_run_remote_code(config, own_code)
-        # Of the types that had them, ESM alone still has.
-        if is_relative and not runs_elsewhere and config.get("model_type") != "esm":
-            raise ModelError(
-                f"{artifact.name} has {positions} positions, which transformers 5 has dropped: "
-                "it would run without.",
-                hint="It cannot be evaluated with this version.",
-            )
-        if family is None and "model_type" in config:
-            _require_no_variant(artifact, str(config["model_type"]))
-        elif family is not None and family.float32_only is not None and encoding.dtype != "float32":
-            raise UsageError(
-                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
-                hint="Leave the dtype out, or ask for float32.",
-            )
-
-
-def _require_no_variant(artifact: Artifact, kind: str) -> None:
-    """Refuse a variant of a model type that only our network computes, if no family covers it."""
-    families = {name: entry.family for name, entry in list_backbones().items()}
-    named = {name: one for name, one in families.items() if one is not None and kind in one.model_types}
-    is_ours_alone = named and not any(one.native or one.shape is None for one in named.values())
-    if is_ours_alone and not artifact.trust_remote_code:
-        raise ModelError(
-            f"{artifact.name} is a {kind}, but not one that the family {next(iter(named))} can run: its "
-            "config.json lacks a field, or has a setting that changes the network.",
-            hint="Compare it with the config.json of the published model. If its folder brings code of its "
-            "own and you trust it, add --trust-remote-code.",
-        )
