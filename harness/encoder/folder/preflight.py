@@ -24,6 +24,7 @@ from harness.encoder.backbones import (
     read_library_types,
 )
 from harness.encoder.family import MODEL_TYPE, Config
+from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
@@ -214,8 +215,8 @@ def _detect_model_kind(root: Path) -> str | None:
         or isinstance(config.get("sentence_transformers"), Mapping)
     )
     # Where the config names no class, the tensors of a head tell.
-    tensors = read_tensor_headers(list_module_weights(root)) or {}
-    names = {name.partition(".")[0] for name in tensors}
+    tensors = read_tensor_headers([*list_module_weights(root), *root.glob(f"{ADAPTER}/{WEIGHTS}")]) or {}
+    names = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
     for ending, head, what in KINDS:
         if head in names or any(name.endswith(ending) for name in classes):
             return "a cross-encoder, which scores two texts at once" if scores_pairs else what
