@@ -90,8 +90,9 @@ def _collect_backbone_notes(model: SentenceTransformer) -> list[str]:
     notes: dict[str, None] = {}
     for backbone in collect_backbones(model):
         library_note = f"{type(backbone).__name__} ran through transformers' own class, with its padding"
+        library_notes = [library_note, *getattr(backbone, "adapter_notes", ())]
         own_notes = getattr(backbone, "notes", None)
-        notes |= dict.fromkeys(own_notes if isinstance(own_notes, list) else [library_note])
+        notes |= dict.fromkeys(own_notes if isinstance(own_notes, list) else library_notes)
     return list(notes)
 
 

@@ -102,7 +102,7 @@ class Transformer(LibraryTransformer):
         ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
         if backend != "torch" or not ours:
             model = super()._load_model(model_name_or_path, *args, **model_args) or self.auto_model
-            merge_folder_adapter(model, folder)
+            vars(model)["adapter_notes"] = merge_folder_adapter(model, folder)
             if scaling is not None:
                 scale_library_rotary(model, **scaling)
             return model

@@ -78,6 +78,13 @@ def read_library_types() -> frozenset[str]:
     return frozenset(re.findall(r'[({\n]\s*"([^"]+)"(?:,|:) "\w+Config"', "".join(texts)))
 
 
+def has_library_tokenizer(model_type: str) -> bool:
+    """Whether transformers takes its own tokenizer of a model type even where code is trusted."""
+    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+    return model_type in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+
 def parse_harness_architecture(config: Mapping[str, Any]) -> Architecture:
     """The architecture in a config.json under our own model type.
 

@@ -13,22 +13,25 @@ from harness.core.errors import DamagedModelError, ModelError
 from harness.core.identity import digest
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
-from harness.encoder.tensors import check_weights, list_module_weights
+from harness.encoder.tensors import check_weights, list_module_weights, read_tensor_headers
 
 ADAPTER = "peft-adapter"
 """The subfolder of a backbone with the adapter that loading merges into it."""
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-MERGED = (
-    *("ADALORA", "C3A", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "LORA", "MISS", "OFT"),
-    *("SHIRA", "VBLORA", "VERA"),
-)
+MERGED = "ADALORA C3A FOURIERFT HRA IA3 LN_TUNING LOHA LOKR LORA MISS OFT SHIRA VBLORA VERA".split()
 """The kinds of adapters that peft merges into the layers beside which they stand, exact to rounding."""
 
 UNMERGED = ("alora_invocation_tokens", "layer_replication", "megatron_config")
 """Settings of adapters that change the tokens behind certain others alone, or layers that share weights, or
 that have peft import a module by its name."""
+
+TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
+"""The tasks of peft whose models have a head beside the backbone, which no vector needs."""
+
+PREFIX = "base_model.model."
+"""The prefix of names in peft's files."""
 
 ORIGIN = ("base_model_name_or_path", "revision", "peft_version", "auto_mapping", "inference_mode")
 """Fields of an adapter's config without effect on a vector, once the base lies beside it."""
@@ -64,6 +67,10 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
         del links[prefix + CONFIG]
         links[f"{prefix}{ADAPTER}/{WEIGHTS}"] = links.pop(prefix + WEIGHTS)
         kept = {name: value for name, value in config.items() if name not in ORIGIN}
+        if config.get("task_type") in TASKS:
+            names = [name.removeprefix(PREFIX) for name in read_tensor_headers([place / WEIGHTS]) or ()]
+            modules = config.get("modules_to_save") or ()
+            kept["modules_to_save"] = [m for m in modules if any(f".{m}." in name for name in names)]
         texts[f"{prefix}{ADAPTER}/{CONFIG}"] = json.dumps(kept, indent=2, sort_keys=True)
     targets = {name: str(path.absolute()) for name, path in sorted(links.items())}
     laid = cache / "adapters" / digest({"links": targets, "texts": texts}) / folder.resolve().name

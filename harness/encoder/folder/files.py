@@ -109,8 +109,8 @@ POSITIONS = _Type("an integer", lambda value: _is_count(value, -1))
 FIELDS = {
     TEXT: "model_type tokenizer_class position_embedding_type activation_function default_prompt_name "
     "similarity_fn_name query_prefix document_prefix peft_type base_model_name_or_path revision "
-    "adapter_config.json/bias",
-    TEXTS: "architectures",
+    "adapter_config.json/bias adapter_config.json/task_type",
+    TEXTS: "architectures adapter_config.json/modules_to_save",
     LIST: "skiplist_words",
     CODE: "auto_map",
     OBJECT: "text_config id2label quantization_config architecture model_args tokenizer_args config_args "

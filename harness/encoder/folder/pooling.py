@@ -61,8 +61,7 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
     ['cls+mean+max', 'mean,cls']
 
     Raises:
-        ModelError: A mode or a flag is unknown, no mode is set, or they would leave the prompt out in a way
-            that is not run here.
+        ModelError: A mode or a flag is unknown, none is set, or the prompt would be left out.
     """
     named, flags = config.get("pooling_mode"), [name for name in config if name.startswith("pooling_mode_")]
     _require_known(path, "has the flag", flags, POOLING_FLAGS)

@@ -17,12 +17,14 @@ from harness.encoder.backbones import (
     check_family,
     check_model_type,
     find_uniform_length,
+    has_library_tokenizer,
     has_network,
     read_architecture,
     read_family,
     read_library_types,
 )
 from harness.encoder.family import Config
+from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
@@ -195,8 +197,8 @@ def _detect_model_kind(root: Path) -> str | None:
         or isinstance(config.get("sentence_transformers"), Mapping)
     )
     # Where the config names no class, the tensors of a head tell.
-    tensors = read_tensor_headers(list_module_weights(root)) or {}
-    names = {name.partition(".")[0] for name in tensors}
+    tensors = read_tensor_headers([*list_module_weights(root), *root.glob(f"{ADAPTER}/{WEIGHTS}")]) or {}
+    names = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
     for ending, head, what in KINDS:
         if head in names or any(name.endswith(ending) for name in classes):
             return "a cross-encoder, which scores two texts at once" if scores_pairs else what
@@ -244,7 +246,8 @@ def check_trust(artifact: Artifact) -> None:
         if family is None and kind not in read_library_types():
             raise ModelError(f"{needs}: transformers knows no {kind or 'such model type'!r}.", hint=hint)
         is_ours = family is not None and family.replaces(remote.reference)
-        if remote.is_replacement and not is_ours and not _has_library_tokenizer(remote, kind):
+        is_own_tokenizer = remote.name == "AutoTokenizer" and has_library_tokenizer(kind)
+        if remote.is_replacement and not is_ours and not is_own_tokenizer:
             owner = "transformers'" if family is None or family.native else "the harness's"
             raise ModelError(
                 f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
@@ -252,15 +255,6 @@ def check_trust(artifact: Artifact) -> None:
                 hint=f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy "
                 "of the folder.",
             )
-
-
-def _has_library_tokenizer(remote: RemoteClass, kind: str) -> bool:
-    """Whether transformers takes its own tokenizer of a model type even where code is trusted."""
-    if remote.name != "AutoTokenizer":
-        return False
-    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
-
-    return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
 
 def _list_import_names(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedC
 
 from harness.core.errors import ModelError
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
-from harness.encoder.folder.adapters import ADAPTER, CONFIG, WEIGHTS
+from harness.encoder.folder.adapters import ADAPTER, CONFIG, PREFIX, TASKS, WEIGHTS
+from harness.encoder.folder.files import read_object
+from harness.encoder.network.checkpoint import describe_ignored_tensors
 
 SHARD = "5GB"
 """The largest size of a weight file."""
@@ -62,9 +64,6 @@ class Published:
 
 PART = ".lora_"
 """The separator between a module's name and an adapter's part of it."""
-
-PREFIX = "base_model.model."
-"""The prefix of names in peft's files."""
 
 ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
 """Settings without effect once every adapted module is named."""
@@ -325,7 +324,14 @@ class EncoderPreTrainedModel(PreTrainedModel):
             raise ModelError(f"{folder} holds no adapter: it lacks {CONFIG} or {WEIGHTS}.")
         config: Any = PeftConfig.from_pretrained(str(folder))
         _require_lora(config)
-        read = _read_adapter(folder, pooler=self.shape.pooler)
+        published = self.published
+        read, heads = _read_adapter(
+            folder,
+            "" if published is None else published.names.prefix,
+            pooler=self.shape.pooler,
+            has_head=lambda _: published is not None and published.with_head,
+        )
+        self.notes += _note_heads(heads)
         tensors = {key.removeprefix(PREFIX): tensor for key, tensor in read.items()}
         state = {_import_tensor_name(self, key): tensor for key, tensor in tensors.items()}
         config.target_modules = {key.partition(PART)[0] for key in state}
@@ -377,8 +383,10 @@ def merge_adapters(backbone: nn.Module) -> None:
 OTHER_BACKBONE = "It was made for another backbone, or for a model with a head."
 
 
-def merge_folder_adapter(network: Any, place: Path) -> None:
+def merge_folder_adapter(network: Any, place: Path) -> list[str]:
     """Merge the adapter that `lay_beside_base` put into a backbone's folder, if any, into its network.
+
+    Returns notes on a class of transformers; our network has its own.
 
     Args:
         network: Ours or a class of transformers, perhaps with a head or without memory.
@@ -389,14 +397,15 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
     """
     folder = place / ADAPTER
     if not folder.is_dir():
-        return
+        return []
+    notes = list[str]()
     trainable = {name for name, value in network.named_parameters() if value.requires_grad}
     try:
         if isinstance(network, EncoderPreTrainedModel):
             network.load_adapter(folder)
             merge_adapters(network)
         else:
-            _merge_by_peft(network.base_model, folder)
+            notes = _merge_by_peft(network, folder)
     # torch names tensors of other shapes in the lines behind the first.
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].strip()
@@ -406,26 +415,68 @@ def merge_folder_adapter(network: Any, place: Path) -> None:
     # peft freezes what it stands beside, and a training may start from this model.
     for name, value in network.named_parameters():
         value.requires_grad_(name in trainable)
+    return notes
 
 
-def _merge_by_peft(backbone: Any, folder: Path) -> None:
+def _merge_by_peft(network: Any, folder: Path) -> list[str]:
     """Merge any kind of adapter into a class of transformers, in place, so that a head around it stays."""
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 
+    backbone, prefix = network.base_model, network.base_model_prefix
+    tensors, heads = _read_adapter(
+        folder,
+        f"{prefix}.",
+        pooler=getattr(backbone, "pooler", None) is not None,
+        has_head=lambda name: network is not backbone and hasattr(network, name),
+    )
+    config: Any = PeftConfig.from_pretrained(str(folder))
+    saved = config.modules_to_save or ()
+    config.modules_to_save = [name for name in saved if any(f".{name}." in key for key in tensors)]
+    whole = backbone
+    if any(key.startswith(f"{PREFIX}{prefix}.") for key in tensors):
+        # It was made for a model with a head, by whose names it finds its layers.
+        whole = network if network is not backbone else nn.ModuleDict({prefix: backbone})
+        whole.config = backbone.config
     # Not by its from_pretrained, which passes over tensors that do not fit.
-    wrapped = PeftModel(backbone, PeftConfig.from_pretrained(str(folder)))
-    tensors = _read_adapter(folder, pooler=getattr(backbone, "pooler", None) is not None)
-    due = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+    wrapped = PeftModel(whole, config)
+    due = get_peft_model_state_dict(wrapped, save_embedding_layers=False).keys()
+    if not any(".pooler." in key for key in tensors):
+        # transformers draws a pooler where a class with a head has none.
+        due = {key for key in due if ".pooler." not in key}
     result: Any = set_peft_model_state_dict(wrapped, tensors)
-    _require_fit(folder, len(due.keys() - tensors.keys()), len(result.unexpected_keys))
+    _require_fit(folder, len(due - tensors.keys()), len(result.unexpected_keys))
     wrapped.merge_and_unload()
+    return _note_heads(heads)
 
 
-def _read_adapter(folder: Path, *, pooler: bool) -> dict[str, Tensor]:
-    """The tensors of an adapter; those beside a pooler, which no vector needs, only where there is one."""
-    # transformers draws a pooler where the base has none.
-    tensors = load_file(folder / WEIGHTS)
-    return {key: value for key, value in tensors.items() if pooler or not key.startswith(f"{PREFIX}pooler.")}
+def _read_adapter(
+    folder: Path, prefix: str, *, pooler: bool, has_head: Callable[[str], bool]
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors of an adapter that a network takes, and the names of those of heads, which are left out.
+
+    Args:
+        folder: The folder of the adapter.
+        prefix: The prefix of the backbone's names in a model with a head.
+        pooler: Whether there is a pooler, which no vector needs: transformers draws one where there is none.
+        has_head: Whether the network has a module beside its backbone, by its name.
+    """
+    tensors, body = load_file(folder / WEIGHTS), PREFIX + prefix
+    of_task = read_object(folder / CONFIG).get("task_type") in TASKS
+    if not any(key.startswith(body) for key in tensors):
+        body = PREFIX
+    # Some kinds of adapters have tensors of no layer, whose names begin otherwise.
+    outside = [
+        key.removeprefix(PREFIX) for key in tensors if key.startswith(PREFIX) and not key.startswith(body)
+    ]
+    heads = [name for name in outside if of_task or not has_head(name.partition(".")[0])]
+    left_out = {PREFIX + name for name in heads}
+    if not pooler:
+        left_out |= {key for key in tensors if key.startswith(f"{body}pooler.")}
+    return {key: value for key, value in tensors.items() if key not in left_out}, sorted(heads)
+
+
+def _note_heads(heads: Sequence[str]) -> list[str]:
+    return [describe_ignored_tensors(heads, "it belongs to the head of a task")] if heads else []
 
 
 def _require_fit(folder: Path, missing: int, unexpected: int) -> None:

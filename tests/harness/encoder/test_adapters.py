@@ -16,13 +16,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, models
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    ElectraConfig,
+    ElectraModel,
+)
 
 import tiny
 from finetune.glue.model import Classifier
 from finetune.recipes import glue_neobert
 from harness.core.encoding import Settings
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.loading import load_any
@@ -65,10 +74,10 @@ SCALED = {"distilbert": "q_lin", "modernbert": "Wqkv"}
 Resolve = Callable[..., Any]
 
 
-def adapt(base: Path, folder: Path, config: Any, *, seed: int = 0) -> Any:
+def adapt(base: Path, folder: Path, config: Any, *, seed: int = 0, kind: Any = AutoModel) -> Any:
     """Write an adapter of `base` as peft does, drawn so that it changes vectors; returns the model."""
     torch.manual_seed(seed)
-    model = peft.get_peft_model(AutoModel.from_pretrained(base), copy.deepcopy(config)).eval()
+    model = peft.get_peft_model(kind.from_pretrained(base), copy.deepcopy(config)).eval()
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data.add_(torch.randn_like(parameter) * 0.1)
@@ -128,6 +137,95 @@ def test_vectors_are_those_of_peft(family: str, kind: str, tmp_path: Path, resol
     truth = compute_means(peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval(), tokenizer)
     found = encode(resolve(tmp_path / "adapter", pooling="mean", normalize=True))
     assert np.abs(found - truth).max() <= 2e-6 < np.abs(truth - without).max() / 100
+
+
+CLASSIFIER, READER = "a classifier of texts", "a model that finds answers in a text"
+CLASSES = {
+    "SEQ_CLS": (AutoModelForSequenceClassification, CLASSIFIER),
+    "TOKEN_CLS": (AutoModelForTokenClassification, CLASSIFIER),
+    "QUESTION_ANS": (AutoModelForQuestionAnswering, READER),
+    None: (AutoModelForMaskedLM, ""),
+}
+"""By the task: the class that is trained, and what a plan refuses it as."""
+BODY = r".*\.layer\..*(query|value)"
+HEADED: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+    "classifier": ("bert", "SEQ_CLS", {"target_modules": BODY}),
+    "all layers": ("bert", "SEQ_CLS", {}),
+    "tokens": ("bert", "TOKEN_CLS", {"target_modules": BODY}),
+    "reader": ("bert", "QUESTION_ANS", {"target_modules": BODY}),
+    "dense head": ("roberta", "SEQ_CLS", {"target_modules": BODY}),
+    "first layer": (
+        "distilbert",
+        "SEQ_CLS",
+        {"target_modules": ["q_lin"], "modules_to_save": ["pre_classifier"]},
+    ),
+    "adapted head": ("modernbert", "SEQ_CLS", {}),
+    "transformers' own class": (
+        "electra",
+        "SEQ_CLS",
+        {"target_modules": BODY, "rank_pattern": {r"electra.*layer\.0.*query": 2}},
+    ),
+    "head that predicts words": ("bert", None, {}),
+}
+"""By what is special: the family, the task, and more settings of the adapter."""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", HEADED)
+def test_the_head_of_an_adapter_is_left_out_as_that_of_a_model(
+    name: str, tmp_path: Path, resolve: Resolve
+) -> None:
+    family, task, settings = HEADED[name]
+    kind, refused = CLASSES[task]
+    if family == "electra":
+        base = tiny.folder(FAMILIES["bert"], tmp_path / "base")
+        sizes = {"num_attention_heads": 4, "intermediate_size": 48, "num_hidden_layers": 2}
+        (base / "model.safetensors").unlink()
+        ElectraModel(
+            ElectraConfig(vocab_size=160, embedding_size=32, hidden_size=32, **sizes)
+        ).save_pretrained(base)
+    else:
+        base = tiny.folder(FAMILIES[family], tmp_path / "base")
+    config = peft.LoraConfig(**{"r": 4, "task_type": task, "target_modules": "all-linear", **settings})
+    model = adapt(base, tmp_path / "adapter", config, kind=kind)
+    if refused:
+        with pytest.raises(UsageError, match=f"is {refused}, not an embedding model"):
+            resolve(tmp_path / "adapter")
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    truth = compute_means(model.get_base_model().base_model, tokenizer)
+    without = compute_means(AutoModel.from_pretrained(base).eval(), tokenizer)
+    resolved = resolve(tmp_path / "adapter", pooling="mean", normalize=True)
+    encoder = load_any(resolved.artifact, resolved.encoding, device="cpu")
+    assert isinstance(encoder, Encoder)
+    assert np.abs(encoder.encode(TEXTS) - truth).max() <= 2e-6 < np.abs(truth - without).max() / 100
+    (note,) = [one for one in encoder.notes if one.startswith("not loaded: ")]
+    stored = load_file(tmp_path / "adapter/adapter_model.safetensors")
+    names = [one.removeprefix("base_model.model.") for one in stored]
+    heads = sorted(one for one in names if not one.startswith(f"{model.base_model_prefix}."))
+    assert note == f"not loaded: {', '.join(heads)} (it belongs to the head of a task)"
+
+
+def test_a_head_without_a_task_is_left_out(base: Path, tmp_path: Path, resolve: Resolve) -> None:
+    config = peft.LoraConfig(target_modules=BODY, modules_to_save=["classifier"])
+    model = adapt(base, tmp_path / "adapter", config, kind=AutoModelForSequenceClassification)
+    with pytest.raises(UsageError, match=CLASSIFIER):
+        resolve(tmp_path / "adapter")
+    found = encode(resolve(tmp_path / "adapter", pooling="mean", normalize=True))
+    truth = compute_means(model.get_base_model().base_model, AutoTokenizer.from_pretrained(base))
+    assert np.abs(found - truth).max() <= 2e-6
+
+
+def test_the_head_of_an_adapter_that_predicts_words_is_part_of_a_language_model(
+    tmp_path: Path, resolve: Resolve
+) -> None:
+    headed = tiny.folder(FAMILIES["bert"], tmp_path / "base", head=True)
+    every = peft.LoraConfig(r=4, target_modules="all-linear")
+    model = adapt(headed, tmp_path / "adapter", every, kind=AutoModelForMaskedLM)
+    resolved = resolve(tmp_path / "adapter", pooling="mean")
+    found = load_language_model(resolved.artifact, resolved.encoding, device="cpu", left_to_right=False)
+    features = AutoTokenizer.from_pretrained(headed)(TEXTS[0], return_tensors="pt")
+    with torch.no_grad():
+        assert (found.network(**features).logits - model(**features).logits).abs().max() <= 1e-5
 
 
 @pytest.mark.parametrize("kind", ["lora", "biases", "whole module"])
