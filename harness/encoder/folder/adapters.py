@@ -20,12 +20,12 @@ ADAPTER = "peft-adapter"
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-MERGED = "ADALORA C3A FOURIERFT HRA IA3 LN_TUNING LOHA LOKR LORA MISS OFT SHIRA VBLORA VERA".split()
+MERGED = ("ADALORA", "C3A", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "LORA", "MISS", "OFT")
+MERGED += ("SHIRA", "VBLORA", "VERA")
 """The kinds of adapters that peft merges into the layers beside which they stand, exact to rounding."""
 
 UNMERGED = ("alora_invocation_tokens", "layer_replication", "megatron_config")
-"""Settings of adapters that change the tokens behind certain others alone, or layers that share weights, or
-that have peft import a module by its name."""
+"""Settings of adapters that change some tokens alone, share layers, or have peft import a module by name."""
 
 TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
 """The tasks of peft whose models have a head beside the backbone, which no vector needs."""
