@@ -20,8 +20,8 @@ ADAPTER = "peft-adapter"
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-MERGED = ("ADALORA", "C3A", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "LORA", "MISS", "OFT")
-MERGED += ("SHIRA", "VBLORA", "VERA")
+MERGED = ["ADALORA", "C3A", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "LORA", "MISS", "OFT"]
+MERGED += ["SHIRA", "VBLORA", "VERA"]
 """The kinds of adapters that peft merges into the layers beside which they stand, exact to rounding."""
 
 UNMERGED = ("alora_invocation_tokens", "layer_replication", "megatron_config")
