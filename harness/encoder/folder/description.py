@@ -192,9 +192,14 @@ def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> s
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
     for module in list_modules(folder):
-        config = read_module_config(module.place, module.class_name)
+        config, place = read_module_config(module.place, module.class_name), module.place / "config.json"
         if module.class_name == "Pooling":
-            _check_pooling(config, module.place / "config.json")
+            mode, flags = name_pooling(config, place), {k: v for k, v in config.items() if k in POOLING_FLAGS}
+            if flags and {*split_pooling(mode)} != {*split_pooling(name_pooling(flags, place))}:
+                raise ModelError(
+                    f"{place} has pooling_mode = {mode!r}, and flags of another pooling.",
+                    hint="Leave out the ones that the model was not trained with, in a copy of the folder.",
+                )
         own = read_object(path := find_sentence_config(module.place))
         for name in LATE if module.class_name == "Transformer" and not is_late else ():
             if own.get(name) is not None:
@@ -203,17 +208,6 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
             raise ModelError(
                 f"{folder} has a {MASK}, which only a {MULTI_VECTOR} has.", hint="Save the model again."
             )
-
-
-def _check_pooling(config: Mapping[str, Any], path: Path) -> None:
-    """Refuse a pooling that is unknown, or that its name and its flags say in two ways."""
-    pooling, flags = name_pooling(config, path), {k: v for k, v in config.items() if k != "pooling_mode"}
-    by_flags = name_pooling(flags, path) if any(name in POOLING_FLAGS for name in flags) else pooling
-    if {*split_pooling(by_flags)} != {*split_pooling(pooling)}:
-        raise ModelError(
-            f"{path} has pooling_mode = {config['pooling_mode']!r}, and its flags say {by_flags!r}.",
-            hint="Leave out the ones that the model was not trained with, in a copy of the folder.",
-        )
 
 
 def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
