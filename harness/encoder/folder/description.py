@@ -24,7 +24,7 @@ from harness.encoder.backbones import (
     read_family,
 )
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import SETTINGS, is_schema_file, read_object
+from harness.encoder.folder.files import SETTINGS, is_schema_file, read_files_once, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     LATE,
@@ -48,11 +48,9 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import (
-    POOLING_FLAGS,
     infer_vector_size,
     name_pooling,
     read_pooling,
-    split_pooling,
 )
 from harness.encoder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
@@ -101,6 +99,7 @@ class Description:
         return self.unscalable == ALIBI
 
 
+@read_files_once()
 def describe(folder: Path, *, own_code: bool = False) -> Description:
     """The description of the model in `folder`; with `own_code`, the model's own code is run.
 
@@ -192,14 +191,9 @@ def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> s
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
     for module in list_modules(folder):
-        config, place = read_module_config(module.place, module.class_name), module.place / "config.json"
+        config = read_module_config(module.place, module.class_name)
         if module.class_name == "Pooling":
-            mode, flags = name_pooling(config, place), {k: v for k, v in config.items() if k in POOLING_FLAGS}
-            if flags and {*split_pooling(mode)} != {*split_pooling(name_pooling(flags, place))}:
-                raise ModelError(
-                    f"{place} has pooling_mode = {mode!r}, and flags of another pooling.",
-                    hint="Leave out the ones that the model was not trained with, in a copy of the folder.",
-                )
+            name_pooling(config, module.place / "config.json")
         own = read_object(path := find_sentence_config(module.place))
         for name in LATE if module.class_name == "Transformer" and not is_late else ():
             if own.get(name) is not None:

@@ -52,12 +52,11 @@ def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
 def find_sentence_config(place: Path) -> Path:
     """The file with sentence-transformers' own settings of a Transformer; ModelError if two differ."""
     first, *others = sorted(place.glob("sentence_*_config.json")) or [place / "sentence_bert_config.json"]
-    for other in others:
-        if read_object(other) != read_object(first):
-            raise ModelError(
-                f"{place} has {first.name} and {other.name}, which contradict each other.",
-                hint="Remove the one that the model was not trained with, in a copy of the folder.",
-            )
+    if other := next((path for path in others if read_object(path) != read_object(first)), None):
+        raise ModelError(
+            f"{place} has {first.name} and {other.name}, which contradict each other.",
+            hint="Remove the one that the model was not trained with, in a copy of the folder.",
+        )
     return first
 
 
@@ -161,7 +160,6 @@ MASK = "MultiVectorMask"
 """The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
 NAMES = "module_input_name module_output_name"
-
 MODULES = {
     ATTENTIVE: "weights config behind",
     TWO_STAGE: "weights config",
@@ -178,8 +176,8 @@ MODULES = {
     "Pooling": "config behind: word_embedding_dimension pooling_mode include_prompt",
     "Router": "",
     "StaticEmbedding": "weights",
-    "Transformer": "weights: max_seq_length do_lower_case backend cache_dir tokenizer_name_or_path model_args "
-    f"unpad_inputs tokenizer_args config_args {' '.join([*RUN, *LATE])}",
+    "Transformer": "weights: max_seq_length do_lower_case backend cache_dir tokenizer_name_or_path "
+    f"unpad_inputs model_args tokenizer_args config_args {' '.join([*RUN, *LATE])}",
     "WeightedLayerPooling": "weights config behind",
     "WordEmbeddings": "weights",
     "WordWeights": "config",
@@ -188,7 +186,7 @@ MODULES = {
 vectors of a module before it; then, of those built here, its settings, by their names before 5.4. A Pooling
 may have flags, too."""
 
-LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE}
+LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE, MASK}
 """The modules of sentence-transformers; the others are ours."""
 
 MODEL2VEC = "model2vec"
@@ -227,7 +225,7 @@ def find_library_class(kind: str) -> str | None:
     if match is None:
         return OWN.get(kind)
     package, file, name = match.groups()
-    classes = LIBRARY - {MASK if package == "models" else "CLIPModel"}
+    classes = LIBRARY if package == "models" else (LIBRARY - {"CLIPModel"}) | {MASK}
     in_own_file = file is None or file.replace("_", "").lower() == name.lower()
     return name if name in classes and in_own_file else None
 

@@ -26,7 +26,7 @@ from harness.encoder.backbones import (
 from harness.encoder.family import Config
 from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
-from harness.encoder.folder.files import read_object
+from harness.encoder.folder.files import read_files_once, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
@@ -53,6 +53,7 @@ ORDER = "order-dependence"
 """The name by which vectors that depend on the texts before them are accepted."""
 
 
+@read_files_once()
 def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
