@@ -190,7 +190,7 @@ def _require_plain(place: Path, name: str, config: Mapping[str, Any]) -> None:
 
 def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[int, int | None]:
     """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
-    _require_class(place, read_object(place / "config.json"))
+    _require_consistent(place, read_object(place / "config.json"))
     settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
     arguments = [
         value for one in settings for name, value in one.items() if name.endswith(("_args", "_kwargs"))
@@ -244,8 +244,14 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     return tokenizer.num_special_tokens_to_add(), width
 
 
-def _require_class(place: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a config whose model type is another one than that of the class that saved it."""
+def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a config of two model types, by its class, or with two bases of rotary positions."""
+    bases = [config.get("rope_theta"), (config.get("rope_parameters") or {}).get("rope_theta")]
+    if None not in bases and bases[0] != bases[1]:
+        raise ModelError(
+            f"{place / 'config.json'} says rope_theta {bases[0]!r}, and {bases[1]!r} in rope_parameters.",
+            hint="Leave out the one that the model was not trained with, in a copy of the folder.",
+        )
     name = (config.get("architectures") or [""])[0]
     saved = getattr(getattr(transformers, name, None), "config_class", None)
     kind = getattr(saved, "model_type", None)

@@ -20,7 +20,7 @@ from harness.core.files import hash_file, hash_files, require_size
 from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.adapters import ADAPTER
-from harness.encoder.folder.files import LARGEST, SETTINGS, read_json, read_object
+from harness.encoder.folder.files import LARGEST, SETTINGS, read_files_once, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
 from harness.encoder.tensors import hash_shards, list_module_weights
 
@@ -77,6 +77,7 @@ class FolderIdentity(NamedTuple):
     document: ModelDocument | None = None
 
 
+@read_files_once()
 def compute_folder_identity(
     folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
 ) -> FolderIdentity:

@@ -24,7 +24,7 @@ from harness.encoder.backbones import (
     read_family,
 )
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import SETTINGS, is_schema_file, read_object
+from harness.encoder.folder.files import SETTINGS, is_schema_file, read_files_once, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     LATE,
@@ -48,11 +48,9 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import (
-    POOLING_FLAGS,
     infer_vector_size,
     name_pooling,
     read_pooling,
-    split_pooling,
 )
 from harness.encoder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
@@ -101,6 +99,7 @@ class Description:
         return self.unscalable == ALIBI
 
 
+@read_files_once()
 def describe(folder: Path, *, own_code: bool = False) -> Description:
     """The description of the model in `folder`; with `own_code`, the model's own code is run.
 
@@ -194,7 +193,7 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     for module in list_modules(folder):
         config = read_module_config(module.place, module.class_name)
         if module.class_name == "Pooling":
-            _check_pooling(config, module.place / "config.json")
+            name_pooling(config, module.place / "config.json")
         own = read_object(path := find_sentence_config(module.place))
         for name in LATE if module.class_name == "Transformer" and not is_late else ():
             if own.get(name) is not None:
@@ -203,17 +202,6 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
             raise ModelError(
                 f"{folder} has a {MASK}, which only a {MULTI_VECTOR} has.", hint="Save the model again."
             )
-
-
-def _check_pooling(config: Mapping[str, Any], path: Path) -> None:
-    """Refuse a pooling that is unknown, or that its name and its flags say in two ways."""
-    pooling, flags = name_pooling(config, path), {k: v for k, v in config.items() if k != "pooling_mode"}
-    by_flags = name_pooling(flags, path) if any(name in POOLING_FLAGS for name in flags) else pooling
-    if {*split_pooling(by_flags)} != {*split_pooling(pooling)}:
-        raise ModelError(
-            f"{path} has pooling_mode = {config['pooling_mode']!r}, and its flags say {by_flags!r}.",
-            hint="Leave out the ones that the model was not trained with, in a copy of the folder.",
-        )
 
 
 def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,11 +25,28 @@ LARGEST = 64 * 2**20
 """The most bytes of a config or of a file of a tokenizer; the largest known has 35 MB."""
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; ModelError if it cannot be read."""
+_CONTENTS: ContextVar[dict[Path, Any]] = ContextVar("_CONTENTS")
+"""What JSON files hold, while they are read once."""
+
+
+@contextmanager
+def read_files_once() -> Iterator[None]:
+    """While open, or in a function that it decorates, each JSON file is read once."""
+    token = _CONTENTS.set(_CONTENTS.get({}))
     try:
-        require_size(path, LARGEST)
-        return json.loads(path.read_text(encoding="utf-8"))
+        yield
+    finally:
+        _CONTENTS.reset(token)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, which callers leave as it is; ModelError if it cannot be read."""
+    contents = _CONTENTS.get({})
+    try:
+        if path not in contents:
+            require_size(path, LARGEST)
+            contents[path] = json.loads(path.read_text(encoding="utf-8"))
+        return contents[path]
     except (OSError, ValueError) as error:
         raise DamagedModelError(f"{path} cannot be read as JSON: {error}") from error
     except RecursionError:
@@ -41,9 +60,8 @@ def read_object(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise DamagedModelError(f"{path} holds no JSON object.")
-    for name, value in content.items() if is_schema_file(path) else ():
-        content[name] = _parse_field(path, name, value)
-    return content
+    typed = is_schema_file(path)
+    return {name: _parse_field(path, name, value) if typed else value for name, value in content.items()}
 
 
 SCHEMA_FILES = (

@@ -42,19 +42,6 @@ RUN: Mapping[str, tuple[Any, ...]] = {
 LATE = ("query_length", "document_length", "query_expansion")
 """The settings of a Transformer that only a MultiVectorEncoder has."""
 
-_OUTER = {"max_seq_length", "do_lower_case", "backend", "cache_dir", "tokenizer_name_or_path", "unpad_inputs"}
-_NAMES = {"module_input_name", "module_output_name"}
-
-SETTINGS_OF = {
-    "Transformer": {*_OUTER, *RUN, *LATE, "model_args", "tokenizer_args", "config_args"},
-    "Pooling": {"word_embedding_dimension", "pooling_mode", "include_prompt"},
-    "Dense": {*_NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"},
-    "Dropout": {"dropout"},
-    "Normalize": _NAMES,
-    "MultiVectorMask": {"skiplist_words", "skiplist_tasks", "keep_only_token_ids"},
-}
-"""The settings of modules that are built here, by the names before 5.4; a Pooling may have flags, too."""
-
 
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
     """The config in a module's folder, empty where there is none; ModelError as of `adapt_config`."""
@@ -65,12 +52,11 @@ def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
 def find_sentence_config(place: Path) -> Path:
     """The file with sentence-transformers' own settings of a Transformer; ModelError if two differ."""
     first, *others = sorted(place.glob("sentence_*_config.json")) or [place / "sentence_bert_config.json"]
-    for other in others:
-        if read_object(other) != read_object(first):
-            raise ModelError(
-                f"{place} has {first.name} and {other.name}, which contradict each other.",
-                hint="Remove the one that the model was not trained with, in a copy of the folder.",
-            )
+    if other := next((path for path in others if read_object(path) != read_object(first)), None):
+        raise ModelError(
+            f"{place} has {first.name} and {other.name}, which contradict each other.",
+            hint="Remove the one that the model was not trained with, in a copy of the folder.",
+        )
     return first
 
 
@@ -83,7 +69,9 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         path: Its file, which errors name.
     """
     settings = {RENAMED.get(name, name): value for name, value in config.items()}
-    for name in settings.keys() - SETTINGS_OF.get(class_name or "", settings.keys()):
+    for name in settings.keys() - {
+        *(MODULES.get(class_name or "", "").partition(":")[2].split() or settings)
+    }:
         if not name.startswith("pooling_mode_"):
             raise ModelError(
                 f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
@@ -168,39 +156,41 @@ TRANSFORMER = "sentence_transformers.models.Transformer"
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 """The subfolders of a TwoStage's backbones: that of texts, and that of context documents."""
 
-WEIGHTS, CONFIG, BEHIND = "weights", "config", "behind"
+MASK = "MultiVectorMask"
+"""The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
-MODULES: Mapping[str, tuple[str, ...]] = {
-    ATTENTIVE: (WEIGHTS, CONFIG, BEHIND),
-    TWO_STAGE: (WEIGHTS, CONFIG),
-    "Asym": (),
-    "BoW": (CONFIG,),
-    "CLIPModel": (WEIGHTS,),
-    "CNN": (WEIGHTS,),
-    "Dense": (WEIGHTS, CONFIG, BEHIND),
-    "Dropout": (CONFIG, BEHIND),
-    "LSTM": (WEIGHTS,),
-    "LayerNorm": (WEIGHTS, CONFIG, BEHIND),
-    "Normalize": (BEHIND,),
-    "Pooling": (CONFIG, BEHIND),
-    "Router": (),
-    "StaticEmbedding": (WEIGHTS,),
-    "Transformer": (WEIGHTS,),
-    "WeightedLayerPooling": (WEIGHTS, CONFIG, BEHIND),
-    "WordEmbeddings": (WEIGHTS,),
-    "WordWeights": (CONFIG,),
+NAMES = "module_input_name module_output_name"
+MODULES = {
+    ATTENTIVE: "weights config behind",
+    TWO_STAGE: "weights config",
+    MASK: ": skiplist_words skiplist_tasks keep_only_token_ids",
+    "Asym": "",
+    "BoW": "config",
+    "CLIPModel": "weights",
+    "CNN": "weights",
+    "Dense": f"weights config behind: {NAMES} in_features out_features bias activation_function use_residual",
+    "Dropout": "config behind: dropout",
+    "LSTM": "weights",
+    "LayerNorm": "weights config behind",
+    "Normalize": f"behind: {NAMES}",
+    "Pooling": "config behind: word_embedding_dimension pooling_mode include_prompt",
+    "Router": "",
+    "StaticEmbedding": "weights",
+    "Transformer": "weights: max_seq_length do_lower_case backend cache_dir tokenizer_name_or_path "
+    f"unpad_inputs model_args tokenizer_args config_args {' '.join([*RUN, *LATE])}",
+    "WeightedLayerPooling": "weights config behind",
+    "WordEmbeddings": "weights",
+    "WordWeights": "config",
 }
-"""The modules that read weights from their folder, that cannot be loaded without a config.json, and that read
-the vectors of another one."""
+"""By module: whether it reads weights from its folder, cannot be loaded without a config.json, and reads the
+vectors of a module before it; then, of those built here, its settings, by their names before 5.4. A Pooling
+may have flags, too."""
 
-LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE}
+LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE, MASK}
 """The modules of sentence-transformers; the others are ours."""
 
 MODEL2VEC = "model2vec"
 """The model type of a static embedding that model2vec saved, where its config names one."""
-
-MASK = "MultiVectorMask"
-"""The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
 OWN = {
     "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
@@ -252,6 +242,11 @@ class Module:
     def class_name(self) -> str | None:
         """The class of `find_library_class`."""
         return find_library_class(self.kind)
+
+    @property
+    def needs(self) -> str:
+        """What it reads, as MODULES has it."""
+        return MODULES.get(self.class_name or "", "").partition(":")[0]
 
     @property
     def place(self) -> Path:
@@ -317,8 +312,8 @@ def read_modules(folder: Path) -> list[Module]:
         raise ModelError(f"{path} lists no module.")
     for module in modules:
         _require_inside(path, module.sub)
-    if BEHIND in MODULES.get(first := modules[0].class_name or "", ()):
-        raise DamagedModelError(f"{path} begins with {first}, which reads no text.")
+    if "behind" in modules[0].needs:
+        raise DamagedModelError(f"{path} begins with {modules[0].class_name}, which reads no text.")
     return modules
 
 
@@ -399,7 +394,7 @@ def weight_files(folder: Path) -> list[Path]:
         paths = list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
         # A first module of the model's own is its backbone.
         is_backbone = module.class_name is None and module.place == modules[0].place
-        if not paths and (is_backbone or WEIGHTS in MODULES.get(module.class_name or "", ())):
+        if not paths and (is_backbone or "weights" in module.needs):
             raise _explain_missing_weights(folder, module.place)
         weights.update(paths)
     return sorted(weights)

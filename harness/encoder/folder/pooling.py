@@ -65,12 +65,12 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
     """
     named, flags = config.get("pooling_mode"), [name for name in config if name.startswith("pooling_mode_")]
     _require_known(path, "has the flag", flags, POOLING_FLAGS)
+    # A missing flag means off, but for the mean on.
+    by_flags = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
     if named is None:
-        # A missing flag means off, but for the mean on.
-        modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
-        if not modes:
+        if not by_flags:
             raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
-        return "+".join(modes)
+        return "+".join(by_flags)
     text = named.lower() if isinstance(named, str) else ""
     modes = text.split("+") if text else named if isinstance(named, list) else []
     if not modes or not all(isinstance(mode, str) for mode in modes):
@@ -79,6 +79,11 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
         # Since 5.4 that is the first token behind the prompt, before it was the first of all.
         raise explain_not_run(path, "include_prompt", False, True)
     _require_known(path, "names the pooling", modes, ORDER)
+    if flags and {*modes} != {*by_flags}:
+        raise ModelError(
+            f"{path} has pooling_mode = {named!r}, and flags of another pooling.",
+            hint="Leave out the ones that the model was not trained with, in a copy of the folder.",
+        )
     in_order = sorted({*modes}, key=ORDER.index)
     # "+" is the library's own way to name flags, which have no order.
     if text or modes == in_order:

@@ -26,12 +26,10 @@ from harness.encoder.backbones import (
 from harness.encoder.family import Config
 from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
-from harness.encoder.folder.files import read_object
+from harness.encoder.folder.files import read_files_once, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
-    CONFIG,
     CONTEXT_STAGE,
-    MODULES,
     TEXT_STAGE,
     TOKENIZED,
     TWO_STAGE,
@@ -55,6 +53,7 @@ ORDER = "order-dependence"
 """The name by which vectors that depend on the texts before them are accepted."""
 
 
+@read_files_once()
 def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
@@ -74,7 +73,7 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
     check_family(artifact, encoding)
     for module in list_modules(folder):
         class_name, place = module.class_name, module.place
-        if CONFIG in MODULES.get(class_name or "", ()) and not (place / "config.json").is_file():
+        if "config" in module.needs and not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
                 f"modules.json of {folder} names the module {class_name} in "
@@ -132,33 +131,31 @@ def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -
             f"{place} is quantised{method}: its config.json has a quantization_config.",
             hint="Give the model that it was made of: a quantised copy has other scores.",
         )
-    sparse = config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full"
-    if sparse and ORDER not in artifact.allow:
-        raise ModelError(
-            f"{place} has block-sparse attention, which its first short text switches off for good: its "
-            "scores would depend on the order of texts.",
-            hint='Set "attention_type": "original_full" in config.json, which gives every text full '
-            f"attention. Or take it as it is: --allow {ORDER}",
-        )
-    thetas = [config.get("rope_theta"), (config.get("rope_parameters") or {}).get("rope_theta")]
-    if None not in thetas and thetas[0] != thetas[1]:
-        raise ModelError(
-            f"{place / 'config.json'} says rope_theta {thetas[0]!r}, and {thetas[1]!r} in rope_parameters.",
-            hint="Leave out the one that the model was not trained with, in a copy of the folder.",
-        )
-    length = None if has_network(place, own_code=artifact.trust_remote_code) else find_uniform_length(config)
-    if length is not None and encoding.max_length > length and ORDER not in artifact.allow:
-        raise ModelError(
-            f"{place} has rotary positions that follow the longest text of a batch beyond {length} tokens: "
-            "its scores would depend on the order of texts.",
-            hint=f"Add --max-length {length}. Or take it as it is: --allow {ORDER}",
-        )
+    if ORDER not in artifact.allow:
+        _require_no_order(place, config, encoding, own_code=artifact.trust_remote_code)
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
         require_plain(place, tensors)
     for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             check_present(path)
+
+
+def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_code: bool) -> None:
+    """Refuse a backbone whose vectors depend on the texts before or beside them."""
+    length = None if has_network(place, own_code=own_code) else find_uniform_length(config)
+    if config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full":
+        why = "block-sparse attention, which its first short text switches off for good"
+        cure = 'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
+    elif length is not None and encoding.max_length > length:
+        why = f"rotary positions that follow the longest text of a batch beyond {length} tokens"
+        cure = f"Add --max-length {length}."
+    else:
+        return
+    raise ModelError(
+        f"{place} has {why}: its scores would depend on the order of texts.",
+        hint=f"{cure} Or take it as it is: --allow {ORDER}",
+    )
 
 
 COLBERT_AI = "a ColBERT of colbert-ai, which gives a vector for each token"

@@ -83,23 +83,17 @@ class SpecialTokens:
             faults = " and ".join(self._explain_end(end, done[end]) for end in wrong)
             return f"{faults}.", self._cure(wrong)
         named = [self.config.get(of_encoders) for _, _, of_encoders in _FLAGS.values()]
-        if not all(isinstance(token, str) for token in named):
-            return None
-        if not first and not last:
-            return (
-                f"The tokenizer names {named[0]} and {named[1]}, and adds neither to a text.",
-                f"Put them into its post-processor: {self._build_command(*map(str, named))}",
-            )
         # Lists have tokens of languages, some of which stand around a text.
         names = [*self.config.values()]
         names += [token for value in names if isinstance(value, list) for token in value]
         others = [token for token in (first, last) if token and token not in names]
-        if not others:
-            return None
-        return (
-            f"The tokenizer names {named[0]} and {named[1]}, and puts {others[0]} around a text.",
-            f"If trained with those: {self._build_command(*map(str, named))}. If as now: correct {_CONFIG}.",
-        )
+        if all(isinstance(token, str) for token in named) and (others or not (first or last)):
+            does = f"puts {others[0]} around a text" if others else "adds neither to a text"
+            return (
+                f"The tokenizer names {named[0]} and {named[1]}, and {does}.",
+                f"Put them into its post-processor: {self._build_command(*map(str, named))}",
+            )
+        return None
 
     def _explain_end(self, end: str, done: str) -> str:
         flag, declared = _FLAGS[end][0], self.declare(end)

@@ -467,7 +467,7 @@ ROBERTA = {"architectures": ["RobertaModel"]}
             "1_Pooling/config.json",
             {"pooling_mode": "cls"},
             {"pooling_mode": "mean"},
-            "has pooling_mode = 'cls', and its flags say 'mean'",
+            "has pooling_mode = 'cls', and flags of another pooling",
         ),
         (
             saved,
