@@ -50,6 +50,23 @@ def require_padding(tokenizer: Any) -> None:
         )
 
 
+TEXT = "The cat sat on the mat."
+"""A text whose tokens are looked at."""
+
+
+def find_text_ends(tokenizer: Any) -> tuple[str, str] | None:
+    """The special tokens that begin and end a text, "" for none; None where no tokens of its own are seen."""
+    whole, bare = (list(tokenizer(TEXT, add_special_tokens=added)["input_ids"]) for added in (True, False))
+    starts = [at for at in range(len(whole) - len(bare) + 1) if whole[at : at + len(bare)] == bare]
+    if not bare or not starts:
+        return None
+    before, behind = whole[: starts[0]], whole[starts[0] + len(bare) :]
+    first, last = (
+        tokenizer.convert_ids_to_tokens(ids[at]) if ids else "" for ids, at in ((before, 0), (behind, -1))
+    )
+    return first, last
+
+
 def is_unknown(tokenizer: Any, word: str) -> bool:
     """Whether a word is no token of a tokenizer."""
     token_id = tokenizer.convert_tokens_to_ids(word)

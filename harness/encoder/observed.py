@@ -29,12 +29,10 @@ from harness.encoder.folder.modules import list_input_modules, read_module_confi
 from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
+from harness.encoder.library_load import TEXT, find_text_ends
 from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"
-
-TEXT = "The cat sat on the mat."
-"""A text whose tokens are looked at."""
 
 LENGTH = 1e-3
 """How far the length of a vector may be from 1: half precision rounds by 4e-3 a term, and most cancels."""
@@ -97,16 +95,11 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
 
 
 def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Observation]:
-    tokenizer = module.tokenizer
-    whole, bare = (list(tokenizer(TEXT, add_special_tokens=added)["input_ids"]) for added in (True, False))
-    starts = [at for at in range(len(whole) - len(bare) + 1) if whole[at : at + len(bare)] == bare]
-    if not bare or not starts:
+    ends = find_text_ends(module.tokenizer)
+    if ends is None:
         return
-    before, behind = whole[: starts[0]], whole[starts[0] + len(bare) :]
-    first, last = (
-        tokenizer.convert_ids_to_tokens(ids[at]) if ids else "" for ids, at in ((before, 0), (behind, -1))
-    )
-    message, hint = files.explain_difference(first, last) or _explain_hidden(module, len(whole)) or ("", "")
+    first, last = ends
+    message, hint = files.explain_difference(first, last) or _explain_hidden(module) or ("", "")
     yield Observation(
         name="first_token",
         declared=files.declare("first"),
@@ -118,8 +111,9 @@ def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Obser
     yield Observation(name="last_token", declared=files.declare("last"), observed=last)
 
 
-def _explain_hidden(module: Any, count: int) -> tuple[str, str] | None:
+def _explain_hidden(module: Any) -> tuple[str, str] | None:
     """What tokens of a text alone its attention mask hides, and the cure; None if it hides none."""
+    count = len(module.tokenizer(TEXT)["input_ids"])
     seen = int(tokenize_batch(module, [TEXT])["attention_mask"].sum())
     if seen >= min(count, module.max_seq_length or count):
         return None

@@ -44,10 +44,12 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import read_pooling, split_pooling
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     collect_load_report,
+    find_text_ends,
     hide_library_output,
     let_end_pad,
     require_padding,
@@ -211,6 +213,7 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             require_prefixes(tokenizer, late)
         tokenizer(UNKNOWN)
         features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
+        _require_special_tokens(place, artifact, tokenizer)
     except (HarnessError, KeyboardInterrupt, SystemExit):
         raise
     # A panic of the tokenizers library is no Exception.
@@ -242,6 +245,18 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
         )
     return tokenizer.num_special_tokens_to_add(), width
+
+
+def _require_special_tokens(place: Path, artifact: Artifact, tokenizer: Any) -> None:
+    """Refuse a tokenizer that does not add the special tokens that its files declare, unless accepted."""
+    ends = find_text_ends(tokenizer)
+    if ends is None or SPECIAL_TOKENS in artifact.allow:
+        return
+    if difference := SpecialTokens.read_folder(place).explain_difference(*ends):
+        raise ModelError(
+            f"{place}: {difference[0]}",
+            hint=f"{difference[1]} Or take it as it is: --allow {SPECIAL_TOKENS}",
+        )
 
 
 def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:

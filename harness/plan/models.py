@@ -37,6 +37,7 @@ from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.modules import list_module_folders
 from harness.encoder.folder.preflight import check_folder
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS
 from harness.plan.evaluations import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
@@ -474,6 +475,7 @@ def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path
             "key": artifact.key,
             "allow_extra": list_allowed_tensors(artifact.allow),
             "own code": artifact.trust_remote_code,
+            "any special tokens": SPECIAL_TOKENS in artifact.allow,
             # A load, which settles a doubt, asks for it.
             "pooling": encoding.pooling,
             "scaling": encoding.rope_scaling and [encoding.rope_scaling, encoding.max_length],

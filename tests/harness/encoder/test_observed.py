@@ -386,6 +386,17 @@ def test_files_that_contradict_each_other_are_refused_without_a_load_and_mended_
     assert observe(folder, artifact)[1] == []
 
 
+@pytest.mark.parametrize("name", ["encoder without ends", "other ends than those that are named"])
+def test_the_tokens_that_a_tokenizer_adds_are_compared_in_a_trial(
+    name: str, tmp_path: Path, artifact: Callable[..., Artifact]
+) -> None:
+    folder = MAKERS[name][0](tmp_path / "model")
+    encoding = resolve_encoding(describe(folder), Settings())
+    with pytest.raises(ModelError, match="The tokenizer names <s> and "):
+        check_model(artifact(folder), encoding)
+    check_model(artifact(folder, allow=("special-tokens",)), encoding)
+
+
 def test_a_class_that_replaces_the_ends_of_the_file_and_the_one_that_takes_them(
     copy: Path, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
 ) -> None:

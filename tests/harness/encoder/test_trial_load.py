@@ -365,7 +365,7 @@ def test_a_length_must_leave_something_of_a_text_where_only_a_load_tells(
 def test_a_word_that_is_a_special_token_has_a_row(build: Build, artifact: MakeArtifact) -> None:
     folder = build()
     config = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "cls_token": "é"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "mask_token": "é"}))
     with pytest.raises(ModelError, match="tokens up to number"):
         passes(artifact(folder))
 
