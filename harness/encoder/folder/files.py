@@ -24,7 +24,6 @@ SETTINGS = "config_sentence_transformers.json"
 LARGEST = 64 * 2**20
 """The most bytes of a config or of a file of a tokenizer; the largest known has 35 MB."""
 
-
 _CONTENTS: ContextVar[dict[Path, Any]] = ContextVar("_CONTENTS")
 """What JSON files hold, while they are read once."""
 
@@ -93,11 +92,7 @@ def _is_count(value: Any, least: int = 1, most: float = math.inf) -> bool:
     return type(value) is int and least <= value <= most
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-TEXT = _Type("a text", _is_text)
+TEXT = _Type("a text", lambda value: isinstance(value, str))
 FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
@@ -114,10 +109,12 @@ LENGTH = _Type(ANY_LENGTH.words, lambda n: n == -1 or _is_count(n, most=2**31 - 
 WORD = _Type("a token", lambda value: value != "")
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
 LIST = _Type("a list", lambda value: isinstance(value, list))
-TEXTS = _Type("a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)))
+TEXTS = _Type(
+    "a list of texts", lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value)
+)
 NAMED = _Type(
     "an object of texts",
-    lambda value: isinstance(value, dict) and all(v is None or _is_text(v) for v in value.values()),
+    lambda value: isinstance(value, dict) and all(isinstance(v, str | None) for v in value.values()),
 )
 CODE = _Type("an object or a list", lambda value: isinstance(value, dict | list))
 ABOVE_ZERO = _Type("a number above 0", lambda value: type(value) in (int, float) and 0 < value < math.inf)

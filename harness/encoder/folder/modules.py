@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.core.errors import DamagedModelError, ModelError
 from harness.core.types import SIDES
@@ -43,6 +43,30 @@ LATE = ("query_length", "document_length", "query_expansion")
 """The settings of a Transformer that only a MultiVectorEncoder has."""
 
 
+NAMES = ("module_input_name", "module_output_name")
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "Dense": (*NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"),
+    "Dropout": ("dropout",),
+    "MultiVectorMask": ("skiplist_words", "skiplist_tasks", "keep_only_token_ids"),
+    "Normalize": NAMES,
+    "Pooling": ("word_embedding_dimension", "pooling_mode", "include_prompt"),
+    "Transformer": (
+        "max_seq_length",
+        "do_lower_case",
+        "unpad_inputs",
+        "model_args",
+        "tokenizer_args",
+        "config_args",
+        "backend",
+        "cache_dir",
+        "tokenizer_name_or_path",
+        *RUN,
+        *LATE,
+    ),
+}
+"""All settings of the modules built here, by their names before 5.4; a Pooling may have flags, too."""
+
+
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
     """The config in a module's folder, empty where there is none; ModelError as of `adapt_config`."""
     path = find_sentence_config(place) if class_name == "Transformer" else place / "config.json"
@@ -69,9 +93,7 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         path: Its file, which errors name.
     """
     settings = {RENAMED.get(name, name): value for name, value in config.items()}
-    for name in settings.keys() - {
-        *(MODULES.get(class_name or "", "").partition(":")[2].split() or settings)
-    }:
+    for name in settings.keys() - {*SETTINGS.get(class_name or "", settings)}:
         if not name.startswith("pooling_mode_"):
             raise ModelError(
                 f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
@@ -159,34 +181,30 @@ TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 MASK = "MultiVectorMask"
 """The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
-NAMES = "module_input_name module_output_name"
-MODULES = {
-    ATTENTIVE: "weights config behind",
-    TWO_STAGE: "weights config",
-    MASK: ": skiplist_words skiplist_tasks keep_only_token_ids",
-    "Asym": "",
-    "BoW": "config",
-    "CLIPModel": "weights",
-    "CNN": "weights",
-    "Dense": f"weights config behind: {NAMES} in_features out_features bias activation_function use_residual",
-    "Dropout": "config behind: dropout",
-    "LSTM": "weights",
-    "LayerNorm": "weights config behind",
-    "Normalize": f"behind: {NAMES}",
-    "Pooling": "config behind: word_embedding_dimension pooling_mode include_prompt",
-    "Router": "",
-    "StaticEmbedding": "weights",
-    "Transformer": "weights: max_seq_length do_lower_case backend cache_dir tokenizer_name_or_path "
-    f"unpad_inputs model_args tokenizer_args config_args {' '.join([*RUN, *LATE])}",
-    "WeightedLayerPooling": "weights config behind",
-    "WordEmbeddings": "weights",
-    "WordWeights": "config",
+NEEDS: Mapping[str, tuple[Literal["weights", "config", "vectors"], ...]] = {
+    ATTENTIVE: ("weights", "config", "vectors"),
+    TWO_STAGE: ("weights", "config"),
+    MASK: (),
+    "Asym": (),
+    "BoW": ("config",),
+    "CLIPModel": ("weights",),
+    "CNN": ("weights",),
+    "Dense": ("weights", "config", "vectors"),
+    "Dropout": ("config", "vectors"),
+    "LSTM": ("weights",),
+    "LayerNorm": ("weights", "config", "vectors"),
+    "Normalize": ("vectors",),
+    "Pooling": ("config", "vectors"),
+    "Router": (),
+    "StaticEmbedding": ("weights",),
+    "Transformer": ("weights",),
+    "WeightedLayerPooling": ("weights", "config", "vectors"),
+    "WordEmbeddings": ("weights",),
+    "WordWeights": ("config",),
 }
-"""By module: whether it reads weights from its folder, cannot be loaded without a config.json, and reads the
-vectors of a module before it; then, of those built here, its settings, by their names before 5.4. A Pooling
-may have flags, too."""
+"""What a module cannot do without: weights in its folder, a config.json, the vectors of one before it."""
 
-LIBRARY = MODULES.keys() - {ATTENTIVE, TWO_STAGE, MASK}
+LIBRARY = NEEDS.keys() - {ATTENTIVE, TWO_STAGE, MASK}
 """The modules of sentence-transformers; the others are ours."""
 
 MODEL2VEC = "model2vec"
@@ -244,9 +262,9 @@ class Module:
         return find_library_class(self.kind)
 
     @property
-    def needs(self) -> str:
-        """What it reads, as MODULES has it."""
-        return MODULES.get(self.class_name or "", "").partition(":")[0]
+    def needs(self) -> tuple[str, ...]:
+        """What it cannot do without, as NEEDS has it."""
+        return NEEDS.get(self.class_name or "", ())
 
     @property
     def place(self) -> Path:
@@ -312,7 +330,7 @@ def read_modules(folder: Path) -> list[Module]:
         raise ModelError(f"{path} lists no module.")
     for module in modules:
         _require_inside(path, module.sub)
-    if "behind" in modules[0].needs:
+    if "vectors" in modules[0].needs:
         raise DamagedModelError(f"{path} begins with {modules[0].class_name}, which reads no text.")
     return modules
 
