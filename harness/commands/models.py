@@ -31,14 +31,13 @@ from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.content import (
     VOLATILE,
-    WHOLE,
     FolderIdentity,
     compute_folder_identity,
     list_content_files,
 )
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
-from harness.encoder.tensors import StoredTensor, read_safetensors
+from harness.encoder.tensors import WHOLE, StoredTensor, read_safetensors
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request

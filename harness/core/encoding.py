@@ -370,6 +370,12 @@ class Encoding:
     rope_scaling: str | None = None
 
     @property
+    def may_exceed_half(self) -> bool:
+        """Whether vectors of any length are kept in float16."""
+        is_scaled = self.normalize or self.late_interaction is not None or self.normalized_types
+        return self.vectors == "float16" and not is_scaled
+
+    @property
     def loaded(self) -> Encoding:
         """The settings that a loaded model has, whatever the task and the draw of a context."""
         context = self.context and ContextDraw(size=self.context.size)

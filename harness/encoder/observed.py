@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -30,6 +34,7 @@ from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
 from harness.encoder.library_load import TEXT, find_text_ends
+from harness.encoder.tensors import FORMS, list_parts, read_safetensors
 from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"
@@ -92,6 +97,7 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     yield _observe_case(module, files)
     yield from _observe_vocabulary(module, files)
     yield from _observe_attention(module, folder, encoding)
+    yield from _compare_weights(folder)
 
 
 def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Observation]:
@@ -304,6 +310,65 @@ def _find_direction(module: Any) -> str | None:
         )
     # A token that is masked has a weight of exactly 0.
     return CAUSAL if torch.equal(first, second) else BOTH
+
+
+SAMPLE = 1 << 26
+"""The most bytes of tensors by which two weight files are compared, the smallest tensors first."""
+
+
+def _compare_weights(folder: Path) -> Iterator[Observation]:
+    """Weights that lie beside those that are loaded, as of an earlier save, and are others."""
+    loaded, *others = [path for name in FORMS if (path := folder / name).is_file()]
+    sums = set(_compute_sums(list_parts(loaded), None)) if loaded.name in FORMS[:2] else set()
+    sizes = {size for size, _ in sums}
+    for other in others if sums else ():
+        try:
+            other_sums = set(_compute_sums(list_parts(other), sizes))
+        # A leftover of any form: transformers does not look at it either.
+        except Exception:
+            continue
+        # In another precision no size is the same; a head or a pooler may be in one file alone.
+        is_like = sizes <= {size for size, _ in other_sums}
+        if is_like and len(sums - other_sums) > len(sums) / 10:
+            yield Observation(
+                name="weights",
+                declared=other.name,
+                observed=loaded.name,
+                note=f"{other.name} holds other weights than {loaded.name}, which is loaded",
+            )
+
+
+def _compute_sums(paths: Sequence[Path], sizes: Container[int] | None) -> Iterator[tuple[int, int]]:
+    """The bytes of tensors, and the sums of their halves: the same in whichever order the numbers lie.
+
+    A matrix may lie transposed in a pickle, of which nothing is unpickled here.
+
+    Args:
+        paths: Weight files.
+        sizes: The sizes of tensors to read; None for the smallest up to SAMPLE bytes.
+    """
+    spans: list[tuple[int, Callable[[], bytes]]] = []
+    with ExitStack() as stack:
+        for path in paths:
+            if path.suffix == ".safetensors":
+                spans += [
+                    (one.end - one.begin, partial(_read_span, path, one.begin, one.end))
+                    for one in read_safetensors(path)[0].values()
+                ]
+            else:
+                archive = stack.enter_context(ZipFile(path))
+                spans += [(one.file_size, partial(archive.read, one)) for one in archive.infolist()]
+        total = 0
+        for size, read in sorted(spans, key=itemgetter(0)):
+            total += size
+            if size % 2 == 0 and (total <= SAMPLE if sizes is None else size in sizes):
+                yield size, int(np.frombuffer(read(), "<u2").sum(dtype=np.uint64))
+
+
+def _read_span(path: Path, begin: int, end: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(begin)
+        return file.read(end - begin)
 
 
 def _observe_vectors(

@@ -46,15 +46,22 @@ TYPES: Mapping[str, tuple[str | None, str]] = {
 that torch names in a pickle, and what such tensors are."""
 
 
+WHOLE = "model.safetensors"
+"""The weights of a module in one file."""
+
+FORMS = (WHOLE, f"{WHOLE}.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""The files by which transformers finds weights, in the order in which it prefers them."""
+
+
 def list_module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
-    """The weight files of one module's own folder, in the order in which loading prefers them."""
-    for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
-        single_file, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"
-        if single_file.is_file():
-            return [single_file]
-        if sharded and index.is_file():
-            return _list_shards(index)
-    return []
+    """The weight files of one module's own folder that loading takes."""
+    forms = [root / name for name in FORMS if sharded or not name.endswith(".json")]
+    return next((list_parts(form) for form in forms if form.is_file()), [])
+
+
+def list_parts(form: Path) -> list[Path]:
+    """The weight files that a file of FORMS stands for; ModelError if one is missing."""
+    return _list_shards(form) if form.suffix == ".json" else [form]
 
 
 def _list_shards(index: Path) -> list[Path]:
@@ -266,6 +273,31 @@ def check_weights(path: Path) -> None:
     check_present(path)
     if path.suffix == ".safetensors":
         read_safetensors(path)
+
+
+def require_one_model(place: Path) -> None:
+    """Refuse safetensors in one file beside an index of parts, if their tensors have other names or shapes.
+
+    Of a folder with both, transformers loads the one file; saving in parts does not remove it.
+    """
+    whole, index = (place / name for name in FORMS[:2])
+    if not (whole.is_file() and index.is_file()):
+        return
+    try:
+        parts = read_tensor_headers(list_parts(index)) or {}
+    # An index that was left behind, without its parts.
+    except ModelError:
+        return
+    tensors = read_tensor_headers([whole]) or {}
+    wrong = {(name, tensor.shape) for name, tensor in tensors.items()} ^ {
+        (name, tensor.shape) for name, tensor in parts.items()
+    }
+    if wrong:
+        raise ModelError(
+            f"{place} has two models, in {whole.name} and in the parts of {index.name}: "
+            f"{min(wrong)[0]} is not the same in both.",
+            hint=f"{whole.name} would be loaded. Remove the one that is not meant, in a copy of the folder.",
+        )
 
 
 PACKED_NAMES = (".qweight", ".qzeros", ".g_idx", ".weight_packed", ".SCB", ".absmax")

@@ -29,7 +29,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, 
 
 from harness.core.arguments import list_allowed_tensors
 from harness.core.encoding import Encoding, parse_rope_scaling
-from harness.core.errors import DamagedModelError, HarnessError, ModelError
+from harness.core.errors import DamagedModelError, DataError, HarnessError, ModelError
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.folder.files import read_json, read_object
@@ -59,6 +59,7 @@ from harness.encoder.library_load import (
 from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.encoder.tensors import TYPES, list_module_weights, read_tensor_headers
+from harness.storage.vectors import round_to_half
 
 LARGEST = 2 << 30
 """Bytes of weights up to which a doubt is settled by a load."""
@@ -99,12 +100,14 @@ def try_load(artifact: Artifact, encoding: Encoding) -> int:
     """
     try:
         with hide_library_output():
-            return _try_modules(artifact, encoding)
+            special = _try_modules(artifact, encoding)
     except HarnessError:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
     except Exception as error:
         return _load_in_doubt(artifact, encoding, error)
+    # Whether float16 holds such vectors is seen by loading, too.
+    return max(special, _load_in_doubt(artifact, encoding, _DoubtError()) if encoding.may_exceed_half else 0)
 
 
 def _load_in_doubt(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
@@ -120,8 +123,13 @@ def _load_in_doubt(artifact: Artifact, encoding: Encoding, doubt: Exception) -> 
             del sys.modules[name]
     from harness.encoder.loading import load_any
 
-    model = load_any(artifact, replace(encoding, dtype="float32"), device="cpu").model
-    loaded = [getattr(module, "tokenizer", None) for module in model.modules()]
+    encoder = load_any(artifact, replace(encoding, dtype="float32"), device="cpu")
+    try:
+        for vectors in encoder.first_outputs.values() if encoding.may_exceed_half else ():
+            round_to_half(vectors)
+    except DataError as error:
+        raise ModelError(f"{artifact.name}: {error.args[0]}", hint=error.hint) from None
+    loaded = [getattr(module, "tokenizer", None) for module in encoder.model.modules()]
     return max(
         (one.num_special_tokens_to_add() for one in loaded if isinstance(one, PreTrainedTokenizerBase)),
         default=0,

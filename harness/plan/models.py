@@ -398,7 +398,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
 # Whether models load: each is tried once for each content, in a process of its own
 
 
-TRIAL_FORM = 5
+TRIAL_FORM = 6
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
@@ -476,6 +476,7 @@ def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path
             "allow_extra": list_allowed_tensors(artifact.allow),
             "own code": artifact.trust_remote_code,
             "any special tokens": SPECIAL_TOKENS in artifact.allow,
+            "vectors beyond float16": encoding.may_exceed_half,
             # A load, which settles a doubt, asks for it.
             "pooling": encoding.pooling,
             "scaling": encoding.rope_scaling and [encoding.rope_scaling, encoding.max_length],

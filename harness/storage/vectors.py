@@ -39,6 +39,20 @@ DTYPES = {"F32": np.float32, "F16": np.float16}
 """The precisions of vectors in a shard, by their names in safetensors."""
 
 
+def round_to_half(vectors: Vectors) -> NDArray[np.float16]:
+    """Vectors in float16; DataError if a component is too large for it."""
+    # An overflow is told below, once, with what to do about it.
+    with np.errstate(over="ignore"):
+        half_vectors = vectors.astype(np.float16)
+    # A model that gives infinite components is another error, which is reported when vectors are read.
+    if np.isinf(half_vectors).any() and np.isfinite(vectors).all():
+        raise DataError(
+            "A vector has a component above 65,504, the largest number of float16.",
+            hint="Leave out --vectors float16.",
+        )
+    return half_vectors
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenVectors:
     """The vectors of the tokens of several texts.
@@ -173,16 +187,7 @@ class EmbeddingCache:
         """
         if self.identity.get("vectors") != "float16":
             return vectors
-        array = TokenVectors.of(vectors).vectors
-        # An overflow is told below, once, with what to do about it.
-        with np.errstate(over="ignore"):
-            half_vectors = array.astype(np.float16)
-        # A model that gives infinite components is another error, which is reported when vectors are read.
-        if np.isinf(half_vectors).any() and np.isfinite(array).all():
-            raise DataError(
-                "A vector has a component above 65,504, the largest number of float16.",
-                hint="Leave out --vectors float16.",
-            )
+        half_vectors = round_to_half(TokenVectors.of(vectors).vectors)
         if isinstance(vectors, TokenVectors):
             return TokenVectors(vectors=half_vectors, offsets=vectors.offsets)
         return half_vectors

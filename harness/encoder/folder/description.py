@@ -47,11 +47,7 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
-from harness.encoder.folder.pooling import (
-    infer_vector_size,
-    name_pooling,
-    read_pooling,
-)
+from harness.encoder.folder.pooling import infer_vector_size, name_pooling, read_pooling
 from harness.encoder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
 
@@ -128,7 +124,6 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     prompts, default_prompt = _read_prompts(folder, library)
     if stages is not None:
         token_limits = (compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
-    limits = [length.limit for length in token_limits if length.limit is not None]
     return Description(
         folder=folder,
         name=folder.name,
@@ -140,7 +135,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         truncate_dim=_read_truncation(folder, library, pooling),
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
-        position_limit=max(limits, default=None),
+        position_limit=max((one.limit for one in token_limits if one.limit is not None), default=None),
         lengths=token_limits,
         prompts=prompts,
         default_prompt_name=default_prompt,
@@ -248,9 +243,6 @@ def _require_config(place: Path) -> None:
     """Refuse the folder of a transformer without a config."""
     if not (place / "config.json").is_file():
         hint = "Give the folder of a transformers or sentence-transformers model."
-        if (adapter := place / "adapter_config.json").is_file():
-            base = read_object(adapter).get("base_model_name_or_path") or "another model"
-            hint = f"It is an adapter of {base}: merge it into its base model (`merge_and_unload()` of peft)."
         raise ModelError(f"{place} has no config.json.", hint=hint)
 
 

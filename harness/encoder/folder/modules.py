@@ -42,7 +42,6 @@ RUN: Mapping[str, tuple[Any, ...]] = {
 LATE = ("query_length", "document_length", "query_expansion")
 """The settings of a Transformer that only a MultiVectorEncoder has."""
 
-
 NAMES = ("module_input_name", "module_output_name")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "Dense": (*NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"),

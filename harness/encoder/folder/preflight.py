@@ -44,6 +44,7 @@ from harness.encoder.tensors import (
     check_present,
     list_module_weights,
     read_tensor_headers,
+    require_one_model,
     require_plain,
     require_shapes,
 )
@@ -136,6 +137,7 @@ def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -
     tensors = read_tensor_headers(list_module_weights(place))
     if tensors is not None:
         require_plain(place, tensors)
+    require_one_model(place)
     for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             check_present(path)
@@ -217,7 +219,11 @@ def check_trust(artifact: Artifact) -> None:
 
     It is refused as well where it names code of its own without which it would be another model.
     """
-    names, needs = _list_import_names(artifact.folder), f"{artifact.name} needs code of its own"
+    # Module files import the types of modules, and the tokenizers of word embeddings.
+    modules, needs = list_modules(artifact.folder), f"{artifact.name} needs code of its own"
+    configs = [read_object(module.place / "wordembedding_config.json") for module in modules]
+    tokenizers = (config.get("tokenizer_class") for config in configs)
+    names = [*(module.kind for module in modules), *(name for name in tokenizers if name is not None)]
     pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
     hint = f"Read that code; if you trust it, add --trust-remote-code{pin}."
     foreign = [kind for kind in names if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))]
@@ -252,14 +258,6 @@ def check_trust(artifact: Artifact) -> None:
                 hint=f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy "
                 "of the folder.",
             )
-
-
-def _list_import_names(folder: Path) -> list[str]:
-    """The names that module files import: module types, and the tokenizers of word embeddings."""
-    modules = list_modules(folder)
-    configs = (read_object(module.place / "wordembedding_config.json") for module in modules)
-    tokenizers = (config.get("tokenizer_class") for config in configs)
-    return [*(module.kind for module in modules), *(name for name in tokenizers if name is not None)]
 
 
 def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass], names: Sequence[str]) -> None:

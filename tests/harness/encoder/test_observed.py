@@ -635,3 +635,67 @@ def test_a_file_that_the_model_does_not_follow_is_noted(
     rewrite(copy / "tokenizer.json", **{field: content})
     (said,) = list_notes()
     assert said.startswith(note)
+
+
+def save_weights(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], form: str) -> None:
+    """Write changed weights beside those of a folder, as a pickle or in parts."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = change(load_file(folder / "model.safetensors"))
+    if form == "pytorch_model.bin":
+        torch.save(tensors, folder / form)
+        return
+    names = {f"model-0000{at}-of-00002.safetensors": [*tensors][at - 1 :: 2] for at in (1, 2)}
+    for file, some in names.items():
+        save_file({name: tensors[name].contiguous() for name in some}, folder / file)
+    index = {"weight_map": {name: file for file, some in names.items() for name in some}}
+    (folder / form).write_text(json.dumps(index))
+
+
+def transpose(tensors: dict[str, Any]) -> dict[str, Any]:
+    """The same tensors, with matrices in the other order of memory, and one more."""
+    order = {name: range(one.ndim)[::-1] for name, one in tensors.items()}
+    turned = {name: one.permute(*order[name]) for name, one in tensors.items()}
+    more = {"head.bias": next(iter(tensors.values()))}
+    return more | {name: one.contiguous().permute(*order[name]) for name, one in turned.items()}
+
+
+HALVES = {
+    "pytorch_model.bin": "pytorch_model.bin",
+    "model.safetensors.index.json": "model-00001-of-00002.safetensors",
+}
+"""By the form of other weights, a file of theirs."""
+
+
+@pytest.mark.parametrize("form", HALVES)
+def test_other_weights_beside_those_that_are_loaded_are_noted(
+    form: str, copy: Path, artifact: Callable[..., Artifact]
+) -> None:
+    """transformers prefers model.safetensors, whichever was written last."""
+    same = transpose if form.endswith(".bin") else dict
+    for change in (same, lambda tensors: {name: one.half() for name, one in tensors.items()}):
+        save_weights(copy, change, form)
+        assert "weights" not in observe(copy, artifact)[0]
+    save_weights(copy, lambda tensors: {name: one * 1.01 for name, one in tensors.items()}, form)
+    check_model(artifact(copy), resolve_encoding(describe(copy), Settings()))
+    assert observe(copy, artifact)[0]["weights"] == (form, "model.safetensors")
+    (copy / HALVES[form]).write_bytes(b"half of a download")
+    assert "weights" not in observe(copy, artifact)[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors: {name: one[..., :8] for name, one in tensors.items()},
+        lambda tensors: {f"encoder.{name}": one for name, one in tensors.items()},
+    ],
+)
+def test_parts_of_another_model_beside_a_whole_one_are_refused(
+    change: Callable[[dict[str, Any]], dict[str, Any]], copy: Path, artifact: Callable[..., Artifact]
+) -> None:
+    save_weights(copy, change, "model.safetensors.index.json")
+    with pytest.raises(ModelError, match=r"has two models, in model\.safetensors and in the parts of"):
+        check_model(artifact(copy), resolve_encoding(describe(copy), Settings()))
+    (copy / "model-00002-of-00002.safetensors").unlink()
+    check_model(artifact(copy), resolve_encoding(describe(copy), Settings()))

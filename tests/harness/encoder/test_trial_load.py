@@ -505,3 +505,17 @@ def test_a_dense_layer_of_another_width_than_its_backbone_is_refused(
     )
     with pytest.raises(ModelError, match="does not load"):
         passes(artifact(folder))
+
+
+def test_vectors_beyond_float16_are_refused_where_they_are_kept_so(
+    build: Build, artifact: MakeArtifact, edit: Callable[..., None]
+) -> None:
+    """The largest number of float16 is 65,504; scaled vectors never come near it."""
+    folder = build(dense=True)
+    passes(artifact(folder), vectors="float16")
+    edit(folder / "2_Dense", lambda tensors: tensors.update({n: t * 1e6 for n, t in tensors.items()}))
+    faulty.rewrite(folder / "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
+    passes(artifact(folder))
+    passes(artifact(folder), vectors="float16", normalize=True)
+    with pytest.raises(ModelError, match=r"tiny: A vector .* above 65,504"):
+        passes(artifact(folder), vectors="float16")
