@@ -215,7 +215,8 @@ def mutate_tensors(draw: Draw, name: str, raw: bytes) -> bytes:
 
     tensors = load(raw)
     chosen = draw.pick(sorted(tensors))
-    kind = draw.pick(("dropped", "renamed", "prefixed", "doubled", "turned", "narrowed", "integer", "added"))
+    kinds = ("dropped", "renamed", "prefixed", "doubled", "turned", "narrowed", "integer", "scaled", "added")
+    kind = draw.pick(kinds)
     if kind == "dropped":
         del tensors[chosen]
     elif kind == "renamed":
@@ -231,6 +232,8 @@ def mutate_tensors(draw: Draw, name: str, raw: bytes) -> bytes:
         tensors[chosen] = np.ascontiguousarray(tensors[chosen][..., :-1])
     elif kind == "integer":
         tensors[chosen] = tensors[chosen].astype(np.int64)
+    elif kind == "scaled":
+        tensors[chosen] = tensors[chosen] * tensors[chosen].dtype.type(1e6)
     else:
         tensors["extra.weight"] = np.zeros(3, np.float32)
     draw.words.append(f"{name}: {chosen} {kind}")
@@ -504,7 +507,7 @@ def encode_texts(model: Any) -> dict[str, Any]:
     """The vectors of the texts on each side, by the key that the cache has for them."""
     from harness.core.types import SIDES
     from harness.encoder.loading import load_any
-    from harness.storage.vectors import EmbeddingCache
+    from harness.storage.vectors import EmbeddingCache, round_to_half
 
     encoding, artifact = model.encoding, model.artifact
     encoder: Any = load_any(artifact, encoding, device="cpu")
@@ -515,9 +518,10 @@ def encode_texts(model: Any) -> dict[str, Any]:
         prompt = dict(encoding.prompts).get(role) or dict(encoding.prompts).get(encoding.default_prompt, "")
         space = EmbeddingCache.build_space_identity(artifact, encoding, prompt=prompt, role=role)
         rows = encoder.encode(TEXTS, prompt=prompt, role=role)
-        vectors[digest({**space, "late": encoding.late_interaction is not None})] = getattr(
-            rows, "vectors", rows
-        )
+        array = getattr(rows, "vectors", rows)
+        if encoding.vectors == "float16":
+            round_to_half(array)
+        vectors[digest({**space, "late": encoding.late_interaction is not None})] = array
     return vectors
 
 
