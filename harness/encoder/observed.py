@@ -34,7 +34,7 @@ from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
 from harness.encoder.library_load import TEXT, find_text_ends
-from harness.encoder.tensors import FORMS, list_parts, read_safetensors
+from harness.encoder.tensors import FLOAT, FORMS, TYPES, list_parts, read_safetensors
 from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"
@@ -354,6 +354,7 @@ def _compute_sums(paths: Sequence[Path], sizes: Container[int] | None) -> Iterat
                 spans += [
                     (one.end - one.begin, partial(_read_span, path, one.begin, one.end))
                     for one in read_safetensors(path)[0].values()
+                    if TYPES.get(one.dtype, (None, ""))[1] == FLOAT
                 ]
             else:
                 archive = stack.enter_context(ZipFile(path))
