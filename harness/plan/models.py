@@ -398,7 +398,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
 # Whether models load: each is tried once for each content, in a process of its own
 
 
-TRIAL_FORM = 6
+TRIAL_FORM = 5
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")

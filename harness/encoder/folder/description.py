@@ -243,6 +243,8 @@ def _require_config(place: Path) -> None:
     """Refuse the folder of a transformer without a config."""
     if not (place / "config.json").is_file():
         hint = "Give the folder of a transformers or sentence-transformers model."
+        if (place / "adapter_config.json").is_file():
+            hint = "It is an adapter: merge it into its base model (`merge_and_unload()` of peft)."
         raise ModelError(f"{place} has no config.json.", hint=hint)
 
 
