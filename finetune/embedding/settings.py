@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.identity import AlwaysHashed
+from harness.core.keys import AlwaysHashed
 from harness.encoder.folder.pooling import POOLING_FLAGS
 
 if TYPE_CHECKING:

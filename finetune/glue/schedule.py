@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.core.identity import AlwaysHashed
+from harness.core.keys import AlwaysHashed
 
 FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
 """NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""

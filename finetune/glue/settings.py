@@ -17,7 +17,7 @@ from annotated_types import Interval
 from finetune.glue.schedule import Schedule
 from harness.core.arguments import Form, Seed, Tokens
 from harness.core.errors import UsageError
-from harness.core.identity import AlwaysHashed
+from harness.core.keys import AlwaysHashed
 from harness.core.types import DTYPES, Dtype
 
 if TYPE_CHECKING:

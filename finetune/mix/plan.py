@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from finetune.embedding.batches import compute_set_probabilities
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows, describe_training_data
+from finetune.embedding.row_order import compute_set_probabilities
 from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.lineage import Lineage

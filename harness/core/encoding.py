@@ -306,7 +306,7 @@ class Plaid:
     # At least 4, as a quarter of them is read in full: fewer would leave no document.
     n_full_scores: Annotated[int, Interval(ge=4, lt=2**31)] = 8192
     seed: Annotated[int, Interval(ge=0, lt=2**31)] = SEED
-    # "later": the field is newer than the first indexes, whose keys it must not change (core/identity.py).
+    # "later": the field is newer than the first indexes, whose keys it must not change (core/keys.py).
     top_k: Annotated[int, Interval(ge=10, lt=2**31)] | None = field(default=None, metadata={"later": True})
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.errors import DataError, UsageError, ask_for_names, find_similar_names
-from harness.core.identity import serialize_canonical
+from harness.core.keys import serialize_canonical
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
 from harness.data.counting import count_tables
