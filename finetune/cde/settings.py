@@ -79,8 +79,8 @@ class ContextualSettings(EmbeddingSettings):
 
     Attributes:
         guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
-            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". Empty without contextual batches and
-            without a filter.
+            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". It reads texts behind its own
+            prompts, without the prefixes of training. Empty without contextual batches and a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
         dimensions: Dimensions that a truncated SVD of the first 100,000 queries reduces the guide's vectors
             to before k-means, which sees a pair as two points, [query; document] and the reverse (code).

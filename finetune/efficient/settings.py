@@ -59,12 +59,15 @@ def compute_usual_rate(method: Method, size: int | None) -> float:
             f"The size of the backbone is not known, on which the learning rate of {method} depends.",
             hint="Give it: --set learning_rate=…",
         )
+    distances = {name: abs(math.log(size / count)) for name, count in count_pythia_parameters().items()}
+    return ALL_WEIGHTS[min(distances, key=distances.__getitem__)]
+
+
+def count_pythia_parameters() -> dict[str, int]:
+    """The parameters of each Pythia without its embeddings."""
     pythia = find_family({"model_type": "gpt_neox"})
     assert pythia is not None
-    distances = {
-        name: abs(math.log(size / count_gpt_neox_parameters(pythia.sizes[name]))) for name in ALL_WEIGHTS
-    }
-    return ALL_WEIGHTS[min(distances, key=distances.__getitem__)]
+    return {name: count_gpt_neox_parameters(pythia.sizes[name]) for name in ALL_WEIGHTS}
 
 
 if TYPE_CHECKING:

@@ -57,7 +57,8 @@ def describe_training_data(data: TrainingData) -> str:
     'org/pairs@abc, split train, columns (anchor, positive), rows 5,000'
     """
     facts = [f"{name} {_format_fact(value)}" for name, value in _list_data_facts(data).items()]
-    return ", ".join([f"{data.path}@{data.revision}", *facts])
+    counted = ["rows counted when they are read"] if data.rows is None else []
+    return ", ".join([f"{data.path}@{data.revision}", *facts, *counted])
 
 
 def _list_data_facts(data: TrainingData) -> dict[str, Any]:

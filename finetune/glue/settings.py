@@ -167,7 +167,8 @@ class Training(AlwaysHashed):
         optimizer: The optimizer.
         schedule: The schedule of the learning rate.
         max_length: Tokens of an input, special tokens included.
-        autocast: The dtype of autocast; float32 for none. float16 scales the loss, and is float32 on a CPU.
+        autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, and is
+            float32 on a CPU.
         float32_tasks: Tasks that run without autocast.
         dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows, describe_training_data
@@ -38,6 +38,11 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
     evaluation: Instructions
     own: tuple[MixSet, ...] = ()
     alone: bool = False
+
+    facts: ClassVar[Mapping[str, str]] = {
+        **EmbeddingRecipe.facts,
+        "rows": "those without a query or a positive are left out, and not counted for alpha",
+    }
 
     @property
     def sets(self) -> tuple[MixSet, ...]:

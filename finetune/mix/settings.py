@@ -135,8 +135,8 @@ class MixSettings(EmbeddingSettings):
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
         instructions: The texts that have an instruction before them, in training and in evaluation, as
-            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens: those of both sides,
-            queries alone, or none.
+            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts:
+            those of both sides (in training the one of their set), queries alone, or none.
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
         instruction_file: A file of instructions of one's own (docs/training.md).
         dropout: The probability of every dropout layer and of attention's dropout, none for the backbone's.

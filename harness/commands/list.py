@@ -36,7 +36,10 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 @click.command("list")
 @click.argument("what", type=click.Choice(KINDS), default="suites")
 @click.option(
-    "--match", "part", default="", help="Only what contains this in its name, model or task, in any case."
+    "--match",
+    "part",
+    default="",
+    help="Only what contains this in its name, model, task or paper, in any case.",
 )
 @click.option("--rows", "limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
 @click.option(
@@ -95,7 +98,7 @@ def command(
     for error in REGISTRIES[what].collect_failures() if what in REGISTRIES else ():
         click.echo(f"Warning: {error}", err=True)
     # Rows of different lists have different fields: any of these may be the one that is meant.
-    named = ("name", "model", "task", "run")
+    named = ("name", "model", "task", "run", "paper")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     total = len(rows)
     rows = rows[:limit]
@@ -138,9 +141,11 @@ def _list_recipe_rows() -> list[dict[str, Any]]:
     rows = []
     for entry in catalog.load_recipe_entries().values():
         variants = {f"{entry.name}:{name}": summary for name, summary in entry.variants.items()}
+        papers = "; ".join(dict.fromkeys(row.paper for row in entry.printed))
         for name, summary in {entry.name: entry.summary, **variants}.items():
             places = [row.place.rpartition(", ")[0] for row in entry.printed if name in row.recipe.split("+")]
-            rows.append({"name": name, "summary": summary, "printed": "; ".join(dict.fromkeys(places))})
+            printed = "; ".join(dict.fromkeys(places))
+            rows.append({"name": name, "summary": summary, "paper": papers, "printed": printed})
     return rows
 
 

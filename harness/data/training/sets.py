@@ -82,8 +82,8 @@ class TrainingData:
         score: The column with a score; empty without one.
         judged: Whether the columns are ids of a query and a document that belong together, with texts in the
             configurations and splits `queries` and `corpus`, of which titles are not read.
-        classes: The column with the class of each text; the pairs are then two texts of one class, and the
-            columns the parts of a text.
+        classes: The column with the class of each text; a pair is then a text and the next one of its class
+            in a drawn order, and the columns are the parts of a text, joined by blanks.
         file: The file of rows in the data set's folder, where the library finds none by itself.
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
