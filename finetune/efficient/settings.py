@@ -81,9 +81,9 @@ class EfficientSettings(EmbeddingSettings):
 
     Attributes:
         learning_rate: The highest learning rate; 0 for the paper's, by method and size of the backbone.
-        budget: The floating-point operations of the training, which choose the number of its steps, whatever
-            epochs say; None for those of the epochs.
-        tokens_per_pair: The tokens of a pair by which operations are counted; None for those of its texts.
+        budget: The floating-point operations of the training. They set the number of steps instead of
+            `epochs`; None for `epochs`.
+        tokens_per_pair: The tokens of a pair when operations are counted; None for those of its texts.
         gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory;
             it changes no result, and so is not in the key.
         evaluation_length: The tokens at which the finished model cuts texts; None for the backbone's length.

@@ -39,19 +39,20 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "--match",
     "part",
     default="",
-    help="Only what contains this in its name, model, task or paper, in any case.",
+    help="Only rows with this text in the name, model, task or paper; upper and lower case are the same.",
 )
 @click.option("--rows", "limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
 @click.option(
     "--suite",
     "suites",
     multiple=True,
-    help="Of runs: a suite whose scores trained models have as columns. Repeat for several.",
+    help="For runs: a suite whose scores become columns of trained models and models with a note. "
+    "Checkpoints have the scores of their watch. Repeat for several.",
 )
 @options.add_file_option(
-    "--facts", "Of runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B."
+    "--facts", "For runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B."
 )
-@options.add_file_option("--out", "Of runs: the .csv or .parquet file to write.")
+@options.add_file_option("--out", "For runs: the .csv or .parquet file to write.")
 @options.results
 @options.cache
 @options.as_json
@@ -68,8 +69,8 @@ def command(
 ) -> int:
     """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, records, or runs.
 
-    `harness list` alone lists suites. Runs are the checkpoints of watches, trained models and models with a
-    note, each with what is stated of it and its scores.
+    `harness list` alone lists suites. Runs are the checkpoints of watches, trained models, and models
+    with a note; each row has scores and known facts.
     """
     if what != "runs" and (suites or facts or out):
         raise UsageError("--suite, --facts and --out are of runs.", hint="Type harness list runs.")

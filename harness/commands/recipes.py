@@ -63,10 +63,10 @@ def _show_recipe(
 ) -> int:
     """Show every setting of RECIPE, `NAME`, `NAME:VARIANT` or those of a paper, with its value and sources.
 
-    A value without a source is ours. Above the settings stands the printed row
-    that the recipe is nearest to, with its command; below them what the sources leave open, what the paper
-    chose for its models, and the steps of protocols that evaluate the recipe. A recipe of several trainings
-    shows one after the other.
+    A value without a source is ours. Before the settings comes the printed row that is nearest to the
+    recipe, with its command. After them come what the sources leave open, what the paper chose for its
+    models, and the steps of protocols that evaluate the recipe. Several trainings are shown one after the
+    other.
     """
     with forbid_network() if offline else contextlib.nullcontext():
         if model is not None and is_bm25(model):

@@ -276,7 +276,7 @@ def test_meanings_say_what_the_code_does() -> None:
     def meanings(name: str) -> dict[str, str]:
         return {row.name: row.meaning for row in rows_of(name).values()}
 
-    assert "for groups of rows (`group_size`, else whole batches)" in meanings("dpr:authors")["batches"]
+    assert "in a group of rows (`group_size`, or the whole batch)" in meanings("dpr:authors")["batches"]
     assert meanings("glue-mosaicbert")["seeds"] == "Seed of the head and dropout."
     assert "the order of rows" in meanings("glue-neobert")["seeds"]
     assert "if false, each has them in that of the file" in meanings("glue-mosaicbert")["shuffled"]

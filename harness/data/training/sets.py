@@ -88,11 +88,11 @@ class TrainingData:
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
         filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
-        distinct: The column of text of whose equal values only the first row is read; empty for all rows.
-        held_out: The number of rows that are set aside, drawn as `train_test_split` of the datasets library
-            draws them, which also shuffles the others.
+        distinct: A column of text: of rows with equal text there, only the first is read; empty for all rows.
+        held_out: The number of rows that are set aside, drawn as by `train_test_split` of the datasets
+            library, which also shuffles the others.
         split_seed: The seed of that draw.
-        first: The rows that are read after that, from the first one on; all others are left out.
+        first: The number of rows that are then read, from the first one on.
         texts: The configurations with the texts of the ids that the rows hold in place of texts (see
             harness.data.scored_tables); empty for rows of texts.
         rows: The rows at this revision that remain, for a plan without the data; not part of the identity.
