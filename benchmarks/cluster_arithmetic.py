@@ -29,7 +29,7 @@ from measuring import format_table, name_run, read_options  # which finds the mo
 
 from fakes import artifact, encoding, record, task
 from glue_data import data_root
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Column, Suite
 from harness.data.locate import DataSettings
 from harness.executors.run_log import RunLog

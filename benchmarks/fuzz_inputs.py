@@ -39,7 +39,7 @@ from measuring import read_options  # which finds the modules of tests
 
 from harness.cli import invoke
 from harness.core.errors import HarnessError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 
 TEXTS = ("a dog sleeps on the couch", "rain fell on the fields " * 20, "日本 é 🎉 the cat")
 SECONDS = 20

@@ -28,7 +28,16 @@ COMMANDS_PAGE, PYTHON_PAGE, RECIPES_PAGE = DOCS / "commands.md", DOCS / "python.
 SHARED = "Further, every option [of an evaluation](#harness-run), from `--recipe` to `--allow`."
 """What stands with commands whose options of an evaluation stand with `harness run`."""
 
+SHARED_SETTINGS = {
+    "model": "What recipes that train an embedding model share",
+    "task": "What recipes that fine-tune for tasks share",
+}
+"""The headings of settings that many recipes have, by the kind of the recipes."""
+
 _ARGUMENTS = re.compile(r"\| argument \| must be \| meaning \|\n\| --- \| --- \| --- \|\n(?:\|.*\n)*")
+_REPEAT = re.compile(r" Repeat [^.]*\.")
+"""A sentence on the command line alone: in Python an argument is a list or a mapping."""
+
 _PAGE_OF_DOCS = re.compile(r"\bdocs/([\w-]+\.md)")
 
 
@@ -86,7 +95,7 @@ def with_arguments(page: str) -> str:
     lines = ["| argument | must be | meaning |", "| --- | --- | --- |"]
     for name, argument in collect_options(Request).items():
         if name not in ("models", "suites"):
-            text = _in_markdown(argument.option.help.replace(" Repeat for several.", ""))
+            text = _in_markdown(_REPEAT.sub("", argument.option.help))
             if (argument.option.typed or "").startswith("--no-"):  # its help is that of the other value
                 text = f"With False: {text[:1].lower()}{text[1:]}"
             meaning = " ".join([text, *_default_sentence(argument.default, text)])
@@ -129,18 +138,24 @@ def build_recipes_page() -> str:
         name: (entry, {variant: _list_values(entry, variant) for variant in entry.settings})
         for name, entry in catalog.load_recipe_entries().items()
     }
-    counts = Counter((row, own[""][row][1]) for _, own in recipes.values() for row in own[""])
-    # What many recipes have is explained once.
-    shared = {pair for pair, count in counts.items() if count > 3 and pair[1]}
+    # What many recipes of a kind have is explained once.
+    counts = Counter(
+        (catalog.find_recipe_kind(name), row, own[""][row][1])
+        for name, (_, own) in recipes.items()
+        for row in own[""]
+    )
+    shared = {key for key, count in counts.items() if count > 3 and key[2]}
     lines = [
         "# Settings of the recipes",
         "",
         "Made from the recipes. `harness recipes show NAME` has the source of each value, and what other",
-        "sources say; `--set SETTING=VALUE` changes those of a training. [Training](training.md) and",
-        "[GLUE](glue.md) show the recipes at work.",
-        *["", "## What many recipes have", "", "| setting | meaning |", "| --- | --- |"],
-        *(f"| `{setting}` | {meaning} |" for setting, meaning in sorted(shared)),
+        "sources say; `--set SETTING=VALUE` changes settings of a training. A setting without a meaning in",
+        "a recipe's table is explained in the first two tables. [Training](training.md) and [GLUE](glue.md)",
+        "show the recipes at work.",
     ]
+    for kind, title in SHARED_SETTINGS.items():
+        lines += ["", f"## {title}", "", "| setting | meaning |", "| --- | --- |"]
+        lines += [f"| `{setting}` | {text} |" for other, setting, text in sorted(shared) if other == kind]
     for name, (entry, own) in recipes.items():
         lines += [
             f"\n## {name}\n\n{entry.summary}.\n",
@@ -150,7 +165,7 @@ def build_recipes_page() -> str:
         for setting, (value, meaning) in own[""].items():
             others = {variant: values[setting][0] for variant, values in own.items() if setting in values}
             differing = [f"{other} in `:{variant}`" for variant, other in others.items() if other != value]
-            text = "" if (setting, meaning) in shared else meaning
+            text = "" if (catalog.find_recipe_kind(name), setting, meaning) in shared else meaning
             lines.append(f"| `{setting}` | {'; '.join([value, *differing])} | {text} |")
     return "\n".join(lines) + "\n"
 

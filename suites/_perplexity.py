@@ -28,7 +28,7 @@ from transformers import (
 
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.batch_halving import Span, SpanQueue, run_spans

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, Task
 from harness.data.tables import explain_file_error, is_readable_folder, require_unchanged, resolve_user_path

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from harness.data.tables import is_readable_folder, resolve_user_path
 from harness.data.training.own_rows import TrainingSource

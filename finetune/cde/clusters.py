@@ -29,7 +29,7 @@ from torch import Tensor
 from finetune.cde.settings import ClusterSettings
 from harness.core import files
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import serialize_canonical
+from harness.core.keys import serialize_canonical
 
 FILE = "clusters.parquet"
 """The file of the clusters in their folder."""

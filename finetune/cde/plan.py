@@ -19,7 +19,7 @@ from finetune.cde.settings import RULES, TWO_STAGE_RULES, ContextualSettings, Gu
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import serialize_canonical
+from harness.core.keys import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
@@ -49,6 +49,16 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
 
     prefixes: Mapping[str, PrefixTable] = field(default_factory=dict)
     found: Guide | None = None
+
+    facts: ClassVar[Mapping[str, str]] = {
+        **EmbeddingRecipe.facts,
+        "clusters": "of each data set on its own, of pairs that repeat no earlier one: ceil(pairs / "
+        "cluster_size) by spherical k-means, begun by greedy k-means++ and ended when the mean similarity "
+        "rises by less than 1e-6, of more than 500,000 pairs, or 32 a cluster if those are more, from a "
+        "sample; a pair is in that of the centroid nearest to [query; document], both halves of length 1; "
+        "the clusters are put one behind the other and cut at every batch, or group; each epoch has these "
+        "in a new order",
+    }
 
     @property
     def guide(self) -> str:
@@ -215,10 +225,12 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
 
     trains_two_stages: ClassVar[bool] = True
     facts: ClassVar[Mapping[str, str]] = {
-        **EmbeddingRecipe.facts,
+        **ContextualRecipe.facts,
         "network": " ".join((inspect.getdoc(TwoStageSettings) or "").split("\n\n")[1].split()),
         "start": "both stages from the backbone's weights, a second training from the model of the first",
-        "context": "of an evaluation as many of the task's own texts as context_size says",
+        "context": "in training the documents of a group behind their prefixes; of an evaluation as many "
+        "of the task's different texts, documents if it has any, as context_size says, behind the prefix "
+        "of its documents or of its type, drawn by the seed",
     }
 
     def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:

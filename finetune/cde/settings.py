@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from finetune.cde.prefixes import parse_prefix
 from finetune.embedding.settings import EmbeddingSettings, Rule
 from harness.core.encoding import Encoding
-from harness.core.identity import build_encoding_identity
+from harness.core.keys import build_encoding_identity
 from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining
@@ -79,8 +79,8 @@ class ContextualSettings(EmbeddingSettings):
 
     Attributes:
         guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
-            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". Empty without contextual batches and
-            without a filter.
+            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". It reads texts behind its own
+            prompts, without the prefixes of training. Empty without contextual batches and a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
         dimensions: Dimensions that a truncated SVD of the first 100,000 queries reduces the guide's vectors
             to before k-means, which sees a pair as two points, [query; document] and the reverse (code).
@@ -89,14 +89,16 @@ class ContextualSettings(EmbeddingSettings):
         cluster_seed: The seed of the clusters, which all seeds of the training share (code).
         packing: The order in which clusters become batches: "random", or a "tour" from each to its nearest
             neighbour that is left (both in the code, the former by default).
-        margin: A document is no negative of a query to which the guide finds it at least as similar as the
-            query's own plus this; None for no filter. NeoBERT filters; the code by default does not.
-        threshold: In place of the margin, the similarity from which on a document is no negative (code).
-        query_prefix, document_prefix: Put before texts of data sets for which the recipe has no prefixes; a
-            changed one before all texts; empty for none.
-        prefix: In place of both and of the recipe's, one for all data sets or one for each: "search" for its
-            two sides, "classification", "clustering" or "search_query" on both, "none". The key has what
-            follows for each data set, and not the names.
+        margin: A document is no negative of a query if the guide finds it at least as similar to the query as
+            the query's own document, plus this margin; None for no filter. NeoBERT filters; the code by
+            default does not.
+        threshold: Instead of the margin: a document with at least this similarity to the query is no negative
+            (code).
+        query_prefix, document_prefix: Put before the texts of data sets without a prefix in the recipe; if
+            you set it, before all texts. Empty for none.
+        prefix: Replaces these two and the prefixes of the recipe; one name for all data sets, or one for
+            each. "search" has a prefix for each side; "classification", "clustering" and "search_query" have
+            the same on both; "none" has none. The key has the prefixes themselves, not the names.
         dropout: Whether the backbone's own dropout is applied; the authors train without.
     """
 
@@ -189,11 +191,11 @@ class TwoStageTrainingSettings(ContextualSettings):
 
     Attributes:
         context_size: Context vectors before a text. Of more documents some are drawn, fewer are repeated.
-        soft_prompts: Soft prompts behind them.
-        pooled: The vectors whose mean is that of the text: "text" for its tokens', "all" for those of context
-            and soft prompts too.
+        soft_prompts: Soft prompts after them.
+        pooled: The vectors whose mean is the vector of the text: "text" for those of its tokens, "all" for
+            those of context and soft prompts too.
         rotary_from: Where rotary positions begin to count, in families that have them: at the text, or at the
-            soft prompts; all before is at position 0.
+            soft prompts. Everything before is at position 0.
         sequence_dropout: The share of context vectors that the null vector replaces.
         shuffle: Whether each text has the context vectors in an order of its own.
         tied: Whether both stages share one token embedding.

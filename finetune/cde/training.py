@@ -22,15 +22,15 @@ from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make
 from finetune.cde.gradient_cache import TwoStageGradients, split_features
 from finetune.cde.prefixes import PrefixTable, build_evaluation_prompts, list_trained_prefixes
 from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, build_clusters_identity
-from finetune.embedding.batches import Order, PackedOrder, hash_table_texts, pack_clusters
 from finetune.embedding.losses import InfoNCE, NegativeFilter, build_filtered_loss
+from finetune.embedding.row_order import Order, PackedOrder, hash_table_texts, pack_clusters
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, open_backbone, open_whole, set_dropout
 from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
 from harness.core.errors import DataError, HarnessError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training

@@ -18,17 +18,18 @@ class ColBERTSettings(TrainerSettings):
     """Every setting of the training of a multi-vector (ColBERT) model.
 
     Attributes:
-        loss: "distillation", the Kullback-Leibler divergence of the softmax of a query's scores, scaled so
-            that its least is 0 and its largest 1, from the softmax of the teacher's scores as they are
-            stored, the mean over queries; or "contrastive", the cross-entropy among all documents of a batch.
-            A score is the sum over a query's vectors, which have length 1 as all, of the largest
-            product with a document's, at least 0 where the document is shorter than its length.
+        loss: "distillation": the Kullback-Leibler divergence of the softmax of the model's scores of a query
+            from the softmax of the teacher's, the mean over queries. The model's scores are first scaled to 0
+            … 1 for each query, the teacher's are taken as stored. "contrastive": the cross-entropy among all
+            documents of a batch. A score is the sum, over the query's vectors, of the largest product with a
+            vector of the document; vectors have length 1. If a document is shorter than its length, each
+            largest product is at least 0.
         dimension: The length of a token's vector, that of a linear projection without bias.
         query_length: The tokens of a query; a shorter one is filled up with mask tokens (`expansion`).
         document_length: The most tokens of a document.
-        expansion: Whether queries are filled up.
-        attends_to_expansion: Whether other tokens attend to those that fill up.
-        documents: The documents of a query in distillation, the first of its row.
+        expansion: Whether short queries are filled up with mask tokens.
+        attends_to_expansion: Whether other tokens attend to these mask tokens.
+        documents: The documents of a query in distillation: the first ones of its row.
         temperature: The divisor of scores in the contrastive loss.
     """
 

@@ -59,12 +59,15 @@ def compute_usual_rate(method: Method, size: int | None) -> float:
             f"The size of the backbone is not known, on which the learning rate of {method} depends.",
             hint="Give it: --set learning_rate=…",
         )
+    distances = {name: abs(math.log(size / count)) for name, count in count_pythia_parameters().items()}
+    return ALL_WEIGHTS[min(distances, key=distances.__getitem__)]
+
+
+def count_pythia_parameters() -> dict[str, int]:
+    """The parameters of each Pythia without its embeddings."""
     pythia = find_family({"model_type": "gpt_neox"})
     assert pythia is not None
-    distances = {
-        name: abs(math.log(size / count_gpt_neox_parameters(pythia.sizes[name]))) for name in ALL_WEIGHTS
-    }
-    return ALL_WEIGHTS[min(distances, key=distances.__getitem__)]
+    return {name: count_gpt_neox_parameters(pythia.sizes[name]) for name in ALL_WEIGHTS}
 
 
 if TYPE_CHECKING:
@@ -78,9 +81,9 @@ class EfficientSettings(EmbeddingSettings):
 
     Attributes:
         learning_rate: The highest learning rate; 0 for the paper's, by method and size of the backbone.
-        budget: The floating-point operations of the training, which choose the number of its steps, whatever
-            epochs say; None for those of the epochs.
-        tokens_per_pair: The tokens of a pair by which operations are counted; None for those of its texts.
+        budget: The floating-point operations of the training. They set the number of steps instead of
+            `epochs`; None for `epochs`.
+        tokens_per_pair: The tokens of a pair when operations are counted; None for those of its texts.
         gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory;
             it changes no result, and so is not in the key.
         evaluation_length: The tokens at which the finished model cuts texts; None for the backbone's length.

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from finetune.efficient.settings import SAMPLE, EfficientSettings, FreezeSettings, LoraSettings
-from finetune.embedding.batches import Order
+from finetune.embedding.row_order import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, batch_order
 from finetune.flops import (

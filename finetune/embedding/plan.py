@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
 from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import DataError, UsageError, explain_unknown
-from harness.core.identity import serialize_canonical
+from harness.core.keys import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.sources import (
     CHANGED,
@@ -57,7 +57,8 @@ def describe_training_data(data: TrainingData) -> str:
     'org/pairs@abc, split train, columns (anchor, positive), rows 5,000'
     """
     facts = [f"{name} {_format_fact(value)}" for name, value in _list_data_facts(data).items()]
-    return ", ".join([f"{data.path}@{data.revision}", *facts])
+    counted = ["rows counted when they are read"] if data.rows is None else []
+    return ", ".join([f"{data.path}@{data.revision}", *facts, *counted])
 
 
 def _list_data_facts(data: TrainingData) -> dict[str, Any]:
@@ -76,21 +77,21 @@ def _format_fact(value: Any) -> str:
 
 MEANINGS = {
     **describe_fields(LateInteraction),
-    "loss": "Of cosines times `scale`, and the mean over a batch if no `reduction` says otherwise.",
+    "loss": "The loss of cosines times `scale`; the mean over a batch, unless `reduction` says otherwise.",
     "method": '"full" trains all weights; "freeze" those of the last blocks and of the final norm; "lora" '
-    'adapters of low rank beside dense layers, without dropout; "bias" the parameters called a bias.',
-    "seed": "Of the first weights, the order of rows, dropout, and the samples of an evaluation: --seed, and "
-    "--seeds N for N trainings with seeds counted from it.",
-    "sweep.learning_rate": "The values that the paper tries, each a training, only with --sweep "
-    "learning_rate=…; else there is one training, with learning_rate.",
-    "sweep.select": "The tasks whose mean chooses among them, only with --select.",
-    "learning_rate.usual": "The highest learning rate where learning_rate is 0, by the nearest size in "
-    "parameters without embeddings.",
-    "prefixes": "The texts before a query and before its documents, with the data sets, or the sources of "
-    "rows in their column `dataset`.",
+    'adapters of low rank beside dense layers, without dropout; "bias" the biases.',
+    "seed": "The seed of new weights, the order of rows and dropout, and of the samples of an evaluation: "
+    "--seed. With --seeds N, N trainings have this seed and the next numbers.",
+    "sweep.learning_rate": "The values that the paper tries. Type --sweep learning_rate=… to train with "
+    "each; otherwise there is one training, with learning_rate.",
+    "sweep.select": "The tasks whose mean chooses among them, if named by --select.",
+    "learning_rate.usual": "The highest learning rate if learning_rate is 0. For `full` and `freeze` it is "
+    "that of the Pythia nearest in size (parameters without embeddings).",
+    "prefixes": "The texts before queries and documents, by data set, or by the source that a row has in its "
+    "column `dataset`.",
     "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
     "<sep> and <bos> are the tokens of the backbone.",
-    "evaluation.similarity": "How two texts are compared; the vector of a text is not scaled to length 1, "
+    "evaluation.similarity": "How two texts are compared. The vector of a text is not scaled to length 1; "
     "those of tokens are.",
 }
 """What facts of a recipe mean that are no settings."""

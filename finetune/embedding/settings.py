@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.identity import AlwaysHashed
+from harness.core.keys import AlwaysHashed
 from harness.encoder.folder.pooling import POOLING_FLAGS
 
 if TYPE_CHECKING:
@@ -45,17 +45,18 @@ class TrainerSettings(AlwaysHashed):
         decay_all: Whether biases and norms decay as well.
         betas: AdamW's betas.
         eps: AdamW's epsilon.
-        warmup: The share of steps, rounded up, in which the learning rate rises from 0; above 1 their number.
+        warmup: The share of steps in which the learning rate rises from 0, rounded up to whole steps; above 1
+            the number of these steps.
         schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
         precision: The dtype of autocast; weights stay float32. float16 scales the loss, and is float32 on a
             CPU; "tf32" is float32 whose matrix products a GPU rounds to TF32.
-        batches: "shuffled"; "no_duplicates" for groups of rows (`group_size`, else whole batches) in which no
-            text of any column occurs twice; or "contextual" for batches of pairs that a guide finds alike,
-            which not every recipe has.
+        batches: "shuffled"; "no_duplicates": no text of any column occurs twice in a group of rows
+            (`group_size`, or the whole batch); "contextual": pairs that a guide finds similar share a batch
+            (not every recipe has these).
         last_batch: Whether the incomplete last batch of an epoch is trained on.
-        chunk: Rows in a pass through the network, 0 for all, None for those of a group; it changes no result,
+        chunk: Rows in a pass through the network: 0 for all, None for those of a group. It changes no result,
             and so is not in the key.
     """
 
@@ -184,13 +185,13 @@ class EmbeddingSettings(TrainerSettings):
     Attributes:
         pooling: "attention", or a mode of sentence-transformers' Pooling.
         heads: Heads of attentive pooling; without effect on others.
-        max_length: Tokens at which texts are cut in training, none for the backbone's own length, which the
-            model keeps.
+        max_length: Tokens at which texts are cut in training; none for the backbone's own length. The
+            finished model has the backbone's length.
         scale: The factor of cosines in the loss: 1 / temperature.
         selection: The data whose score chooses among checkpoints; empty for the weights at the end.
         evaluate_every: Steps from one evaluation of the selection to the next.
-        group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,
-            none for 64, or 16 where token vectors have 1,024 dimensions or more.
+        group_size: Rows whose texts are compared with each other, a divisor of the batch: 0 for the whole
+            batch; none for 64, or for 16 if token vectors have 1,024 dimensions or more.
     """
 
     pooling: str = "mean"

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer as LibrarySentenceTransfor
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 from torch import nn
 
-from finetune.embedding.batches import (
+from finetune.embedding.row_order import (
     BatchOrder,
     Order,
     hash_table_texts,

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import nested_gather
 
-from finetune.embedding.batches import (
+from finetune.embedding.row_order import (
     NumberedRows,
     Slices,
     assign_groups,

@@ -24,7 +24,7 @@ from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Tr
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown, group_names
 from harness.core.files import hash_file
-from harness.core.identity import build_data_identity, build_task_identity, digest, serialize_canonical
+from harness.core.keys import build_data_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.sources import (
     CHANGED,
@@ -498,7 +498,8 @@ _APART = ("name", "source", "training", "grids", "assumed", "keeps", "variants")
 """What of a protocol is no setting, or is listed on its own."""
 
 _TABLES = "; ".join(
-    f"{task.name} {' and '.join(task.columns)}, {' and '.join(task.metrics)} on {' and '.join(task.dev)}"
+    f"{task.name} {' and '.join(task.columns)}, {' and '.join(task.metrics)} on {' and '.join(task.dev)}, "
+    f"rows {task.train_rows:,}"
     for task in TASKS.values()
 )
 
@@ -605,11 +606,14 @@ class _GlueRecipe:
         return self.protocol.assumed
 
     def list_facts(self) -> dict[str, str]:
-        """What holds beside the settings, by subject: of n rows in batches of b."""
+        """What holds beside the settings, by subject."""
         training, stopping = self.protocol.training, self.protocol.training.stopping
         facts = {
             "head": inspect.cleandoc(training.head.__doc__ or "").partition("\n")[0],
             "evaluations": " ".join((training.cadence.__doc__ or "").split("\n\n")[1].split()),
+            "texts": "as one or a pair in the tokenizer's own form, the longer cut first, padded to a batch's"
+            " longest",
+            "steps": "epochs * ceil(n / b) of n rows in batches of b",
             "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
         }
         if stopping.counts == "last" and stopping.patience is None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.core.identity import AlwaysHashed
+from harness.core.keys import AlwaysHashed
 
 FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
 """NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""
@@ -54,10 +54,11 @@ class Schedule(AlwaysHashed):
     """The schedule of the learning rate; `compute_factor` gives its value at a step.
 
     Attributes:
-        name: "linear": up to the peak, then down to 0. "composer": the same with the steps of the warmup
-            rounded down, and at each step the rate of the one before, so that the first two have 0.
-            "neobert": up from 1e-4 of the peak, after the warmup of w steps 1 - 0.9 (t - w) / m of it at step
-            t, from 0 on, with m nine tenths of all steps, and from m on 0.1 of it; w and m are rounded up.
+        name: "linear": up to the peak, then down to 0. "composer": the same, but the steps of the warmup are
+            rounded down, and each step has the rate of the step before, so that the first two have 0.
+            "neobert": up from 1e-4 of the peak in w steps; then 1 - 0.9 (t - w) / m of the peak at step t;
+            from step m on 0.1 of it. Steps count from 0, m is nine tenths of all steps, and w and m are
+            rounded up.
         warmup: Share of the steps until the peak.
     """
 

@@ -17,7 +17,7 @@ from annotated_types import Interval
 from finetune.glue.schedule import Schedule
 from harness.core.arguments import Form, Seed, Tokens
 from harness.core.errors import UsageError
-from harness.core.identity import AlwaysHashed
+from harness.core.keys import AlwaysHashed
 from harness.core.types import DTYPES, Dtype
 
 if TYPE_CHECKING:
@@ -71,14 +71,15 @@ class ClassifierHead(AlwaysHashed):
         dense: The source of the dense layer's weights: fresh, the backbone's pooler, or the dense layer of
             its masked-language head; fresh where the backbone has none.
         dense_bias: Whether the dense layer has a bias.
-        activation: Behind the dense layer.
+        activation: The activation after the dense layer.
         dropout_before: Probability of the dropout before the dense layer.
         dropout: Probability of the dropout before the linear layer.
         initializer_range: Standard deviation of fresh weights.
         last: The distribution of the last layer's weights: "normal" with `initializer_range`; "megatron", of
             standard deviation width^-0.5 and cut at twice that.
-        library: Whether transformers' own class for classification is trained, with its head and dropouts,
-            where it has one for the backbone; all else is for other backbones.
+        library: Whether transformers' own class for classification is trained, if it has one for the
+            backbone, with the head and dropouts of that class; the other settings of the head then hold only
+            for other backbones.
     """
 
     pooling: Literal["first", "mean"] = "first"
@@ -105,10 +106,12 @@ class Cadence(AlwaysHashed):
     floor(n / b)), floor(batches * ceil(n / b)), floor(places * ceil(n / b) * b))).
 
     Attributes:
-        steps: Limit by the name of the task.
-        at_most: Limit of any task.
-        full_batches, batches: Share of an epoch's full batches, and of all its batches.
-        places: Share of the rows of an epoch whose last batch were full (NeoBERT's code counts those).
+        steps: The most steps between two evaluations, by the name of the task.
+        at_most: The most steps between two evaluations, for every task.
+        full_batches: The most steps between two evaluations, as a share of the full batches of an epoch.
+        batches: The most steps between two evaluations, as a share of all batches of an epoch.
+        places: The most steps between two evaluations, as a share of the rows of an epoch, where its last
+            batch counts as full (NeoBERT's code).
     """
 
     steps: Mapping[str, int] = field(default_factory=dict)
@@ -150,8 +153,9 @@ class Stopping(AlwaysHashed):
     """Early stopping, and the evaluation that counts.
 
     Attributes:
-        patience: Evaluations without a new best of the task's first metric, of MNLI on its first set, before
-            a run ends, counted from 1, with 0 as the best before the first; none for no early end.
+        patience: A run ends after this many evaluations without a new best of the task's first metric (of
+            MNLI: on its first set); none for no early end. The count begins at 1, and 0 is the best before
+            the first evaluation.
         counts: The evaluation that is a run's score: the best by that metric, or the last one.
     """
 
@@ -167,7 +171,8 @@ class Training(AlwaysHashed):
         optimizer: The optimizer.
         schedule: The schedule of the learning rate.
         max_length: Tokens of an input, special tokens included.
-        autocast: The dtype of autocast; float32 for none. float16 scales the loss, and is float32 on a CPU.
+        autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, and is
+            float32 on a CPU.
         float32_tasks: Tasks that run without autocast.
         dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.
@@ -197,7 +202,7 @@ class Trial(AlwaysHashed):
     Attributes:
         task: Name of a GLUE task, or of the user's own.
         learning_rate: Peak of the learning rate.
-        batch_size: Rows of one optimizer step; the last one of an epoch has those that are left.
+        batch_size: Rows of one optimizer step; the last step of an epoch has the rows that are left.
         weight_decay: As the protocol prints it; `optimizer.decay` says what it means.
         epochs: Passes over the training rows.
         seed: Seed of the head, the order of rows, and dropout.
@@ -279,11 +284,12 @@ class Protocol(AlwaysHashed):
         training: The settings that all runs share.
         grids: Grids by the name of the task.
         transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, which need not
-            be the best by score, with the weights of its evaluation that counts and a new last layer.
-        selection: The grid's best cell (combination of values) by dev score, or none of one cell, whose
-            score is the mean over its seeds.
+            have the best score. They get the weights of its evaluation that counts, and a new last layer.
+        selection: "best": the configuration of the grid with the best score on the development set; "none":
+            the only configuration, whose score is the mean over its seeds.
         view: The paper that says which number of a task is maximized.
-        final_seeds: Seeds of the protocol's own further runs of the best cell, whose mean is the score.
+        final_seeds: Seeds with which the protocol runs the best configuration again; the mean of these runs
+            is the score.
         assumed: Assumptions that no source states, each as a sentence.
         variants: Other readings of the same source, by name.
         keeps: Whether the classifiers of its runs are kept.
@@ -367,8 +373,8 @@ class GlueSettings:
     """The settings of a GLUE recipe that a user may change; empty ones are the recipe's, task by task.
 
     Attributes:
-        fresh_seeds: Runs of a chosen cell with seeds of our own, whose mean is the score; None for 5, or
-            for 0 where the protocol has final seeds or chooses nothing.
+        fresh_seeds: How often a chosen configuration runs again with seeds of our own; the mean of these runs
+            is the score. None for 5, or for 0 if the protocol has final seeds or chooses nothing.
         transfer: Whether tasks start from the model for MNLI where the protocol says so.
         mnli: A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.
         learning_rate, batch_size, weight_decay, epochs: The values of every task's grid.

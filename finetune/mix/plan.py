@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from finetune.embedding.batches import compute_set_probabilities
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows, describe_training_data
+from finetune.embedding.row_order import compute_set_probabilities
 from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.lineage import Lineage
@@ -38,6 +38,11 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
     evaluation: Instructions
     own: tuple[MixSet, ...] = ()
     alone: bool = False
+
+    facts: ClassVar[Mapping[str, str]] = {
+        **EmbeddingRecipe.facts,
+        "rows": "those without a query or a positive are left out, and not counted for alpha",
+    }
 
     @property
     def sets(self) -> tuple[MixSet, ...]:

@@ -126,17 +126,17 @@ class MixSettings(EmbeddingSettings):
 
     Attributes:
         batch_size: A group has batch_size // divisor rows of its set, e.g. 128 // 2 = 64 of ALLNLI.
-        groups: Groups of an optimizer step, all of one set, whose texts are no negatives of each other. As
-            many devices can share a step.
-        alpha: A set with n rows is drawn with a probability proportional to n to the power of this.
-        draws: "replacement": each batch has rows drawn from its whole set; "turns": a row comes again when
-            every other row of its set has come, or been left over because it filled no batch.
+        groups: Groups of an optimizer step, all with rows of one set. Texts of other groups are no negatives.
+            As many devices can share a step.
+        alpha: A set with n rows is drawn with a probability proportional to n to the power of alpha.
+        draws: "replacement": each batch has rows drawn from its whole set; "turns": a row comes again only
+            after every other row of its set has come, or was left over because it filled no batch.
         sets: The sets that are trained on; none given are all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
         instructions: The texts that have an instruction before them, in training and in evaluation, as
-            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens: those of both sides,
-            queries alone, or none.
+            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts:
+            those of both sides (in training the one of their set), queries alone, or none.
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
         instruction_file: A file of instructions of one's own (docs/training.md).
         dropout: The probability of every dropout layer and of attention's dropout, none for the backbone's.

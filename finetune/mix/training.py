@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from finetune.embedding.batches import DrawnSet, MixOrder, Rows, hash_table_texts
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import build_mix_loss
+from finetune.embedding.row_order import DrawnSet, MixOrder, Rows, hash_table_texts
 from finetune.embedding.settings import info_nce
 from finetune.embedding.setups import EmbeddingSetup, set_dropout
 from finetune.mix.settings import MixSet, MixSettings, split_set_parts

@@ -14,6 +14,7 @@ from finetune.efficient.settings import (
     FreezeSettings,
     build_symmetric_info_nce,
     compute_usual_rate,
+    count_pythia_parameters,
 )
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
@@ -39,7 +40,8 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         **EmbeddingRecipe.facts,
         "steps of a budget": "floor(budget / (2 * (forward + backward + updated) * tokens)), of "
         "the parameters below without embeddings, and of the tokens of a step: batch_size times "
-        f"tokens_per_pair, or times the mean of the first {SAMPLE:,} pairs, cut at max_length and unpadded",
+        f"tokens_per_pair, or times the mean of the first {SAMPLE:,} pairs in the order of the training, both"
+        " texts with special tokens, cut at max_length and unpadded; the training prints both numbers",
         **describe_fields(ParameterCount),
         "padding": "Pythia's tokenizer names no padding token: its end token pads, and the mask hides it",
     }
@@ -72,6 +74,19 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         """The steps and rows of the epochs; those of a budget are known when the texts are read."""
         # A plan reads JSON only, and the steps of a budget depend on the tokens of the texts.
         return (None, None) if self.settings.budget is not None else super()._estimate_work(settings, data)
+
+    def list_facts(self) -> dict[str, str]:
+        """What holds beside the settings, by subject, with the sizes of Pythia."""
+        sizes = ", ".join(f"{name} {count:,}" for name, count in count_pythia_parameters().items())
+        adapters = (
+            {"adapters": "begin as in peft, with a product of 0"} if self.settings.method == "lora" else {}
+        )
+        return {**super().list_facts(), "parameters": f"without embeddings {sizes}", **adapters}
+
+    def _describe_steps(self) -> str:
+        if self.settings.budget is not None:
+            return "those of the budget"
+        return f"{super()._describe_steps()}, without a budget"
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         super()._check_backbone_fit(backbone, description)

@@ -29,6 +29,8 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
         **TrainerRecipe.facts,
         "search": f"exact up to {MOST_PAIRS:g} pairs of a query's and a document's token, beyond by an index "
         "(--index exact for none); token vectors are kept in float32, or as --vectors says",
+        "start": "the prefixes are new tokens, whose embeddings transformers draws around the mean of "
+        "all; the projection begins as a Linear of torch",
     }
 
     @property

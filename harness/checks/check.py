@@ -37,7 +37,7 @@ from harness.core.errors import (
     find_similar_names,
     shorten_names,
 )
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Suite
 from harness.plan.model_objects import save_objects
 from harness.plan.plan import ConfiguredModel

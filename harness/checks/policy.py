@@ -64,25 +64,25 @@ class Policy(BaseModel):
 
     margin: Margin = Field(
         default=TASK_POINTS,
-        description='points; the loss of a task that is allowed, or "auto": wider where examples are few',
+        description='points; the allowed loss of a task, or "auto": wider if examples are few',
     )
     mean_margin: Margin = Field(
         default=MEAN_POINTS,
-        description='points; the same of a suite\'s mean, or "auto"; a suite of one task takes margin',
+        description='points; the allowed loss of a mean, or "auto"; a suite of one task takes margin',
     )
     chain_margin: Points | Literal["mean_margin"] = Field(
         default="mean_margin",
-        description="points; the loss of a mean that is allowed in all since the anchor of the baseline",
+        description="points; the allowed loss of a mean since the anchor of the baseline",
     )
-    most_margin: Points = Field(default=3.0, description="points; no automatic margin is wider")
+    most_margin: Points = Field(default=3.0, description="points; the widest automatic margin")
     changed: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
         default=0.15,
-        description="share of answers that an equal model is taken to change, where no repeated run tells it",
+        description="share of answers that an equal model is assumed to change, if no repeated runs show it",
     )
     alpha: Level = Field(default=0.05, description="chance that a model worse by the whole margin passes")
     task_alpha: Level = Field(
         default=0.02,
-        description="chance that any task of an equal model is called regressed, all tasks together",
+        description="chance that an equal model is called regressed on at least one task",
     )
     must_not_regress: tuple[str, ...] = Field(
         default=("*",),
@@ -95,25 +95,26 @@ class Policy(BaseModel):
     )
     parts: Parts = Field(
         default="name",
-        description="what happens if a split or subset, as a language, is surely lower and fell by more than "
-        "collapse: name it, or fail",
+        description="what happens if a split or subset (e.g. a language) is surely lower and fell by more "
+        "than collapse: name it, or fail",
     )
     inconclusive: Inconclusive = Field(
         default="exit-3",
-        description="what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
+        description="exit code of an inconclusive check: exit-3, fail (1) or pass (0)",
     )
     missing: Literal["exit-3", "fail"] = Field(
         default="fail",
-        description="what a check ends with if a score is missing or nothing is tested: exit-3 or fail (1)",
+        description="exit code if a score is missing or nothing is tested: exit-3 or fail (1)",
     )
     not_testable: Literal["inconclusive", "ignore"] = Field(
         default="inconclusive", description="tasks without units to compare: inconclusive, or ignore them"
     )
     allow_differences: tuple[str, ...] = Field(
-        default=(), description="fields of an evaluation that may differ, as pooling or encoding.max_length"
+        default=(),
+        description="fields of an evaluation that may differ, such as pooling or encoding.max_length",
     )
     budget_minutes: Annotated[float, Field(strict=True, ge=0, le=1e6)] = Field(
-        default=0.0, description="after which no further work is begun; 0 for no limit"
+        default=0.0, description="minutes after which no further work is begun; 0 for no limit"
     )
     tasks: Mapping[str, _TaskPolicy] = Field(
         default={},

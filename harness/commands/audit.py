@@ -16,7 +16,7 @@ from harness.commands import options
 from harness.core import files, paths
 from harness.core.documents import DocumentFolder, read_content_file
 from harness.core.errors import UsageError
-from harness.core.identity import digest, serialize_canonical
+from harness.core.keys import digest, serialize_canonical
 from harness.core.terminal import show_progress
 from harness.data.locate import format_size
 from harness.executors.run_log import EVENTS, HEADER, HEADERS, HEARTBEAT, HEARTBEATS, iter_log_lines

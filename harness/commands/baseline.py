@@ -55,14 +55,14 @@ harness baseline set main --model runs/2/last --suite nanobeir --replace
 @options.make_option(
     Request,
     "models",
-    help="A name of the catalog, org/name[@revision] of the hub, or a folder. Repeat for replicates of the "
-    "first, trained with other seeds, from which its noise is measured.",
+    help="A name of the catalog, org/name[@revision] of the hub, or a folder. Repeat for models trained by "
+    "the same recipe with other seeds: they show how much seeds change the scores.",
 )
 @options.make_option(
     Request,
     "suites",
     required=False,
-    help="Suite of tasks. Repeat for several. With --tasks alone, each task stands by itself.",
+    help="Suite of tasks. Repeat for several. Without it, the suite of each task in --tasks is found.",
 )
 @options.project
 @options.make_option(Request, "seeds", help="Number of seeds of trainings, probes and samples.")
@@ -72,8 +72,8 @@ harness baseline set main --model runs/2/last --suite nanobeir --replace
     "--anchor",
     metavar="NAME",
     default=None,
-    help="Baseline that checks compare with besides, to see slow losses (default: the first that --replace "
-    "replaced; NAME of the new one: none).",
+    help="Earlier baseline that checks also compare with, so that small losses do not add up unseen (default "
+    "with --replace: the first of the replaced ones). NAME itself: none.",
 )
 @options.evaluation
 @options.as_json
@@ -88,7 +88,7 @@ def _set_baseline(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Measure what is missing of a model, and pin its records as the baseline NAME."""
+    """Measure the missing scores of a model, and set its records as the baseline NAME."""
     from harness.checks import check
 
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}

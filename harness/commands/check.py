@@ -85,15 +85,18 @@ harness check --explain
     "--margin",
     metavar="POINTS|auto",
     default=None,
-    help="Loss that is allowed, of every mean and task, in place of the policy's; auto: chosen by the tool.",
+    help="Allowed loss of every mean and task, instead of the policy's; auto: chosen by the tool.",
 )
 @options.option(
-    "What", "--fail-on-inconclusive", is_flag=True, help="End with 1 in place of 3 if nothing is decided."
+    "What",
+    "--fail-on-inconclusive",
+    is_flag=True,
+    help="Exit code 1 instead of 3 if the check is inconclusive.",
 )
 @options.option(
     "Output", "--explain", is_flag=True, help="Print the policy and what it means, and compare nothing."
 )
-@options.option("Output", "--all", "every", is_flag=True, help="List tasks that passed, too.")
+@options.option("Output", "--all", "every", is_flag=True, help="Also list tasks that passed.")
 @options.option(
     "Output",
     "--junit",
@@ -150,8 +153,8 @@ def command(
 ) -> int:
     """Compare a candidate with a baseline, task by task, and say whether it is worse than is allowed.
 
-    Scores that are missing are measured first. Ends with 0 if the candidate passes, 1 if it
-    regressed or a score is still missing, 3 if neither can be said (the policy may ask for other codes).
+    Missing scores are measured first. The exit code is 0 if the candidate passes, 1 if it regressed or a
+    score is still missing, 3 if the check is inconclusive (a policy may change this).
     """
     policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
     policy, given["allow"] = policy.accept_names(given["allow"])

@@ -62,12 +62,12 @@ def command(
 ) -> int:
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
-    Scores on the same data and under the same settings are compared with each other. If one score of
-    each model is then left over, these two are compared as well. BM25 shares no settings with a model of
-    vectors, so it is compared with each score of that model. Tasks are tested over their
-    examples. A task of several splits has a row for each.
+    Scores on the same data and under the same settings are compared with each other. If each model then has
+    exactly one other score on this data, these two are compared as well. BM25 shares no settings with a
+    model of vectors, so it is compared with each score of that model. Tasks are tested over their examples.
+    Each split of a task has a row.
 
-    FURTHER models make an ablation chain: the mean of each against the one before it, and the first.
+    FURTHER models make an ablation chain: each mean is compared with the one before it, and with the first.
     """
     options: dict[str, Any] = {"tasks": tasks, "settings": settings, "across_data": across_data}
     options |= {"measurements": measurements, "results": results, "cache": cache}

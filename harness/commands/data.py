@@ -76,7 +76,7 @@ def command() -> None:
 @options.cache
 @options.offline
 def _list_data(data: Path | None, as_json: bool, cache: Path | None, offline: bool, **chosen: Any) -> None:
-    """List data sets: revision, tasks, size, where they are and how they stand.
+    """List data sets: revision, tasks, size, place and state.
 
     Without --suite, --recipe and --protocol, lists what lies in the data root.
     """
@@ -98,8 +98,8 @@ def _list_data(data: Path | None, as_json: bool, cache: Path | None, offline: bo
 def _pull_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
-    What is there and verified is kept; what was interrupted goes on where it stopped. Where another
-    revision lies in ORG/NAME, the pinned one goes beside it, to ORG/NAME@REVISION.
+    Verified data is kept, and an interrupted download resumes. If ORG/NAME has another revision, the pinned
+    one goes to ORG/NAME@REVISION.
     """
     if not _is_chosen(chosen):
         raise UsageError(
@@ -165,11 +165,11 @@ def _check_data_folder(
     offline: bool,
     train_data: str | None,
 ) -> None:
-    """Show what tasks need of the data in DIR, and what of it is there; no model is loaded.
+    """Show which data tasks need, and which of it is in DIR; no model is loaded.
 
     DIR is a data root, or a folder of your own data. Without --suite, every task that reads a data set in the
-    root is shown, with the subsets that are there. The rows that a task reads are counted, once for their
-    content. Ends with 1 if anything is missing. With --train-data all rows are read.
+    root is shown, with the subsets that are there. The rows that a task reads are counted, and again only if
+    the files change. Ends with 1 if anything is missing. With --train-data all rows are read.
     """
     if train_data is not None:
         settings = DataSettings(

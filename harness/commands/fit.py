@@ -39,14 +39,14 @@ NEEDED = {"finetune": ("trainable",), "correlation": ("score",)}
     "columns",
     multiple=True,
     metavar="NAME=COLUMN",
-    help="The table's name of a column: size, tokens, flops, loss, method, seed, trainable, rank, "
-    "learning_rate, batch or score. Repeat for several.",
+    help="Name of a column in the table, e.g. size=params. Columns are size, tokens, flops, loss, method, "
+    "seed, trainable, rank, learning_rate, batch and score. Repeat for several.",
 )
 @click.option(
     "--size-is",
     type=click.Choice([*SIZES]),
     default="parameters",
-    help="What a size counts: parameters without embeddings, total ones, or operations per token.",
+    help="What a size counts: parameters without embeddings, all parameters, or operations per token.",
 )
 @click.option(
     "--budget",
@@ -80,7 +80,7 @@ def command(
 ) -> int:
     """Fit a law to the runs of TABLE, a file in CSV, TSV, JSONL or Parquet with one run a row.
 
-    Ends with 3 if the runs do not tell a quantity, which then has a reason and no value.
+    The exit code is 3 if the runs do not determine a quantity, which then has a reason instead of a value.
     """
     if out:
         FITS.check_name(out)

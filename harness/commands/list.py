@@ -36,19 +36,23 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 @click.command("list")
 @click.argument("what", type=click.Choice(KINDS), default="suites")
 @click.option(
-    "--match", "part", default="", help="Only what contains this in its name, model or task, in any case."
+    "--match",
+    "part",
+    default="",
+    help="Only rows with this text in the name, model, task or paper; upper and lower case are the same.",
 )
 @click.option("--rows", "limit", type=click.IntRange(min=1), metavar="N", help="The first N rows only.")
 @click.option(
     "--suite",
     "suites",
     multiple=True,
-    help="Of runs: a suite whose scores trained models have as columns. Repeat for several.",
+    help="For runs: a suite whose scores become columns of trained models and models with a note. "
+    "Checkpoints have the scores of their watch. Repeat for several.",
 )
 @options.add_file_option(
-    "--facts", "Of runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B."
+    "--facts", "For runs: a CSV or Parquet file with facts by model, run, seed or step, as exported from W&B."
 )
-@options.add_file_option("--out", "Of runs: the .csv or .parquet file to write.")
+@options.add_file_option("--out", "For runs: the .csv or .parquet file to write.")
 @options.results
 @options.cache
 @options.as_json
@@ -65,8 +69,8 @@ def command(
 ) -> int:
     """List models, backbones, recipes, protocols, suites, mteb's benchmarks and tasks, records, or runs.
 
-    `harness list` alone lists suites. Runs are the checkpoints of watches, trained models and models with a
-    note, each with what is stated of it and its scores.
+    `harness list` alone lists suites. Runs are the checkpoints of watches, trained models, and models
+    with a note; each row has scores and known facts.
     """
     if what != "runs" and (suites or facts or out):
         raise UsageError("--suite, --facts and --out are of runs.", hint="Type harness list runs.")
@@ -95,7 +99,7 @@ def command(
     for error in REGISTRIES[what].collect_failures() if what in REGISTRIES else ():
         click.echo(f"Warning: {error}", err=True)
     # Rows of different lists have different fields: any of these may be the one that is meant.
-    named = ("name", "model", "task", "run")
+    named = ("name", "model", "task", "run", "paper")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     total = len(rows)
     rows = rows[:limit]
@@ -138,9 +142,11 @@ def _list_recipe_rows() -> list[dict[str, Any]]:
     rows = []
     for entry in catalog.load_recipe_entries().values():
         variants = {f"{entry.name}:{name}": summary for name, summary in entry.variants.items()}
+        papers = "; ".join(dict.fromkeys(row.paper for row in entry.printed))
         for name, summary in {entry.name: entry.summary, **variants}.items():
             places = [row.place.rpartition(", ")[0] for row in entry.printed if name in row.recipe.split("+")]
-            rows.append({"name": name, "summary": summary, "printed": "; ".join(dict.fromkeys(places))})
+            printed = "; ".join(dict.fromkeys(places))
+            rows.append({"name": name, "summary": summary, "paper": papers, "printed": printed})
     return rows
 
 

@@ -133,8 +133,8 @@ def _show_model(model: str, results: Path | None, cache: Path | None, as_json: b
 def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> int:
     """Remove MODEL, a name or six or more digits of a key, or the rest of an interrupted training.
 
-    Its records stay; the run that it was the classifier of, repeated, trains it again. Asks for the model's
-    name or key unless --yes is given.
+    Its records stay. A run that trained a removed classifier trains it again when repeated. Asks for the
+    model's name or key unless --yes is given.
     """
     store = ModelStore(paths.resolve_results_folder(results))
     stored_model = _find_stored_model(model, store, cache)
@@ -155,7 +155,7 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
 def _export(model: str, folder: Path, results: Path | None, cache: Path | None) -> int:
     """Copy MODEL, a name or six or more digits of a key, to FOLDER, without the log of its training.
 
-    FOLDER is new or empty. sentence-transformers can load the copy, of a classifier transformers.
+    FOLDER must be new or empty. sentence-transformers loads the copy; for a classifier, transformers does.
     """
     stored_model = _find_whole_model(model, results, cache)
     _require_new_folder(folder)
@@ -173,9 +173,9 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
 @options.results
 @options.cache
 def _predictions(models: Sequence[str], output: Path, results: Path | None, cache: Path | None) -> int:
-    """Copy what the classifiers MODELS predict to DIR, a file for each task and split.
+    """Copy the predictions of the classifiers MODELS to DIR, a file for each task and split.
 
-    Rows of GLUE that its server scores are files as it takes them; put them into one zip yourself.
+    Files of GLUE's test splits have the format of GLUE's server; put them into one zip yourself.
     """
     store = ModelStore(paths.resolve_results_folder(results))
     predictions: dict[str, Path] = {}
@@ -324,7 +324,7 @@ def _push(
 
 @command.command("compute")
 @click.argument("model")
-@click.option("--protocol", default="", metavar="NAME", help="Also what a protocol of MODEL took so far.")
+@click.option("--protocol", default="", metavar="NAME", help="Also the cost so far of a protocol.")
 @_prices
 @options.results
 @options.cache
@@ -339,7 +339,7 @@ def _show_compute(
     offline: bool | None,
     as_json: bool,
 ) -> int:
-    """Show the compute card of MODEL: parameters, operations, what its trainings took, what is stated of it.
+    """Show the compute card of MODEL: parameters, operations, cost of its trainings, note on its pretraining.
 
     MODEL is any model that `harness run --model` takes, or a published size such as modernbert-base.
     """
@@ -383,7 +383,7 @@ def _show_compute(
 @click.option(
     "--masking", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Share of masked tokens."
 )
-@click.option("--force", is_flag=True, help="Write what contradicts itself.")
+@click.option("--force", is_flag=True, help="Store the note even if its numbers contradict each other.")
 @_prices
 @options.results
 @options.cache
@@ -399,10 +399,9 @@ def _note(
     offline: bool | None,
     **stated: Any,
 ) -> int:
-    """State what is known of the pretraining of MODEL; it replaces an earlier note on the same weights.
+    """Store what you know about the pretraining of MODEL; an earlier note on the same weights is replaced.
 
-    It is kept in notes/ of the results folder, apart from what was measured, and marked as stated on every
-    page.
+    The note is in notes/ of the results folder, apart from measurements. Every page marks it as stated.
     """
     place = paths.resolve_results_folder(results)
     name, compute, identity = _resolve_compute(model, place, cache, offline)

@@ -383,7 +383,7 @@ run_file = option(
     "Output",
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML file with the settings of a run. Typed options go before it (docs/command-line.md).",
+    help="TOML file with the settings of a run. Typed options override it (docs/command-line.md).",
 )
 project = option(
     "What",

@@ -115,10 +115,10 @@ def _fit(
 @options.cache
 @options.as_json
 def _show_types(source: str, target: str, results: Path | None, cache: Path | None, as_json: bool) -> int:
-    """Show for each type of a benchmark's tasks the one that follows the type's mean best over models.
+    """Show, for each task type of a benchmark, the task that correlates best with the type's mean.
 
-    As in the Efficient-Embeddings paper, the mean has the task itself in it; the task that follows the mean
-    of the others best stands beside it.
+    The correlation is over models. As in the Efficient-Embeddings paper, the mean includes the task itself;
+    the table also names the task that correlates best with the mean of the other tasks.
     """
     folder, kept = paths.resolve_results_folder(results), paths.resolve_cache_folder(cache)
     _, suite = _open_target(target, SuiteOptions(cache=kept, results=folder))

@@ -61,12 +61,12 @@ def _show_recipe(
     offline: bool | None,
     as_json: bool,
 ) -> int:
-    """Show every setting of RECIPE, `NAME` or `NAME:VARIANT`: value, source, and what other sources say.
+    """Show every setting of RECIPE, `NAME`, `NAME:VARIANT` or those of a paper, with its value and sources.
 
-    A value without a source is ours. Above the settings stands the printed row
-    that the recipe is nearest to, with its command; below them what the sources leave open, what the paper
-    chose for its models, and the steps of protocols that evaluate the recipe. A recipe of several trainings
-    shows one after the other.
+    A value without a source is ours. Before the settings comes the printed row that is nearest to the
+    recipe, with its command. After them come what the sources leave open, what the paper chose for its
+    models, and the steps of protocols that evaluate the recipe. Several trainings are shown one after the
+    other.
     """
     with forbid_network() if offline else contextlib.nullcontext():
         if model is not None and is_bm25(model):
@@ -78,15 +78,25 @@ def _show_recipe(
             trained=True,
         )
         backbone = None if model is None else resolve_model(model, Settings(), places).artifact
-    stages = [
-        _describe_recipe(stage, recipe, backbone) for stage in catalog.resolve_recipe_chain(recipe).split("+")
-    ]
+    typed: dict[str, str] = {}
+    for name in _list_paper_recipes(recipe) or [recipe]:
+        for stage in catalog.resolve_recipe_chain(name).split("+"):
+            typed.setdefault(stage, name)
+    stages = [_describe_recipe(stage, name, backbone) for stage, name in typed.items()]
     if as_json:
         content = {"schema": 1, "model": model, "recipes": stages}
         click.echo(json.dumps(content, indent=1, ensure_ascii=False, default=str))
     else:
         click.echo("\n\n".join(map(_format_recipe, stages)))
     return 0
+
+
+def _list_paper_recipes(typed: str) -> list[str]:
+    """The recipes that printed rows of a paper are nearest to; none where no paper has that name."""
+    printed = [row for entry in catalog.load_recipe_entries().values() for row in entry.printed]
+    # A protocol has the first word of its paper's name.
+    names = {row.paper: {row.paper.lower(), row.paper.lower().partition("-")[0]} for row in printed}
+    return [*dict.fromkeys(row.recipe for row in printed if typed.lower() in names[row.paper])]
 
 
 def _describe_recipe(name: str, typed: str, backbone: Artifact | None) -> dict[str, Any]:

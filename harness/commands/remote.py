@@ -34,7 +34,7 @@ def command() -> None:
 @_dry_run
 @options.as_json
 def _pull(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -> int:
-    """Fetch every record that the results folder lacks; of two that differ the fetched one stays.
+    """Fetch every record that the results folder lacks; one that differs is replaced by the storage's.
 
     URL is that of --remote of a run (default: HARNESS_REMOTE).
     """

@@ -45,15 +45,15 @@ harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue
     "suites",
     required=False,
     help="Suite of tasks, e.g. mteb, beir or local:FOLDER (`harness list suites`). Repeat for several. "
-    "With --tasks alone, each task is run by itself.",
+    "Without it, the suite of each task in --tasks is found.",
 )
 @options.option(
     "What",
     "--protocol",
     default="",
     metavar="NAME",
-    help="All runs behind a paper's tables, in place of --suite and --recipe (`harness list protocols`, "
-    "docs/protocols.md). --tasks names steps of it, or tasks.",
+    help="All runs behind a paper's tables, instead of --suite and --recipe (`harness list protocols`, "
+    "docs/protocols.md). --tasks then selects steps of the protocol, or tasks.",
 )
 @options.option(
     "What",
@@ -71,7 +71,7 @@ harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue
     "Output",
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the run with every setting as a TOML file for --config. Defaults are in it as well.",
+    help="Write all settings of the run, with defaults, to a TOML file for --config.",
 )
 @options.option("Output", "--dry-run", is_flag=True, help="Print the plan and its cost, and run nothing.")
 @options.as_json
@@ -87,7 +87,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Evaluate models on suites and record the scores; what is there is not done again."""
+    """Evaluate models on suites and record the scores; existing scores are reused."""
     if quick and not protocol:
         raise UsageError("--quick is for a protocol.", hint="Name one with --protocol, or leave it out.")
     if save is not None and protocol:

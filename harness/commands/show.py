@@ -88,9 +88,9 @@ from harness.training.model_store import ModelStore
     "mrr_at_10. Repeat for several.",
 )
 @click.option(
-    "--protocol", default="", metavar="NAME", help="The rows of a protocol, as `harness run --protocol` ends."
+    "--protocol", default="", metavar="NAME", help="The rows that `harness run --protocol NAME` prints."
 )
-@click.option("--quick", is_flag=True, help="Those of its quick run.")
+@click.option("--quick", is_flag=True, help="With --protocol: the rows of its quick run.")
 @click.option("--reference", is_flag=True, help="Also the scores that came with the project.")
 @options.add_options("languages", "subsets", "splits", "results", "cache", "data", "offline")
 @options.as_json

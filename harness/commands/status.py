@@ -75,10 +75,10 @@ STYLES = {
 )
 @options.as_json
 def command(results: Path | None, everything: bool, every: float | None, as_json: bool) -> int:
-    """Show the runs that are under way in a results folder, and the last one that is over.
+    """Show the current runs of a results folder, and the last one that has ended.
 
-    It reads the logs that runs write there, and may be typed on any machine that sees the folder. Ends
-    with 0, also if runs failed.
+    It reads the logs of the runs, and works on any machine that sees the folder. The exit code is 0 even if
+    runs failed.
     """
     folder = paths.resolve_results_folder(results)
     if every is None:

@@ -34,10 +34,10 @@ harness train --model minilm --recipe simcse --train-data pairs.jsonl --set max_
 )
 @options.as_json
 def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> int:
-    """Make models with a recipe; a model that is there is not trained again.
+    """Train models with a recipe; existing models are reused.
 
-    A training that was interrupted goes on where it stopped. `harness run` with the same options
-    evaluates the models; so does `harness run --model FOLDER`.
+    An interrupted training resumes. `harness run` with the same options evaluates the models; so does
+    `harness run --model FOLDER`.
     """
     request = Request.parse_options(models, (), given)
     with request.limit_network():

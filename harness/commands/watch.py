@@ -81,8 +81,8 @@ harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
     type=options.Amount(above=0),
     default=None,
     metavar="MINUTES",
-    help="Start no further task of a checkpoint after so many minutes. It is continued when nothing newer "
-    "waits.",
+    help="Start no further task of a checkpoint after so many minutes. The rest follows when no newer "
+    "checkpoint waits.",
 )
 @options.make_option(WatchOptions, "every", show_default=True)
 @options.make_option(WatchOptions, "settle", show_default=True)
@@ -101,8 +101,8 @@ harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
     "runs",
     multiple=True,
     metavar="NAME=WATCH",
-    help="Compare runs, and evaluate nothing: a watch, by its name or folder, is a seed of NAME. Repeat "
-    "it for each seed of each run.",
+    help="Compare runs, and evaluate nothing. NAME=WATCH makes a watch, by its name or folder, a seed of the "
+    "run NAME. Repeat for each seed of each run.",
 )
 @options.option(
     "Output",
@@ -119,15 +119,16 @@ harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
     type=click.Choice(AXES),
     default="step",
     show_default=True,
-    help="What the scores of compared runs are drawn against.",
+    help="The axis against which the scores of compared runs are drawn.",
 )
 @options.option(
     "Output",
     "--grid",
     multiple=True,
     metavar="FACT[=BINS]",
-    help="Instead show the mean score in each cell of two facts, across and up: masking, tokens/size=4 (bins "
-    f"of as many runs, {BINS} unless stated) or masking=0.1:0.3:0.5 (edges). Type it twice.",
+    help="Show a grid of mean scores over two facts; give the option twice, first the horizontal fact. A "
+    f"fact is a column (masking) or a ratio (tokens/size), in {BINS} bins of about as many runs each, in "
+    "another number of bins (=4), or between edges (=0.1:0.3:0.5).",
 )
 @options.option(
     "Output",
@@ -140,7 +141,8 @@ harness watch --run a=runs/a-1 --run a=runs/a-2 --run b=runs/b-1
     "--reach",
     type=float,
     metavar="SCORE",
-    help="The score × 100 that compared runs are to reach (default: one near the end of all).",
+    help="Score × 100; the budget at which compared runs reach it is shown (default: a score that all reach "
+    "late).",
 )
 @options.evaluation
 @options.as_json
@@ -160,7 +162,7 @@ def command(
     """Evaluate each new checkpoint of the run in SOURCE, a folder or a hub repository, and draw the curve.
 
     Checkpoints are folders, or branches and tags, with a step in their name. One that is still being
-    written is waited for. Typed again, the same command goes on where it was.
+    written is evaluated once it is complete. The same command resumes a watch.
     """
     if runs or table:
         results = paths.resolve_results_folder(given["results"])

@@ -99,8 +99,8 @@ class Settings:
     rope_scaling: Annotated[
         _RopeScaling | None,
         Option(
-            "Scaling of rotary positions where --max-length is beyond those of the model: yarn:2, dynamic:2 "
-            "or linear:2, with any factor above 1 (docs/backbones.md).",
+            "Scaling of rotary positions, for a --max-length beyond the positions of the model: yarn:2, "
+            "dynamic:2 or linear:2, with any factor above 1 (docs/backbones.md).",
             metavar="KIND:FACTOR",
             group="Encoding",
         ),
@@ -122,8 +122,8 @@ class Settings:
         Dtype | None,
         Form(choices=_VECTORS, read=_refuse_bfloat16),
         Option(
-            "Precision in which vectors are kept and compared (default: float32, and float16 where each "
-            "token has a vector).",
+            "Precision in which vectors are stored and compared (default: float32; float16 for multi-vector "
+            "models).",
             group="Encoding",
         ),
     ] = None
@@ -138,8 +138,8 @@ class Settings:
     similarity: Annotated[
         Similarity | None,
         Option(
-            "How vectors are compared (default: the model's own, else cosine; maxsim where each token has "
-            "one).",
+            "How vectors are compared (default: the model's own, else cosine; maxsim for multi-vector "
+            "models).",
             group="Encoding",
         ),
     ] = None
@@ -155,8 +155,8 @@ class Settings:
     context: Annotated[
         ContextChoice | None,
         Option(
-            "Context documents of a two-stage model: drawn from the task's own texts, once each or with "
-            "replacement, or none (default: as the model was saved).",
+            "Context documents of a two-stage model: drawn from the texts of the task, each at most once "
+            "(task) or with replacement, or none (null). The default is the model's own setting.",
             group="Encoding",
         ),
     ] = None
@@ -174,8 +174,8 @@ class Settings:
     seed: Annotated[
         Seed,
         Option(
-            "Seed of samples, probes and trainings (default: 42, as in mteb). Further seeds are counted"
-            " from it.",
+            "Seed of samples, probes and trainings (default: 42, as in mteb). Further seeds are the next "
+            "numbers.",
             group="Training",
         ),
     ] = SEED
@@ -188,16 +188,16 @@ class EvaluationSettings:
     A user's own setting wins over each of them. None, or nothing, means the model's own default.
 
     Attributes:
-        max_length: The longest input in tokens, of multi-vector models the longest document; a model with
-            fewer positions has its own limit. None for the model's own length, of a two-stage model that of
-            its training.
-        dtype: The dtype that weights are loaded and computed in, without autocast; float32 for None, and
-            where the model or the device does not run it.
+        max_length: The longest input in tokens, of multi-vector models the longest document, and at most the
+            model's positions. None for the model's own length, of a two-stage model that of its training.
+        dtype: The dtype of weights and computations, without autocast. float32 for None, and if the model or
+            the device cannot run it.
         prompts: Texts put before inputs, by name, in place of the model's own; {} for none.
-        normalized_types: The types of tasks whose vectors alone are scaled to length 1.
-        document_lengths: The longest document of multi-vector models on some tasks, by their names.
-        task_query_lengths: Whether queries of multi-vector models have a task's own length where it is
-            longer.
+        normalized_types: Types of tasks, the only ones in which vectors are scaled to length 1; empty for the
+            model's own way.
+        document_lengths: The longest document of multi-vector models, by the name of the task.
+        task_query_lengths: Whether multi-vector models take a task's own length of queries if it is longer
+            than theirs.
     """
 
     max_length: int | None = None
@@ -258,7 +258,7 @@ class LateInteraction:
         expansion: Whether a shorter query is filled up with mask tokens, which have vectors, too.
         attends_to_expansion: Whether other tokens attend to those of the expansion.
         query_prefix: The token after the first one of a query; empty for none.
-        document_prefix: That of a document.
+        document_prefix: The token after the first one of a document; empty for none.
         skiplist: The tokens of a document that have no vector.
         dimension: The length of a vector.
         by_task: Whether a task's own length of queries counts where it is longer, unless one was asked for.
@@ -306,7 +306,7 @@ class Plaid:
     # At least 4, as a quarter of them is read in full: fewer would leave no document.
     n_full_scores: Annotated[int, Interval(ge=4, lt=2**31)] = 8192
     seed: Annotated[int, Interval(ge=0, lt=2**31)] = SEED
-    # "later": the field is newer than the first indexes, whose keys it must not change (core/identity.py).
+    # "later": the field is newer than the first indexes, whose keys it must not change (core/keys.py).
     top_k: Annotated[int, Interval(ge=10, lt=2**31)] | None = field(default=None, metadata={"later": True})
 
 

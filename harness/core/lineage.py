@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from harness.core.documents import DocumentKind, DocumentPart
 from harness.core.errors import RecordError, shorten_names
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Artifact
 
 FILE = "model.json"

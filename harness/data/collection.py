@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import serialize_canonical
+from harness.core.keys import serialize_canonical
 from harness.data.locate import DataSettings
 from harness.data.tables import (
     BATCH,

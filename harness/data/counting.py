@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError, shorten_names
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import CountedSource, Data, DataReport, DataTable, TableSource, Task
 from harness.data.folder import (
     README,

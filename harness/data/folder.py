@@ -16,7 +16,7 @@ from annotated_types import Predicate
 
 from harness.core.errors import DataError
 from harness.core.files import hash_file, require_size
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Data
 from harness.data.tables import format_error_line, iter_file_rows, read_qrels
 

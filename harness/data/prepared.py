@@ -22,7 +22,7 @@ from typing import IO, Any
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import StoreError, warn
-from harness.core.identity import digest
+from harness.core.keys import digest
 
 MANIFEST = ".prepared.json"
 LOCK = ".prepared.lock"

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from harness.core.errors import DataError, shorten_names
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import DataTable
 from harness.data.folder import (
     README,

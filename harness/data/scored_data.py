@@ -17,7 +17,7 @@ from typing import Any
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import RecordError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.data.collection import Collection
 from harness.data.scored_tables import TEXTS
 

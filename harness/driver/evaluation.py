@@ -14,7 +14,7 @@ from typing import Any, Literal
 from harness.core.arguments import NamedPlaces, Names, Places, check_fields, check_value
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError, require_package
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
 from harness.data.locate import find_hub_fault

@@ -21,7 +21,7 @@ from rich.table import Column
 from rich.text import Text
 
 from harness.core.errors import group_names
-from harness.core.identity import build_encoding_identity
+from harness.core.keys import build_encoding_identity
 from harness.core.terminal import create_console, print_lines
 from harness.core.types import OWN_UNITS
 from harness.driver import evaluation

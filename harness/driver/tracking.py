@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import warn
-from harness.core.identity import build_encoding_identity, digest
+from harness.core.keys import build_encoding_identity, digest
 from harness.driver.execute import Listeners
 from harness.driver.report.run import Report
 from harness.jobs.context import Event

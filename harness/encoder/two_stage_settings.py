@@ -59,8 +59,10 @@ class TwoStageSettings:
 
     One backbone makes context vectors, each MLP(mean of a context document's token vectors); the other reads
     the sequence [context vectors; soft prompts; text], of which a text's vector is x + MLP(x) of the mean x
-    over the text's token vectors. A soft prompt is a part of MLP(1). Without a context a learned null vector
-    stands for each context vector. Token types and ordinary positions count from the first of these on.
+    over the text's token vectors. A soft prompt is a part of MLP(1). An MLP is a Linear layer as wide as its
+    input, GELU for contexts and ReLU for the others, and a second one, both with a bias and torch's first
+    weights. Without a context a learned null vector stands for each context vector. Token types and ordinary
+    positions count from the first of these on.
 
     Attributes:
         size: The context vectors before each text, one for each context document.

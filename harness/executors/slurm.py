@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core import files
 from harness.core.errors import HarnessError, StoreError, UsageError, require_package
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import build_artifact_slug
 from harness.executors.executor import SLURM as NAME
 from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings

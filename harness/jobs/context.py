@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from harness.core.encoding import ContextDraw, Encoding
 from harness.core.errors import DataError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.prompts import TextTask
 from harness.core.types import Artifact, CorpusSource, Role, Task
 from harness.search.plaid import KEEP_GIGABYTES

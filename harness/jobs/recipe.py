@@ -255,6 +255,11 @@ class PrintedRow:
     differs: tuple[str, ...] = ()
 
     @property
+    def paper(self) -> str:
+        """The paper."""
+        return self.place.partition(", ")[0]
+
+    @property
     def command(self) -> str:
         """The whole command line."""
         options = "".join(f" --set {setting}" for setting in self.settings)

@@ -28,7 +28,7 @@ from harness.core.errors import (
     find_similar_names,
     shorten_names,
 )
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones

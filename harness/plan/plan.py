@@ -9,7 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from harness.core.encoding import ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
-from harness.core.identity import build_evaluation_identity, digest
+from harness.core.keys import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart, format_swept_settings
 from harness.core.types import SEED, Artifact, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
 from harness.data.finding import check_data

@@ -151,8 +151,8 @@ class Request:
         Places,
         Form(read=lambda value: () if value in (None, "") else value),
         Option(
-            "Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
-            "CSV, Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
+            "Train on this instead of the recipe's data: org/name, a file of pairs or triplets (JSONL, CSV, "
+            "Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
             "(docs/training-data.md). Repeat to train on several. For recipes A+B type A=DATA and B=DATA. "
             "For a mix, NAME=DATA replaces the set of that name, or adds one.",
             metavar="DATA",
@@ -163,7 +163,7 @@ class Request:
     lengths: Annotated[
         Lengths,
         Option(
-            "Evaluate at each of these maximum lengths, e.g. 512,1024,4096, in place of --max-length "
+            "Evaluate at each of these maximum lengths instead of one, e.g. 512,1024,4096 "
             "(docs/backbones.md).",
             metavar="TOKENS",
             alone=True,
@@ -244,7 +244,7 @@ class Request:
     threads: Annotated[
         Processes | None,
         Option(
-            "CPU threads of each process (default: torch's own choice; of CPU workers 2 or more).",
+            "CPU threads of each process (default: torch's choice; at least 2 for CPU workers beside GPUs).",
             group="Machine",
         ),
     ] = None
@@ -269,8 +269,8 @@ class Request:
     keep_vectors: Annotated[
         Gigabytes,
         Option(
-            "Keep a corpus' token vectors up to this size in gigabytes (default: 64). Those of a larger"
-            " one go into its index as they are encoded.",
+            "Store the token vectors of a corpus if they take no more gigabytes than this (default: 64). "
+            "Larger ones go directly into the index.",
             metavar="GIGABYTES",
             group="Machine",
         ),
@@ -297,9 +297,9 @@ class Request:
     allow: Annotated[
         Allowances,
         Option(
-            "Accept what is otherwise refused: a contradiction by its name (docs/backbones.md), tensors that "
-            "have no place in the model by tensors=PATTERN, and in a check a field that may differ, e.g. "
-            "pooling. Repeat for several.",
+            "Accept what is otherwise refused: a contradiction by its name (docs/backbones.md); unused "
+            "tensors by tensors=PATTERN; in a check, a setting that may differ, e.g. pooling. Repeat for "
+            "several.",
             metavar="NAMES",
         ),
     ] = ()
@@ -307,7 +307,7 @@ class Request:
         Seeds,
         Option(
             "Number of models that a recipe makes, each with its own seed. Tables show their mean and "
-            "deviation.",
+            "standard deviation.",
             alone=True,
             group="Training",
         ),
@@ -315,8 +315,8 @@ class Request:
     context_seeds: Annotated[
         Seeds,
         Option(
-            "Draws of the context documents of a two-stage model, one evaluation each. Tables show "
-            "their mean and deviation.",
+            "Draws of the context documents of a two-stage model, one evaluation each. Tables show their "
+            "mean and standard deviation.",
             alone=True,
             group="Encoding",
         ),
@@ -324,7 +324,7 @@ class Request:
     checkpoint_minutes: Annotated[
         Minutes,
         Option(
-            "Minutes between two checkpoints of a training, from which it goes on after a kill.",
+            "Minutes between two checkpoints of a training. A killed training resumes from the last one.",
             alone=True,
             group="Training",
         ),
@@ -333,8 +333,9 @@ class Request:
         Mapping[str, Any],
         Form(read=parse_sweep, must="a mapping of a setting to its values", repeated=True),
         Option(
-            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. Each is a "
-            "model, or only the best by --select. Repeat for all combinations of several settings.",
+            "Train with each of these values of a setting, e.g. learning_rate=1e-5,3e-5,1e-4. Each gives a "
+            "model; with --select only the best counts. Several settings give all combinations of their "
+            "values. Repeat for each setting.",
             metavar="SETTING=VALUES",
             alone=True,
             group="Training",
@@ -349,13 +350,13 @@ class Request:
         ),
     ] = None
     sample_seed: Annotated[
-        Seed | None, Option("Seed of the drawing of --samples (default: 42).", alone=True, group="Training")
+        Seed | None, Option("Seed of the draw of --samples (default: 42).", alone=True, group="Training")
     ] = None
     select: Annotated[
         Places,
         Option(
-            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact. They are marked, as"
-            " they no longer test the model. Repeat for several suites.",
+            "Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact. Tables mark them, as "
+            "they no longer test the model fairly. Repeat for several suites.",
             metavar="SUITE:TASKS",
             alone=True,
             group="Training",
@@ -364,8 +365,8 @@ class Request:
     force: Annotated[
         bool,
         Option(
-            "Score again what has a record, and replace the record. Cached vectors and finished runs "
-            "are used.",
+            "Compute existing scores again, and replace their records. Cached vectors and finished runs are "
+            "reused.",
             alone=True,
             group="Output",
         ),
@@ -377,8 +378,8 @@ class Request:
     budget: Annotated[
         Seconds | None,
         Option(
-            "Seconds after which no new job is started: tasks that were not reached are `stopped`, and the "
-            "same call goes on with them.",
+            "Seconds after which no new job starts. Tasks not reached are `stopped`; the same call continues "
+            "with them. (A budget of operations, --budget on the command line, is a setting of the recipe.)",
             typed="",
         ),
     ] = None

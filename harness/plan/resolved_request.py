@@ -10,7 +10,7 @@ from typing import Any
 from harness.core import paths
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
-from harness.core.identity import is_per_machine
+from harness.core.keys import is_per_machine
 from harness.core.provenance import describe_machine
 from harness.core.types import Artifact, Suite, Task
 from harness.data.folder import PARTIAL

@@ -32,7 +32,7 @@ from typing import Any, Literal, NoReturn
 from harness.core import files
 from harness.core.documents import read_content_file
 from harness.core.errors import HarnessError, NewerSchemaError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import OWN_UNITS, is_number
 from harness.data.prepared import find_prepared_problems, remove_prepared
 from harness.data.training.own_rows import read_source_file

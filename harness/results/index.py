@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from harness.core import files
 from harness.core.documents import read_or_warn
 from harness.core.errors import StoreError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.provenance import count_cores, find_version
 from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
 from harness.results.names import NamedModel, distinguish_names

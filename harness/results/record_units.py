@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from harness.core import files, paths
 from harness.core.errors import StoreError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import LOWER_IS_BETTER, SUBQUERIES, Suite
 from harness.results import units
 from harness.results.scores import Spread, collect_raw_metrics, list_small_columns

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from harness.core import paths
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.identity import build_data_identity
+from harness.core.keys import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.prompts import select_prompt
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task

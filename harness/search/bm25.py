@@ -10,7 +10,7 @@ from typing import Any, get_args
 from harness.core.arguments import join_settings, replace_settings, split_settings
 from harness.core.encoding import BM25Method, Ranking
 from harness.core.errors import UsageError, ask_for_names
-from harness.core.identity import build_encoding_identity, digest
+from harness.core.keys import build_encoding_identity, digest
 from harness.core.types import Artifact
 
 NAME = "bm25"

@@ -18,7 +18,7 @@ from harness.core import files
 from harness.core.arguments import join_settings, replace_settings, split_settings
 from harness.core.encoding import Plaid
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import SEED
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from harness.core import files
 from harness.core.encoding import Plaid
 from harness.core.errors import DataError, StoreError
-from harness.core.identity import digest, serialize_canonical
+from harness.core.keys import digest, serialize_canonical
 from harness.search.maxsim import find_block_top_k, merge_block_top_k, split_blocks
 from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, Corpus, find_index_problem, sample_size
 from harness.storage.leases import Leases

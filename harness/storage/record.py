@@ -99,7 +99,7 @@ class Record(DocumentPart):
     model: ModelPart
     task: TaskPart
     identity: Mapping[str, Any]
-    """Everything the score depends on, as it was hashed (harness.core.identity)."""
+    """Everything the score depends on, as it was hashed (harness.core.keys)."""
     main_score: float | None = None
     """The mean of the main metric over splits and subsets, in the metric's own unit; of a metric that has no
     mean that of the first."""

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from harness.core import files
 from harness.core.documents import read_limited
 from harness.core.errors import NewerSchemaError, RecordError, warn
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Purpose, build_artifact_slug
 from harness.storage.leases import sweep_leases
 from harness.storage.record import RECORDS, Record

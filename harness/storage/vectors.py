@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, warn
-from harness.core.identity import digest, serialize_canonical
+from harness.core.keys import digest, serialize_canonical
 from harness.core.types import Artifact, Role
 from harness.storage.remote import Remote
 

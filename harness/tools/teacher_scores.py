@@ -20,7 +20,7 @@ from harness.core import files, provenance
 from harness.core.arguments import check_fields
 from harness.core.encoding import Encoding, Ranking, Settings
 from harness.core.errors import DataError, UsageError, shorten_names
-from harness.core.identity import build_encoding_identity, digest
+from harness.core.keys import build_encoding_identity, digest
 from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Artifact
 from harness.data.collection import Collection

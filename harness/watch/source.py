@@ -12,7 +12,7 @@ from typing import Protocol
 
 from harness.core import paths
 from harness.core.errors import ModelError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.encoder.folder.content import list_content_files
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.files import read_json

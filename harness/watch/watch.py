@@ -16,7 +16,7 @@ from annotated_types import Interval
 from harness.core import files, paths
 from harness.core.arguments import Form, Option, Place, Seconds, Step, check_fields
 from harness.core.errors import HarnessError, StoreError, UsageError, shorten_names
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Column, Suite, Task
 from harness.driver import evaluation
 from harness.driver.report.run import Report
@@ -292,16 +292,16 @@ class WatchOptions:
         Seconds,
         Interval(ge=0.1),
         Form(must="a number of seconds, 0.1 or more"),
-        Option("Seconds between two looks.", group="What"),
+        Option("Seconds between two looks for new checkpoints.", group="What"),
     ] = 60.0
     settle: Annotated[
-        Seconds, Option("Seconds for which nothing in a checkpoint may have changed.", group="What")
+        Seconds, Option("Seconds without a change before a checkpoint is evaluated.", group="What")
     ] = SETTLE
     once: Annotated[bool, Option("End when nothing is left that can be evaluated now.", group="What")] = False
     until: Annotated[
         Step | None,
         Option(
-            "End when the checkpoint of this step, or the next one, and all before are evaluated.",
+            "End when the first checkpoint at or after this step, and all before it, are evaluated.",
             group="What",
         ),
     ] = None

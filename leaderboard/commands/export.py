@@ -42,8 +42,8 @@ FORMATS = ("json", "csv", "md", "tex", "parquet")
 @click.option("--settings", default="", metavar="TEXT", help="With --trec or --mteb, the settings whose "
               "scores are written, where there are several: a part of their text in `harness show`, e.g. "
               "'128 tokens'.")  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep the snapshot that the page is of, so that its address with "
-              "the snapshot's id stays.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Also store a snapshot of the site, whose address (printed) "
+              "keeps showing this state.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="The file to write (default: "
               "standard output).")  # fmt: skip
 def command(

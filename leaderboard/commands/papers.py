@@ -64,9 +64,9 @@ class _Line:
 def command(
     model: str, suite: str, paper: str, line: str, results: Path | None, cache: Path | None, as_json: bool
 ) -> int:
-    """Hold the scores of MODEL against what papers print: means over the same tasks and the same queries.
+    """Compare the scores of MODEL with those that papers print: means over the same tasks and queries.
 
-    A paper's number stays a paper's: none enters a table of measured scores.
+    Printed numbers never enter a table of measured scores.
     """
     opened = catalog.open_suite(suite, SuiteOptions(cache=paths.resolve_cache_folder(cache), results=results))
     measured = MeasuredSuite.load_records(model, results, cache).newest

@@ -23,19 +23,19 @@ PATIENCE = 60
 @site_results
 @process_cache
 @click.option("--remote", default="", metavar="URL", help="Show the records of object storage, e.g. "
-              "s3://BUCKET/FOLDER. They are fetched at the start and at every look; ./results is then shown "
-              "only if it is named.")  # fmt: skip
+              "s3://BUCKET/FOLDER. They are fetched at the start and at every refresh; ./results is then "
+              "shown only if it is named.")  # fmt: skip
 @click.option("--suite", "suites", multiple=True, metavar="SUITE", help="A suite of your own to show as "
               "well, e.g. code:FOLDER or local:FOLDER. Repeat for several.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535),
               help="The port; 0 for any free one.")  # fmt: skip
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64),
-              help="Processes that answer; for many readers one for each core.")  # fmt: skip
+              help="Server processes; for many readers one for each core.")  # fmt: skip
 @click.option("--refresh", default=30.0, show_default=True, type=Amount(), help="Seconds between two looks "
               "at the folders; 0 for none after the start.")  # fmt: skip
 @click.option("--keep", default=100, show_default=True, type=click.IntRange(0),
-              help="Snapshots that stay for those who cite them, at most.")  # fmt: skip
+              help="The most snapshots that are kept for citations.")  # fmt: skip
 @click.option("--static", type=click.Path(path_type=Path, file_okay=False), help="Write the whole site into "
               "this folder as plain files for any web host, and end.")  # fmt: skip
 @click.option("--url", default="", help="The address that readers type, e.g. https://example.org/encoders; "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import is_number
 from harness.results.compute import SHORT, find_published_compute
 from harness.results.notes import ComputeNote

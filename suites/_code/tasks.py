@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.provenance import find_package_version
 from harness.core.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
 from harness.data import tables

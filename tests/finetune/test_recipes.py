@@ -16,7 +16,7 @@ from finetune.glue.jobs import Finetune, ScoreFromRuns
 from finetune.glue.settings import Cadence, Optimizer, Protocol
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
 from harness.core.errors import UsageError
-from harness.core.identity import digest, serialize_canonical
+from harness.core.keys import digest, serialize_canonical
 from harness.core.types import SEED, Data, Task
 from harness.data.locate import Located
 from harness.jobs.recipe import RecipePlan

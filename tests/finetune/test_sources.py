@@ -276,7 +276,7 @@ def test_meanings_say_what_the_code_does() -> None:
     def meanings(name: str) -> dict[str, str]:
         return {row.name: row.meaning for row in rows_of(name).values()}
 
-    assert "for groups of rows (`group_size`, else whole batches)" in meanings("dpr:authors")["batches"]
+    assert "in a group of rows (`group_size`, or the whole batch)" in meanings("dpr:authors")["batches"]
     assert meanings("glue-mosaicbert")["seeds"] == "Seed of the head and dropout."
     assert "the order of rows" in meanings("glue-neobert")["seeds"]
     assert "if false, each has them in that of the file" in meanings("glue-mosaicbert")["shuffled"]
@@ -300,6 +300,57 @@ def test_facts_that_are_no_settings_are_those_of_the_code() -> None:
     assert "floor(full_batches * floor(n / b))" in glue["evaluations"]
     assert "Without effect" not in glue["evaluations"]
     assert "Without effect on the score" in show("glue-modernbert")[0]["facts"]["evaluations"]
+
+
+def test_rows_are_counted_or_said_to_be() -> None:
+    """Every set has a number, or says when it is known; those of GLUE are the hub's."""
+    glue = show("glue-mosaicbert")[0]
+    (tables,) = (row["value"] for row in glue["settings"] if row["name"] == "data")
+    assert "RTE sentence1 and sentence2, accuracy on validation, rows 2,490" in tables
+    assert glue["facts"]["steps"] == "epochs * ceil(n / b) of n rows in batches of b"
+    sets = {line.partition(",")[0]: line for line in rows_of("unified-contrastive")["data"].value}
+    assert sets["PAQ"].endswith(", rows 64,371,441")
+    assert sets["STSBENCHMARK"].endswith(", rows 1,052")
+    assert sets["TRIVIAQA"].endswith(", rows counted when they are read")
+    assert all("rows " in line for line in sets.values())
+
+
+def test_facts_of_a_network_say_how_it_begins() -> None:
+    assert "around the mean of all" in show("colbert")[0]["facts"]["start"]
+    cde = show("cde:supervised")[0]["facts"]
+    assert "GELU for contexts and ReLU for the others" in cde["network"]
+    assert "greedy k-means++" in cde["clusters"]
+    # The blocks and the final norm of Pythia's 12 layers of 768.
+    block = 12 * 768**2 + 13 * 768
+    lora = show("efficient-lora")[0]["facts"]
+    assert f"pythia-160m {12 * block + 2 * 768:,}, " in lora["parameters"]
+    assert "a product of 0" in lora["adapters"]
+    assert lora["steps"].endswith(", without a budget")
+
+
+@pytest.mark.parametrize(
+    ("paper", "recipes_"),
+    [
+        ("modernbert", {"colbert", "dpr:authors", "glue-modernbert", "mldr"}),
+        ("NeoBERT", {"cde:unsupervised", "cde:supervised", "glue-neobert:table6", "unified-contrastive"}),
+        ("optibert", {"glue-optibert", "simcse"}),
+        ("mosaicbert", {"glue-mosaicbert", "glue-mosaicbert:bert-large"}),
+        ("efficient", {f"efficient-{method}" for method in ("full", "freeze", "lora", "bias")}),
+    ],
+)
+def test_a_paper_is_shown_by_its_printed_rows(paper: str, recipes_: set[str]) -> None:
+    shown = show(paper)
+    assert {one["name"] for one in shown} == recipes_
+    assert len(shown) == len(recipes_)
+    assert all(one["printed"] for one in shown)
+
+
+def test_recipes_are_listed_by_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["list", "recipes", "--match", "optibert", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["recipes"]
+    names = {row["name"] for row in rows}
+    assert {"simcse", "simcse:large", "glue-optibert"} <= names
+    assert {row["paper"] for row in rows} == {"OptiBERT"}
 
 
 def test_the_length_of_an_evaluation_is_that_of_the_model(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("kind", "kills", "devices"),
     # On one device the jobs run in the driver: of the others each start takes two more processes.
-    [("plaid", 1, "cpu,cpu"), ("watch", 1, "cpu"), ("training", 2, "cpu"), ("stopped-run", 1, "cpu,cpu")],
+    [("plaid", 1, "cpu,cpu"), ("watch", 1, "cpu"), ("training", 1, "cpu"), ("stopped-run", 1, "cpu,cpu")],
 )
 def test_a_killed_or_stopped_command_ends_as_one_left_in_peace(
     kind: str, kills: int, devices: str, inputs: Path, tmp_path: Path

@@ -17,7 +17,7 @@ from fakes import Bags, quiet
 from harness.cli import invoke
 from harness.commands.data import command
 from harness.core.errors import UsageError
-from harness.core.identity import build_evaluation_identity
+from harness.core.keys import build_evaluation_identity
 from harness.core.types import Suite, SuiteOptions
 from harness.driver.report.suite import format_mean_lines
 from harness.encoder import backbones

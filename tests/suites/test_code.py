@@ -16,7 +16,7 @@ import pytest
 from fakes import artifact, encoding
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import build_evaluation_identity, digest
+from harness.core.keys import build_evaluation_identity, digest
 from harness.core.types import Suite, SuiteOptions
 from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training

@@ -27,7 +27,7 @@ from finetune.glue.settings import Grid
 from finetune.recipes import glue_quick
 from glue_data import data_root
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import (
     SEED,
     LabelledData,

@@ -13,7 +13,7 @@ from fakes import artifact, encoding
 from harness.cli import invoke
 from harness.core.documents import append_digest
 from harness.core.errors import RecordError, UsageError
-from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
+from harness.core.keys import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, SuiteOptions, Task
 from harness.jobs.jobs import build_model_part
 from harness.plan import catalog

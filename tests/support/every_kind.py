@@ -26,7 +26,7 @@ from harness.checks.outcome import CHECKS
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError
-from harness.core.identity import digest, serialize_canonical
+from harness.core.keys import digest, serialize_canonical
 from harness.executors.run_log import HEADERS, HEARTBEATS, iter_log_lines
 from harness.fits.stored import FITS
 from harness.plan.models import Verdict

@@ -8,7 +8,7 @@ from typing import Any
 
 import site_data
 from fakes import encoding
-from harness.core.identity import build_evaluation_identity, digest, serialize_canonical
+from harness.core.keys import build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import Artifact, Task
 from harness.storage.record import Record, build_task_part
 from suites.glue import TASKS

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, UsageError, explain_unknown, shorten_names
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.registry import Registry
 from harness.data.prepared import explain_disk_full
 from harness.data.schema import TableHead

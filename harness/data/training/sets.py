@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.errors import DataError, UsageError, ask_for_names, find_similar_names
-from harness.core.identity import serialize_canonical
+from harness.core.keys import serialize_canonical
 from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
 from harness.data.counting import count_tables
@@ -82,17 +82,17 @@ class TrainingData:
         score: The column with a score; empty without one.
         judged: Whether the columns are ids of a query and a document that belong together, with texts in the
             configurations and splits `queries` and `corpus`, of which titles are not read.
-        classes: The column with the class of each text; the pairs are then two texts of one class, and the
-            columns the parts of a text.
+        classes: The column with the class of each text; a pair is then a text and the next one of its class
+            in a drawn order, and the columns are the parts of a text, joined by blanks.
         file: The file of rows in the data set's folder, where the library finds none by itself.
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
         filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
-        distinct: The column of text of whose equal values only the first row is read; empty for all rows.
-        held_out: The number of rows that are set aside, drawn as `train_test_split` of the datasets library
-            draws them, which also shuffles the others.
+        distinct: A column of text: of rows with equal text there, only the first is read; empty for all rows.
+        held_out: The number of rows that are set aside, drawn as by `train_test_split` of the datasets
+            library, which also shuffles the others.
         split_seed: The seed of that draw.
-        first: The rows that are read after that, from the first one on; all others are left out.
+        first: The number of rows that are then read, from the first one on.
         texts: The configurations with the texts of the ids that the rows hold in place of texts (see
             harness.data.scored_tables); empty for rows of texts.
         rows: The rows at this revision that remain, for a plan without the data; not part of the identity.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
 from harness.encoder.tensors import check_weights, list_module_weights, read_tensor_headers

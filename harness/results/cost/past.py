@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.search.plaid import OF_INDEX
 from harness.storage.record import Record
 

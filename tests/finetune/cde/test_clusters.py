@@ -24,8 +24,8 @@ from finetune.cde import training as preparing
 from finetune.cde.clusters import FILE, ClusterWork, KMeans, PairClusters, Stopped, make_clusters
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ClusterSettings, ContextualSettings
-from finetune.embedding.batches import PackedOrder, pack_clusters
 from finetune.embedding.losses import NegativeFilter, build_filtered_loss
+from finetune.embedding.row_order import PackedOrder, pack_clusters
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
 from harness.core.encoding import Settings

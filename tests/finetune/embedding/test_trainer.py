@@ -26,9 +26,9 @@ from transformers.trainer_callback import CallbackHandler
 import tiny
 from finetune.embedding import setups
 from finetune.embedding import trainer as module
-from finetune.embedding.batches import BatchOrder, hash_table_texts
 from finetune.embedding.losses import build_info_nce_loss
 from finetune.embedding.plan import EmbeddingRecipe
+from finetune.embedding.row_order import BatchOrder, hash_table_texts
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
 from finetune.embedding.setups import EmbeddingSetup
 from finetune.embedding.trainer import run_trainer

@@ -14,7 +14,7 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness.cli import invoke
 from harness.core.encoding import Encoding
-from harness.core.identity import build_encoding_identity, digest
+from harness.core.keys import build_encoding_identity, digest
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones

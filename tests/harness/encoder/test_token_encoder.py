@@ -19,7 +19,7 @@ import tiny
 from faulty import rewrite
 from harness.core.encoding import LateInteraction, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
-from harness.core.identity import build_encoding_identity
+from harness.core.keys import build_encoding_identity
 from harness.core.types import SIDES, Artifact
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_folder_identity

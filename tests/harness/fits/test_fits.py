@@ -360,7 +360,8 @@ def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path)
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
-    """A twentieth of the draws of benchmarks/simulate_fits.py; the bar is wider by three deviations."""
-    shares = simulate_fits.measure_coverage(draws=25, resamples=400)
+    """A twentieth of the draws of benchmarks/simulate_fits.py, with a quarter of the resamples; the bar is
+    wider by three deviations."""
+    shares = simulate_fits.measure_coverage(draws=25, resamples=100)
     assert {name: share for name, (share, _) in shares.items() if share < 0.8} == {}
     assert all(share >= 0.8 for share in simulate_fits.measure_admissions(draws=5, resamples=100).values())

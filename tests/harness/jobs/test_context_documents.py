@@ -17,7 +17,7 @@ import tiny
 import two_stage_models
 from harness.core.encoding import ContextChoice, ContextDraw, Encoding
 from harness.core.errors import DataError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import SIDES, Data, Task
 from harness.encoder.two_stage_settings import PREFIXES
 from harness.jobs.context import NULL, ContextDocuments

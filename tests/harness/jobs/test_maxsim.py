@@ -14,7 +14,7 @@ import pytest
 import late_models
 from fakes import task
 from harness.core.encoding import Settings
-from harness.core.identity import build_evaluation_identity
+from harness.core.keys import build_evaluation_identity
 from harness.core.types import Artifact, SuiteOptions
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe

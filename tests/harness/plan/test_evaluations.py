@@ -19,7 +19,7 @@ from harness.checks.check import _build_baseline_request
 from harness.cli import invoke
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError
-from harness.core.identity import build_evaluation_identity
+from harness.core.keys import build_evaluation_identity
 from harness.core.lineage import Lineage
 from harness.core.types import SIDES, Task
 from harness.encoder.folder.description import describe

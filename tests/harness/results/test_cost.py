@@ -18,7 +18,7 @@ import pytest
 
 from fakes import artifact, document, encoding, lineage, record, task
 from harness.core.encoding import Encoding
-from harness.core.identity import build_evaluation_identity
+from harness.core.keys import build_evaluation_identity
 from harness.core.types import SEED, Size, Task
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.results.cost.duration import LIKELY, TimeRange, Work, time_left

@@ -12,7 +12,7 @@ import pytest
 from fakes import artifact, encoding, task
 from harness.core.encoding import Encoding
 from harness.core.errors import UsageError
-from harness.core.identity import build_evaluation_identity
+from harness.core.keys import build_evaluation_identity
 from harness.core.types import Data, Task
 from harness.results.differences import (
     SHOWN,

@@ -16,7 +16,7 @@ from rich.console import Console
 from fakes import artifact
 from fakes import record as fake_record
 from fakes import task as fake_task
-from harness.core.identity import build_task_identity, digest
+from harness.core.keys import build_task_identity, digest
 from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
 from harness.driver.report.suite import format_mean_lines, mean_text, serialize_aggregates

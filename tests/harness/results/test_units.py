@@ -16,7 +16,7 @@ import scipy.stats
 import sklearn.metrics
 
 from harness.core.errors import DataError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.results.record_units import Parts, ScoredRecord
 from harness.results.units import Units
 from harness.storage.record import RECORDS, ModelPart, Record, TaskPart, build_record_output

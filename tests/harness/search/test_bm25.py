@@ -18,7 +18,7 @@ from blocked import invoke_blocked
 from fakes import quiet, score
 from harness.core.encoding import Ranking
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import build_encoding_identity
+from harness.core.keys import build_encoding_identity
 from harness.core.types import SIDES, Data, Outcome, Task
 from harness.jobs.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.plan.request import Request

@@ -19,7 +19,7 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.encoding import Encoding, LateInteraction, Plaid
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import (
+from harness.core.keys import (
     build_encoding_identity,
     build_evaluation_identity,
     digest,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness.core.documents import append_digest
-from harness.core.identity import build_evaluation_identity, digest
+from harness.core.keys import build_evaluation_identity, digest
 from harness.results.results import build_suite_views, extract_condition
 from harness.results.scores import TrainedResult
 from harness.search.bm25 import resolve_bm25

@@ -21,7 +21,7 @@ import pytest
 
 from harness.core.documents import append_digest
 from harness.core.errors import StoreError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from every_kind import build_note
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.lineage import ParentPart
 from harness.results.audit import find_contradictions
 from harness.results.notes import NOTES

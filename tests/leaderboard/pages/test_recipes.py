@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 import site_data
 from finetune.glue.settings import Protocol
 from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Artifact
 from harness.plan import catalog
 from harness.storage.record import Record

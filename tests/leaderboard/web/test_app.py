@@ -335,7 +335,7 @@ def test_the_site_only_reads(tmp_path: Path) -> None:
 
 def test_a_record_of_any_identity_does_not_take_the_site_down(tmp_path: Path) -> None:
     """What no run wrote is left out of the pages."""
-    from harness.core.identity import digest
+    from harness.core.keys import digest
 
     app = small_app(tmp_path)
     asking = client(app)

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.core.errors import StoreError, UsageError
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.storage.record import Record
 from harness.storage.store import Store
 from hostile import escaped, obeyed

@@ -26,7 +26,7 @@ from sklearn.metrics import mean_absolute_error, v_measure_score
 from fakes import TOPICS, Bags, artifact, encoding, quiet, record, score, table
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
-from harness.core.identity import build_task_identity
+from harness.core.keys import build_task_identity
 from harness.core.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
 from harness.plan.catalog import find_suites, open_suites
 from harness.results.scores import Aggregates

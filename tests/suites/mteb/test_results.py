@@ -15,7 +15,7 @@ import pytest
 import fakes
 import site_data
 from harness.cli import invoke
-from harness.core.identity import digest
+from harness.core.keys import digest
 from harness.core.types import Artifact, Task
 from harness.plan import catalog
 from harness.storage.record import Record
