@@ -23,12 +23,8 @@ from harness.core.keys import serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
-from harness.encoder.folder.description import (
-    TWO_BACKBONES,
-    Description,
-    compute_text_limits,
-    require_network,
-)
+from harness.encoder.backbones import require_network
+from harness.encoder.folder.description import TWO_BACKBONES, Description, compute_text_limits
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.folder.pooling import OWN_POOLING
 from harness.encoder.two_stage_settings import TwoStageSettings

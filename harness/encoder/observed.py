@@ -26,8 +26,9 @@ from transformers.models.auto.modeling_auto import (
 
 from harness.core.encoding import Encoding
 from harness.core.types import SIDES
+from harness.encoder.backbones import OFFSET_MODELS
 from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
-from harness.encoder.folder.description import OFFSET_MODELS, read_token_limits
+from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_input_modules, read_module_config
 from harness.encoder.folder.pooling import counts_places

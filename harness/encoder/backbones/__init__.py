@@ -117,6 +117,15 @@ def has_network(folder: Path, *, own_code: bool = False) -> bool:
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
 
 
+def require_network(backbone: Path) -> None:
+    """Refuse the backbone of a two-stage model that our network does not run."""
+    if not has_network(backbone):
+        raise ModelError(
+            f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
+            hint="Take a backbone of a family that our network runs (`harness list backbones`).",
+        )
+
+
 def _is_plain_lora(place: Path) -> bool:
     """Whether the adapter in a backbone's folder, if any, is low-rank products beside linear layers alone."""
     config = read_object(place / ADAPTER / CONFIG)
@@ -130,7 +139,41 @@ def can_run_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
     return allowed and bool(config.get("auto_map"))
 
 
-def find_max_positions(config: Mapping[str, Any]) -> int | None:
+OFFSET_MODELS = (
+    *("camembert", "data2vec-text", "ibert", "longformer", "luke", "mluke", "mpnet", "roberta"),
+    *("roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+)
+"""Model types whose position table starts after the padding id, as in RoBERTa."""
+
+
+def parse_positions(config: Mapping[str, Any]) -> int | None:
+    """The number of positions that a config names; None for none, or where it is no limit."""
+    positions = config.get("max_position_embeddings", config.get("n_positions"))
+    # With relative positions the length in the config is no limit.
+    unbound = config.get("model_type") in ("t5", "mt5", "umt5", "xlnet")
+    return None if positions is None or positions < 1 or unbound else positions
+
+
+def count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | None:
+    """The number of learned positions, None where positions are computed."""
+    network_positions = None if can_run_remote_code(config, own_code) else _find_max_positions(config)
+    if network_positions is not None:
+        return network_positions
+    positions = parse_positions(config)
+    computed = (
+        any("rope" in name or "rotary" in name or "alibi" in name for name in config)
+        or config.get("position_embedding_type") not in (None, "absolute")
+        # DeBERTa-v3 names a number of positions and has no table of them.
+        or config.get("position_biased_input") is False
+    )
+    if positions is None or computed:
+        return None
+    if config.get("model_type") in OFFSET_MODELS:
+        return positions - int(config.get("pad_token_id", 1)) - 1
+    return positions
+
+
+def _find_max_positions(config: Mapping[str, Any]) -> int | None:
     """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
     if config.get("model_type") == MODEL_TYPE:
         shape = config.get("architecture", {})

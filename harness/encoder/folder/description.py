@@ -5,23 +5,22 @@ Imports neither torch nor transformers.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from harness.core.encoding import LateInteraction
-from harness.core.errors import DamagedModelError, ModelError
+from harness.core.errors import ModelError
 from harness.core.types import Similarity
 from harness.encoder.backbones import (
     ALIBI,
-    can_run_remote_code,
+    count_position_rows,
     explain_unscalable,
-    find_max_positions,
-    has_network,
+    parse_positions,
     read_architecture,
     read_family,
+    require_network,
 )
 from harness.encoder.folder.content import check_external_references
 from harness.encoder.folder.files import SETTINGS, is_schema_file, read_files_once, read_object
@@ -32,7 +31,6 @@ from harness.encoder.folder.modules import (
     TEXT,
     TEXT_STAGE,
     TOKENIZED,
-    TOKENS,
     TWO_STAGE,
     VOCABULARIES,
     Module,
@@ -47,12 +45,16 @@ from harness.encoder.folder.modules import (
     read_modules,
     weight_files,
 )
+from harness.encoder.folder.multi_vector import (
+    COLBERT,
+    MULTI_VECTOR,
+    find_model_kind,
+    read_multi_vector_settings,
+    read_pylate_settings,
+)
 from harness.encoder.folder.pooling import infer_vector_size, name_pooling, read_pooling
 from harness.encoder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
-
-COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
-"""The types of a PyLate model in its settings, and of sentence-transformers' own multi-vector model."""
 
 TWO_BACKBONES = "it is more than a single backbone, or has none"
 """The reason why the positions of a model of several parts are not scaled."""
@@ -104,21 +106,15 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
-    _require_late_files(folder, modules)
     library = read_object(folder / SETTINGS) if modules else {}
-    kind = _find_model_kind(modules, library)
-    if kind not in ("SentenceTransformer", COLBERT, MULTI_VECTOR):
-        raise ModelError(
-            f"{folder} is a {kind}, which gives no dense vector of a text.",
-            hint="Give a SentenceTransformer, a MultiVectorEncoder, or a bare backbone.",
-        )
+    kind = find_model_kind(folder, modules, library)
     if modules:
         _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
     pooling, family = read_pooling(modules), read_family(find_backbone_folder(folder))
     token_limits, late = read_token_limits(folder, own_code=own_code), None
     if kind != "SentenceTransformer":
-        read = _read_pylate_settings if kind == COLBERT else _read_multi_vector_settings
+        read = read_pylate_settings if kind == COLBERT else read_multi_vector_settings
         late = read(folder, modules, library, token_limits[0].most)
     stages, last = _read_two_stage(folder, modules), modules[-1] if modules else Module("", folder)
     prompts, default_prompt = _read_prompts(folder, library)
@@ -171,18 +167,6 @@ def _check_files(folder: Path) -> None:
         _require_tokenizer(place)
 
 
-def _find_model_kind(modules: Sequence[Module], library: Mapping[str, Any]) -> str:
-    """The class of sentence-transformers or PyLate whose model it is."""
-    for package, kind in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
-        if any(module.kind.startswith(f"sentence_transformers.{package}.") for module in modules):
-            return kind
-    kind = str(library.get("model_type") or "SentenceTransformer")
-    # Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate.
-    is_pylate = any(module.kind.startswith("pylate.") for module in modules)
-    is_late = is_pylate or library.get("similarity_fn_name") == "MaxSim"
-    return COLBERT if is_late and kind == "SentenceTransformer" else kind
-
-
 def _check_module_configs(folder: Path, *, is_late: bool) -> None:
     """Refuse settings of modules that change vectors and are not run here."""
     for module in list_modules(folder):
@@ -228,15 +212,6 @@ def compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _Token
     limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
     table = limit if limits.table is not None else None
     return replace(limits, limit=limit, table=table)
-
-
-def require_network(backbone: Path) -> None:
-    """Refuse the backbone of a two-stage model that our network does not run."""
-    if not has_network(backbone):
-        raise ModelError(
-            f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
-            hint="Take a backbone of a family that our network runs (`harness list backbones`).",
-        )
 
 
 def _require_config(place: Path) -> None:
@@ -288,116 +263,8 @@ def _read_similarity(folder: Path, library: Mapping[str, Any]) -> Similarity:
     return cast(Similarity, name or "cosine")
 
 
-def _require_late_files(folder: Path, modules: Sequence[Module]) -> None:
-    """Refuse a multi-vector folder without one of its files, which would be another model by defaults."""
-    is_late = any(one.kind.startswith("pylate.") or one.class_name == MASK for one in modules)
-    if not modules:
-        is_late = read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR)
-    lost = SETTINGS if modules else "modules.json"
-    if is_late and not (folder / lost).is_file():
-        raise DamagedModelError(f"{folder} is a multi-vector model without {lost}, which belongs to it.")
-
-
-def _read_pylate_settings(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], _length: int
-) -> LateInteraction:
-    """The settings of a PyLate model; those that its files do not name have PyLate's defaults."""
-    first, *others = [module.class_name for module in modules]
-    if first != "Transformer" or {*others} != {"Dense"}:
-        raise ModelError(
-            f"{folder} is a PyLate model of {_name_classes(modules)}: "
-            "it must be a backbone followed by projections of token vectors.",
-            hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
-        )
-    named = {name: value for name, value in library.items() if value is not None}
-    expansion = named.get("do_query_expansion", True)
-    return LateInteraction(
-        query_length=named.get("query_length", 32),
-        document_length=named.get("document_length", 180),
-        expansion=expansion,
-        attends_to_expansion=expansion and named.get("attend_to_expansion_tokens", False),
-        query_prefix=named.get("query_prefix", "[Q] "),
-        document_prefix=named.get("document_prefix", "[D] "),
-        skiplist=tuple(map(str, named.get("skiplist_words", string.punctuation))),
-        dimension=infer_vector_size(folder, "") or 0,
-    )
-
-
-def _name_classes(modules: Sequence[Module]) -> str:
-    return ", ".join(module.kind.rpartition(".")[2] for module in modules)
-
-
-def _read_multi_vector_settings(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
-) -> LateInteraction:
-    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts.
-
-    `length` is the most tokens of a text where it names none.
-    """
-    similarity = library.get("similarity_fn_name")
-    if similarity not in (None, "maxsim"):
-        raise explain_not_run(folder / SETTINGS, "similarity_fn_name", similarity, "maxsim")
-    order = [module.class_name for module in modules if module.class_name != MASK]
-    masks = [module.place / "config.json" for module in modules if module.class_name == MASK]
-    defaults: dict[str | None, str | None] = {"Dense": TOKENS, "Normalize": None}
-    inputs = {
-        read_object(one.place / "config.json").get("module_input_name", defaults[one.class_name])
-        for one in modules
-        if one.class_name in defaults
-    }
-    wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
-    if order != wanted or len(masks) != 1 or inputs != {TOKENS}:
-        raise ModelError(
-            f"{folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
-            "projections of token vectors, their normalisation and one mask.",
-            hint="Run it with sentence-transformers itself, or save it without the other modules.",
-        )
-    mask = read_object(masks[0])
-    if mask.get("keep_only_token_ids"):
-        raise explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
-    words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
-    if words and tasks not in (["document"], "document"):
-        raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
-    config = read_object(path := find_sentence_config(modules[0].place))
-    expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
-    if expansion is not None:
-        _require_fixed_expansion(path, expansion, query_length)
-    return LateInteraction(
-        query_length=query_length if expansion is None else expansion["length"],
-        document_length=config.get("document_length") or length,
-        expansion=expansion is not None,
-        attends_to_expansion=bool(expansion and expansion.get("attend")),
-        query_prefix="",
-        document_prefix="",
-        skiplist=tuple(map(str, words)),
-        skips_unknown=False,
-        dimension=infer_vector_size(folder, "") or 0,
-    )
-
-
-def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> None:
-    """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
-    run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
-    named = expansion if isinstance(expansion, dict) else {}
-    length, attend = named.get("length"), named.get("attend")
-    # At least and at most the same length is that length.
-    is_fixed = named.get("strategy") == "fixed" or query_length == length
-    is_known = named.keys() <= run.keys() and named.get("token") is None and isinstance(attend, bool | None)
-    if not is_fixed or not is_known or type(length) is not int or length < 1:
-        raise explain_not_run(path, "query_expansion", expansion, run)
-    tokenizer = path.with_name("tokenizer_config.json")
-    if read_object(tokenizer).get("padding_side") == "left":
-        raise explain_not_run(tokenizer, "padding_side", "left", "right")
-
-
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
-
-OFFSET_MODELS = (
-    *("camembert", "data2vec-text", "ibert", "longformer", "luke", "mluke", "mpnet", "roberta"),
-    *("roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
-)
-"""Model types whose position table starts after the padding id, as in RoBERTa."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -426,12 +293,12 @@ def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _Token
     root = module.place
     config = read_object(root / "config.json")
     # A config that also covers other inputs has a part for texts.
-    if config.get("text_config") is not None and _parse_positions(config) is None:
+    if config.get("text_config") is not None and parse_positions(config) is None:
         config = config["text_config"]
     files = [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]
     lengths = [read_object(path).get("max_seq_length") or 0 for path in files if not bare]
     named = config_length = next((int(length) for length in lengths if length > 0), None)
-    table, positions = _count_position_rows(config, own_code=own_code), _parse_positions(config)
+    table, positions = count_position_rows(config, own_code=own_code), parse_positions(config)
     # Computed positions reach as far as the config says, or to the model's own length if that is longer.
     computed = None if positions is None else max(positions, config_length or 0)
     limit = computed if table is None else table
@@ -442,29 +309,3 @@ def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _Token
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
     cuts = module.class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
-
-
-def _parse_positions(config: Mapping[str, Any]) -> int | None:
-    positions = config.get("max_position_embeddings", config.get("n_positions"))
-    # With relative positions the length in the config is no limit.
-    unbound = config.get("model_type") in ("t5", "mt5", "umt5", "xlnet")
-    return None if positions is None or positions < 1 or unbound else positions
-
-
-def _count_position_rows(config: Mapping[str, Any], *, own_code: bool) -> int | None:
-    """The number of learned positions, None where positions are computed."""
-    network_positions = None if can_run_remote_code(config, own_code) else find_max_positions(config)
-    if network_positions is not None:
-        return network_positions
-    positions = _parse_positions(config)
-    computed = (
-        any("rope" in name or "rotary" in name or "alibi" in name for name in config)
-        or config.get("position_embedding_type") not in (None, "absolute")
-        # DeBERTa-v3 names a number of positions and has no table of them.
-        or config.get("position_biased_input") is False
-    )
-    if positions is None or computed:
-        return None
-    if config.get("model_type") in OFFSET_MODELS:
-        return positions - int(config.get("pad_token_id", 1)) - 1
-    return positions
