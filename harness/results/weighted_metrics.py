@@ -3,7 +3,7 @@
 `weights` has a row for each resample: the number of times each unit is in it. A row of ones is the set
 itself. Every function maps gold (units,), predicted (units,) and weights (resamples, units) to (resamples,),
 as shares of 1 and never NaN: a metric that the predictions leave undefined is 0, as in scikit-learn. Those of
-retrieval, such as nDCG, are mteb's own; `suites/_mteb/retrieval_metrics.py` has those of single queries.
+retrieval, such as nDCG, are mteb's own; `suites/_mteb/query_metrics.py` has those of single queries.
 """
 
 from __future__ import annotations

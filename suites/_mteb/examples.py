@@ -21,7 +21,7 @@ from harness.core.errors import DataError
 from harness.core.types import SEED
 from harness.storage.record import EXAMPLE_COLUMNS, RUN_COLUMNS, RUN_DEPTH
 from suites._mteb.model import Model
-from suites._mteb.retrieval_metrics import compute_query_metric
+from suites._mteb.query_metrics import compute_query_metric
 
 if TYPE_CHECKING:
     from datasets import Dataset
