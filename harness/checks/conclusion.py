@@ -102,7 +102,7 @@ def _describe_regressions(
 def _describe_loss(name: str, line: TaskOutcome | MeanOutcome) -> str:
     """Why a loss is red, which may be below the margin."""
     if (line.delta or 0.0) < -line.margin:
-        return f"{name} {line.loss_text}: surely a loss, and more than its margin of {line.margin_text}."
+        return f"{name} {line.loss_text}: more than its margin of {line.margin_text}."
     half = f"surely a loss, more than half of its margin of {line.margin_text}"
     return f"{name} {line.loss_text}: {half}, and it may exceed the margin."
 
