@@ -6,16 +6,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.checks.decide import PRACTICAL
+from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.difference import LEAST_RUNS
 from harness.checks.outcome import VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6
 """Most names or sentences in a list, unless every one is wanted."""
-
-ENOUGH = 0.8
-"""A suite is said not to see its margin if an equal model passes with a lower probability."""
 
 SOURCES: Mapping[MarginSource, str] = {
     "default": "the default",
@@ -28,14 +25,6 @@ SOURCES: Mapping[MarginSource, str] = {
 
 TRAININGS = "3 or more trainings"
 """What would settle a line of a retraining with one training a side."""
-
-OTHER_MODEL = "Not the same model"
-PORT_STEPS = {
-    "tokens differ": "Compare the two tokenizers (tokenizer.json, lowercasing, special tokens).",
-    "tokens are equal": "The tokenizer is right. Look at what follows it: weights, pooling, normalization, "
-    "precision.",
-}
-"""The start of the reason of a red port, and what to do by what follows it."""
 
 
 def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
@@ -69,14 +58,16 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
     losses = [one for one in sorted(check.tasks, key=get_task_delta) if one.low is not None]
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if get_task_delta(one) < 0)
-    summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}:"
+    summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}"
     yield "Reject the candidate."
-    because = "\n".join(check.because)
-    if step := next((PORT_STEPS[one] for one in PORT_STEPS if f"{OTHER_MODEL}: {one}" in because), ""):
-        yield step
-    else:
-        yield f"Look at {red[0].task} first:" if red else summary
-        yield _build_compare_command(check, red[0] if red else None, results)
+    if check.question.name == "port":
+        # The reason names the stage to look at; the command shows what it does to a score.
+        summary = f"See what this does to {red[0].task if red else 'scores'}"
+    elif red:
+        summary = f"Look at {red[0].task} first"
+    count = len(check.baseline.artifacts)
+    yield f"{summary}{f' (below, beside the first of {count} trainings)' if count > 1 else ''}:"
+    yield _build_compare_command(check, red[0] if red else None, results)
 
 
 def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path | None) -> str:
@@ -96,12 +87,14 @@ def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path
 def _explain_missing_evidence(check: Check) -> Iterator[str]:
     """What would decide an inconclusive check, by its causes."""
     lacking = check.of("missing")
-    if not lacking:
-        yield "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
-    if mine := [one.reason for one in lacking if one.baseline is not None]:
-        spent = all("the budget was used up" in reason for reason in mine)
-        step = "Run the check again, or raise budget_minutes." if spent else ""
-        yield step or "Correct this and run the check again; finished scores stay."
+    undecided = (
+        "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
+    )
+    yield "Nothing is decided." if lacking else undecided
+    mine = [one for one in lacking if one.baseline is not None]
+    if mine:
+        what = "Correct what this names (the model, data, options or budget_minutes)"
+        yield f"{what} and run the check again; finished scores are kept."
     if len(mine) < len(lacking):
         name = shlex.quote(check.baseline.baseline or "NAME")
         yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
@@ -109,46 +102,41 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     if any(mean.to_settle == TRAININGS for mean in check.means):
-        how = "(repeat --model at harness baseline set), or --seeds 3 with a recipe"
-        yield f"To decide: a baseline of {TRAININGS} {how}."
+        yield (
+            f"Train {LEAST_RUNS - 1} more of each side with other seeds (--seeds {LEAST_RUNS} with a recipe; "
+            "finished models: repeat --model at harness baseline set), or ask --question replace if only "
+            "these two models matter."
+        )
     for mean in check.means:
         if mean.to_settle not in ("", TRAININGS):
-            yield f"To decide {mean.suite}: {mean.to_settle}."
+            yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.to_settle}."
 
 
 def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> list[str]:
-    """What suites can see that an equal model would often fail: of the worst, and the others' names."""
-    texts = {suite: _explain_unseen_margin(suite, mean, models=models) for suite, mean in means.items()}
-    weak = {suite: text for suite, text in texts.items() if text}
+    """What the suite can see whose margin an equal model would fail most often, and others that are weak."""
+    passing = {suite: mean.passing for suite, mean in means.items() if mean.passing is not None}
+    weak = sorted((share, suite) for suite, share in passing.items() if share < ENOUGH)
     if not weak:
         return []
-    worst = min(weak, key=lambda suite: means[suite].passing or 0.0)
-    others = [suite for suite in weak if suite != worst]
-    return [weak[worst] + (f" Much the same holds for {join_names(others)}." if others else "")]
-
-
-def _explain_unseen_margin(suite: str, sensitivity: Sensitivity, *, models: int) -> str:
-    """What a suite can see, if an equal model would often fail its margin; empty for any other."""
-    automatic, passing = sensitivity.automatic, sensitivity.passing
-    if automatic is None or passing is None or passing >= ENOUGH:
-        return ""
-    seen = f"the smallest loss seen in 80 % of checks is {100 * (sensitivity.detectable or 0.0):.2f}"
-    if sensitivity.detectable is None:
+    (share, suite), *others = weak
+    mean, more, offer = means[suite], "more examples", ""
+    seen = f"the smallest loss seen in 80 % of checks is {100 * (mean.detectable or 0.0):.2f}"
+    if mean.detectable is None:
         seen = "no loss is seen in 80 % of checks"
-    more = "more examples"
-    if sensitivity.margin and sensitivity.counted:
+    if mean.margin and mean.counted:
         # A standard error falls with the root of the number of examples.
-        times = (automatic / sensitivity.margin) ** 2
+        times = ((mean.automatic or 0.0) / mean.margin) ** 2
         count = f"about {times:.1f}" if times <= PRACTICAL else f"more than {PRACTICAL}"
         more = f"{count} times as many examples"
-    offer = ""
-    if sensitivity.source in ("default", "policy"):
+    if mean.source in ("default", "policy"):
         offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."
-    return (
-        f"{suite} cannot see its margin of {100 * sensitivity.margin:.2f} points well: an equal model passes "
-        f"in {passing:.0%} of checks, and {seen}. For an equal model to pass in most checks: a suite with "
-        f"{more}{'' if models >= LEAST_RUNS else f', or a baseline of {TRAININGS}'}.{offer}"
-    )
+    alike = f" Much the same holds for {join_names([name for _, name in others])}." if others else ""
+    trainings = "" if models >= LEAST_RUNS else f", or a baseline of {TRAININGS}"
+    return [
+        f"{suite} cannot see its margin of {100 * mean.margin:.2f} points well: an equal model passes in "
+        f"{share:.0%} of checks, and {seen}. For an equal model to pass in most checks: a suite with "
+        f"{more}{trainings}.{offer}{alike}"
+    ]
 
 
 def list_lost_parts(check: Check) -> list[str]:

@@ -90,22 +90,23 @@ def run_check(
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
     outputs = _compare_port(requests, reference) if question == "port" else None
-    power, weak = _estimate_power(resolved, sides, policy, question)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
-        # Told before hours of measuring, while the user can still change the margin or the suite.
-        for sentence in weak:
+        # Told before hours of measuring, while the user can still change the margin or the suite. A port has
+        # no margin.
+        planned = {} if question == "port" else _estimate_power(resolved, sides, policy).means
+        for sentence in explain_unseen_margins(planned, models=len(sides.baseline.artifacts)):
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
-        power, weak = _estimate_power(resolved, sides, policy, question)
+    power = _estimate_power(resolved, sides, policy)
     chain, gone = _compare_with_anchor(reference, requests[0], sides.candidate, policy, power)
     evidence = _Evidence(
         candidate=requests[0], reference=reference, sides=sides, policy=policy, power=power,
         question=AskedQuestion(source="default") if question is None else AskedQuestion(name=question),
         outputs=outputs, chain=chain,
     )  # fmt: skip
-    result = _build_check(evidence, [*warnings, *gone], weak)
+    result = _build_check(evidence, [*warnings, *gone])
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -134,15 +135,9 @@ def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> que
     return questions.compare_outputs(models, resolved)
 
 
-def _estimate_power(
-    resolved: ResolvedRequest, sides: Comparison, policy: Policy, question: Question | None
-) -> tuple[Power, list[str]]:
-    """The power of a check, with what is to be said of suites that cannot see their margin."""
+def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> Power:
     trainings = sides.candidate.trainings
-    power = estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
-    # A port has no margin.
-    planned = {} if question == "port" else power.means
-    return power, explain_unseen_margins(planned, models=len(sides.baseline.artifacts))
+    return estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
 
 
 def _require_same_conditions(
@@ -221,8 +216,8 @@ class _Evidence:
     chain: Chain | None
 
 
-def _build_check(evidence: _Evidence, warnings: Sequence[str], weak: Sequence[str]) -> Check:
-    """The check; that suites are `weak` is said of one that decided nothing."""
+def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
+    """The check of what was measured, with remarks that do not decide."""
     resolved, sides, reference = evidence.candidate.opened, evidence.sides, evidence.reference
     decisions = evaluate_comparison(sides, resolved.suites, evidence.policy, evidence.power)
     tasks = (*decisions.tasks, *_iter_missing_outcomes(reference, resolved))
@@ -231,7 +226,6 @@ def _build_check(evidence: _Evidence, warnings: Sequence[str], weak: Sequence[st
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     tasks, means, end = _judge_question(evidence, tasks, means)
-    weak = weak if end.verdict == "inconclusive" else ()
     remarks = [*_iter_check_warnings(tasks, evidence)]
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
@@ -243,7 +237,7 @@ def _build_check(evidence: _Evidence, warnings: Sequence[str], weak: Sequence[st
         suites=tuple(suite.name for suite in resolved.suites), recipe=", ".join(resolved.request.recipe),
         policy=evidence.policy.to_json(), overall=end.verdict, because=end.because, exit_code=end.exit_code,
         tasks=tasks, means=means, chain=evidence.chain,
-        warnings=tuple(dict.fromkeys((*warnings, *weak, *remarks))), question=evidence.question,
+        warnings=tuple(dict.fromkeys((*warnings, *remarks))), question=evidence.question,
     )  # fmt: skip
     return replace(check, id=_digest(check, resolved.request.suites))
 
@@ -265,10 +259,9 @@ def _judge_question(
         deviations = questions.find_seed_deviations(model, [mean.suite for mean in means])
         tasks, means, note = questions.judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
-    end = merge_verdicts(tasks, means, policy, None if note else chain)
-    first = end.verdict == "inconclusive" and all(one.verdict != "missing" for one in tasks)
-    reasons = (note, *end.because) if first else (*end.because, note)
-    return tasks, means, replace(end, because=tuple(filter(None, reasons)))
+    end = merge_verdicts(tasks, means, policy, None if note else chain, note)
+    because = end.because if not note or note in end.because else (*end.because, note)
+    return tasks, means, replace(end, because=because)
 
 
 def _compare_with_anchor(
@@ -308,14 +301,18 @@ def _describe_sides(sides: Sequence[CheckSide]) -> list[CheckedModel]:
         shared = about.get("source") == "local"
         named.append(NamedModel(name=first.model, key=first.artifact, shared=shared, **place))
     names = distinguish_names(named)
+    firsts = (next((one for ones in side.scored.values() for one in ones), None) for side in sides)
+    dtypes = [one and (one.identity.get("encoding") or {}).get("dtype") for one in firsts]
+    # The same model in two precisions, as a port may be, has one name.
+    several = len({*names.values()}) < len({*filter(None, dtypes)})
     return [
         CheckedModel(
-            name=names[one.key, one.name],
+            name=names[one.key, one.name] + (f" in {dtype}" if several else ""),
             source=side.runs[0].source,
             artifacts=side.artifacts,
             revision=side.runs[0].revision,
         )
-        for side, one in zip(sides, named, strict=True)
+        for side, one, dtype in zip(sides, named, dtypes, strict=True)
     ]
 
 
@@ -370,7 +367,7 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
 
 
 def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> Iterator[str]:
-    """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
+    """Remarks that do not decide: other conditions, single trainings, no prediction."""
     sides, resolved = evidence.sides, evidence.candidate.opened
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
@@ -378,26 +375,17 @@ def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> I
         if mine and sides.baseline.scored[task]
     }
     yield from find_provenance_differences(pairs)
-    if any((one.unit == TRAINED or resolved.stages) and one.runs == (1, 1) for one in tasks):
-        yield (
-            "Each side was trained once: this compares two trainings, not two backbones, and another seed "
-            "may give another verdict (--seeds 3, on both sides)."
-        )
+    once = any((one.unit == TRAINED or resolved.stages) and one.runs == (1, 1) for one in tasks)
     # A port is no training, and a retraining says the same itself.
     single = evidence.question.name == "replace" and all(
         len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
     )
-    if single and not resolved.stages and any(one.delta and one.unit != TRAINED for one in tasks):
+    if once or (single and any(one.delta and one.unit != TRAINED for one in tasks)):
         yield (
-            "One finished model of each side: what another training seed would change is not in the bounds. "
-            "To judge a recipe, set the baseline from several trainings (repeat --model)."
+            "One training of each side: what another seed would change is not in the bounds. To judge a "
+            "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
         )
     for suite in resolved.suites:
-        if suite.left_out:
-            yield (
-                f"{len(suite.left_out)} of {len(suite.columns)} tasks of {suite.name} were left out by "
-                f"the options: {shorten_names(suite.left_out)}."
-            )
         if suite.predictor is not None and not _predict_benchmark(suite, sides):
             yield f"{suite.predictor.target} is not predicted: a task of {suite.name} has no score."
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.checks.outcome import Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.core.errors import shorten_names
 from harness.results.scores import format_delta
+
+Tasks = Sequence[TaskOutcome]
+Means = Sequence[MeanOutcome]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +23,14 @@ class Conclusion:
     exit_code: int
 
 
+def find_single_tasks(tasks: Tasks, means: Means) -> dict[str, TaskOutcome]:
+    """By suite the task that is alone in its mean, and says the same; one column may have several tasks."""
+    homes = {mean.suite: [t for t in tasks if mean.suite in t.suites] for mean in means if mean.there <= 1}
+    return {suite: ones[0] for suite, ones in homes.items() if len(ones) == 1}
+
+
 def merge_verdicts(
-    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy, chain: Chain | None = None
+    tasks: Tasks, means: Means, policy: Policy, chain: Chain | None = None, note: str = ""
 ) -> Conclusion:
     """Combine the verdicts of tasks and means.
 
@@ -30,12 +38,14 @@ def merge_verdicts(
     anchor of a chain, or, if the policy says so, a part of such a task collapsed. Otherwise a check with
     missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a missing score or
     an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if
-    every task is, else it has `passed`: a task that is inconclusive does not hold it back.
+    every task is, else it has `passed`: a task that is inconclusive does not hold it back. A `note` says why
+    means are open, in place of their numbers.
     """
-    lost = _describe_regressions(tasks, means)
+    alone = find_single_tasks(tasks, means)
+    lost = _describe_regressions(tasks, means, alone, policy)
     if policy.parts == "fail":
         lost += [
-            f"{part.part} of {one.task} collapsed: {part.delta_text} points."
+            f"{part.part} of {one.task} collapsed: it {part.loss_text}."
             for one in tasks
             for part in one.lost
             if one.must_not_regress and part.collapsed
@@ -43,24 +53,26 @@ def merge_verdicts(
     lost += describe_chain_regressions(chain)
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    gone = _describe_missing_scores(tasks)
-    gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
+    untested = [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
+    gone = _describe_missing_scores(tasks) or untested
     undecided = _describe_untestable_tasks(tasks, policy)
     open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
-    undecided += map(_describe_mean, open_means)
+    open_texts = [_describe_mean(one, alone) for one in open_means]
+    undecided += [note] if note and open_means else open_texts
     if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
         codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
         # The gravest of the exit codes: fail, then inconclusive, then pass.
         code = next(one for one in (1, 3, 0) if one in codes)
         return Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
+    because = tuple(_describe_mean(one, alone) for one in means)
     verdict: Overall = "same" if all(task.verdict == "same" for task in tasks) else "passed"
     if {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}:
         verdict = "improved"
-    return Conclusion(verdict=verdict, because=tuple(map(_describe_mean, means)), exit_code=0)
+    return Conclusion(verdict=verdict, because=because, exit_code=0)
 
 
-def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
+def _describe_missing_scores(tasks: Tasks) -> list[str]:
     """A sentence for each reason for which tasks lack a score."""
     lacking: dict[str, list[str]] = {}
     for task in tasks:
@@ -73,27 +85,26 @@ def _describe_missing_scores(tasks: Sequence[TaskOutcome]) -> list[str]:
     ]
 
 
-def _describe_regressions(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome]) -> list[str]:
+def _describe_regressions(
+    tasks: Tasks, means: Means, alone: Mapping[str, TaskOutcome], policy: Policy
+) -> list[str]:
     """Sentences on tasks and means that regressed; of a suite of one task, on the task alone."""
     lost = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
-    counts = Counter(suite for one in tasks for suite in one.suites)
-    red = {suite for one in lost for suite in one.suites if counts[suite] == 1}
-    others = [
-        one for one in means if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
-    ]
+    collapse = f"more than {policy.collapse:g} points (collapse in the policy)"
+    others = [one for one in means if one.verdict == "regressed" and alone.get(one.suite) not in lost]
     return [
-        f"{one.task} collapsed: it {one.fall_text}." if one.collapsed else _describe_loss(one.task, one)
+        f"{one.task} {one.loss_text}: {collapse}." if one.collapsed else _describe_loss(one.task, one)
         for one in lost
-    ] + [_describe_loss(_format_mean_name(one), one) for one in others]
+    ] + [_describe_loss(_name_mean(one, alone), one) for one in others]
 
 
 def _describe_loss(name: str, line: TaskOutcome | MeanOutcome) -> str:
-    """Why a loss is red; it may be below the margin, so both limits are named."""
-    return (
-        f"{name} {line.fall_text}; red: the loss is sure, may reach {_format_loss(line)} where "
-        f"{line.margin_text} is allowed, and is above half of that."
-    )
+    """Why a loss is red, which may be below the margin."""
+    if (line.delta or 0.0) < -line.margin:
+        return f"{name} {line.loss_text}: more than its margin of {line.margin_text}."
+    half = f"surely a loss, more than half of its margin of {line.margin_text}"
+    return f"{name} {line.loss_text}: {half}, and it may exceed the margin."
 
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:
@@ -101,7 +112,7 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
     if chain is None:
         return []
     return [
-        f"{_format_mean_name(one)} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
+        f"{_name_mean(one, {})} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
         f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
         f"{one.margin_text} in all are allowed."
         for one in chain.means
@@ -109,31 +120,29 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
     ]
 
 
-def _describe_untestable_tasks(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
+def _describe_untestable_tasks(tasks: Tasks, policy: Policy) -> list[str]:
     names = [one.task for one in tasks if one.verdict == "not testable"]
     if not names or policy.not_testable == "ignore":
         return []
     return [f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."]
 
 
-def _describe_mean(mean: MeanOutcome) -> str:
+def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
+    name = _name_mean(mean, alone)
     if mean.verdict == "same":
-        return f"{_format_mean_name(mean)} is the same: both sides gave the same outputs."
+        return f"{name} is the same: both sides gave the same outputs."
     if mean.verdict == "improved":
-        return f"{_format_mean_name(mean)} is higher: {mean.delta_text} points."
-    verdict = "is inconclusive" if mean.verdict == "inconclusive" else "passed"
-    return (
-        f"{_format_mean_name(mean)} {verdict}: {format_delta(mean.delta)} points, at most "
-        f"{_format_loss(mean)} lower, where {mean.margin_text} is allowed."
-    )
+        return f"{name} is higher: {mean.delta_text} points."
+    loss = f"{max(-100 * (mean.low or 0.0), 0.0):.2f} lower, where {mean.margin_text} is allowed."
+    if mean.verdict == "inconclusive":
+        return f"{name} is inconclusive: measured {format_delta(mean.delta)} points, and it may be {loss}"
+    return f"{name} passed: {format_delta(mean.delta)} points, at most {loss}"
 
 
-def _format_loss(line: TaskOutcome | MeanOutcome) -> str:
-    return f"{max(-100 * (line.low or 0.0), 0.0):.2f}"
-
-
-def _format_mean_name(mean: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of 2 of 3 tasks of mteb"; of a single task, its suite."""
+def _name_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
+    """The name of a mean, e.g. "The mean of 2 of 3 tasks of mteb"; of a single task, its own."""
+    if mean.suite in alone:
+        return alone[mean.suite].task
     if mean.wanted == 1:
         return mean.suite
     part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} tasks of "

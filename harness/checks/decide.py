@@ -35,6 +35,9 @@ an equal model passes with a probability of 0.975."""
 COUNTED = 30
 """Fewest units by which the number of units that would settle a line is told."""
 
+ENOUGH = 0.8
+"""A suite is said not to see its margin if an equal model passes with a lower probability."""
+
 PRACTICAL = 20
 """The largest factor of further examples that is named; beyond it the text says "more than"."""
 
@@ -91,8 +94,7 @@ def _compute_sensitivity(
     below = part.compute_bound_offset(alpha)
     automatic = -below + _compute_effect_size(0.5, GREEN) * math.sqrt(part.variance)
     if margin == AUTO:
-        # A margin above the score would let anything pass.
-        share = min(max(least * POINT, min(automatic, equal.baseline)), policy.most_margin * POINT)
+        share = _choose_margin(automatic, least, equal.baseline, policy)
         runs = repeated and len(equal.theirs) >= LEAST_RUNS
         line = replace(line, margin=share, source="runs" if runs else "stated")
     # A loss is red where its upper bound is below 0, its estimate below half of the margin, and its lower
@@ -107,6 +109,12 @@ def _compute_sensitivity(
         counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
         passing=part.even.share_below(line.margin + below),
     )
+
+
+def _choose_margin(automatic: float, least: float, baseline: float, policy: Policy) -> float:
+    """The margin "auto", from the default one to `most_margin`."""
+    # A margin above the score would let anything pass.
+    return min(max(least * POINT, min(automatic, baseline)), policy.most_margin * POINT)
 
 
 def _compute_effect_size(level: float, power: float) -> float:
@@ -171,12 +179,10 @@ def evaluate_comparison(
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
         if alone and mean is not None:
             verdict = "regressed" if alone[0].verdict == "regressed" else of_mean.verdict
-            of_mean = replace(of_mean, verdict=verdict, p=alone[0].p, to_settle=alone[0].to_settle)
-        if suite.left_out and of_mean.to_settle:
-            # More examples are at hand there.
-            settle = of_mean.to_settle.replace(" (a larger suite)", "")
-            left_out = f"{len(suite.left_out):,} of {len(suite.columns):,} tasks left out by options"
-            of_mean = replace(of_mean, to_settle=f"{settle} ({left_out}, e.g. --tasks)")
+            of_mean = replace(of_mean, verdict=verdict, p=alone[0].p)
+        if of_mean.to_settle:
+            settle = _describe_remedies(suite, of_mean, power.means[suite.name], policy)
+            of_mean = replace(of_mean, to_settle=settle)
         means.append(of_mean)
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
@@ -344,27 +350,29 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
     units = by_units / (target_variance - by_seeds) if counted and target_variance > by_seeds else 0.0
     runs = seeds * by_seeds / (target_variance - by_units) if target_variance > by_units else 0.0
     options = []
-    count = compared.units if isinstance(compared, Difference) else 0
-    if units > 1 and count:
-        options.append(
-            f"about {_round_count(math.ceil(units * count)):,} {unit} in place of {count:,} (a larger suite)"
-        )
-    elif units > 1:
+    if units > 1:
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
-        options.append(f"{times} times as many {unit}")
+        options.append(f"{times} times as many {unit} to {'show this loss' if lost else 'pass'}")
     if runs > seeds:
-        needed = _round_count(math.ceil(runs))
+        needed = math.ceil(runs)
         sides = {"the candidate": compared.mine, "the baseline": compared.theirs}
         short = [side for side, values in sides.items() if len(values) < needed]
-        options.append(f"about {needed:,} seeds of {short[0] if len(short) == 1 else 'each'}")
+        options.append(f"about {needed:,} seeds of {short[0] if len(short) == 1 else 'each'} in all")
     return " or ".join(options) or (f"more seeds and more {unit}" if compared.seeds else f"more {unit}")
 
 
-def _round_count(count: int) -> int:
-    """A count rounded up to two significant digits.
-
-    >>> _round_count(1234)
-    1300
-    """
-    unit = int(10 ** max(0, len(str(count)) - 2))
-    return -(-count // unit) * unit
+def _describe_remedies(suite: Suite, mean: MeanOutcome, limit: Sensitivity, policy: Policy) -> str:
+    """What would settle an inconclusive mean: the tasks that are at hand, and the margin "auto"."""
+    if mean.verdict == "regressed":
+        return ""
+    left_out = f"add some of the {len(suite.left_out):,} tasks left out, e.g. by --tasks"
+    text = f"{mean.to_settle} ({left_out if suite.left_out else 'a larger suite'})"
+    least = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS
+    wider = _choose_margin(limit.automatic or 0.0, least, mean.baseline or 0.0, policy)
+    # A margin that most equal models pass is not widened because this one did not.
+    if limit.passing is None or limit.passing >= ENOUGH or wider <= limit.margin:
+        return text
+    return (
+        f"{text}, or --margin auto, which allows {100 * wider:.2f}; with {mean.margin_text} an equal model "
+        f"passes in {100 * limit.passing:.0f} % of checks"
+    )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
 from harness.results.scores import format_delta
+from harness.results.units import TRAINED
 
 SCHEMA = 5
 """The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`, 5
@@ -27,6 +28,9 @@ VERDICTS: tuple[Verdict, ...] = (
     "regressed", "missing", "inconclusive", "not testable", "improved", "passed", "same",
 )  # fmt: skip
 """The verdicts in the order of reports."""
+
+SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
+"""Types whose tasks draw texts at random: another seed gives another score of the same model."""
 
 Question = Literal["port", "retrain", "replace"]
 """`port`: are the outputs the same? `retrain`: is this recipe worse? `replace`: is this model worse?"""
@@ -151,9 +155,10 @@ class _Line:
         return f"{format_delta(self.delta)} [{format_delta(self.low)}, {format_delta(self.high)}]"
 
     @property
-    def fall_text(self) -> str:
-        """A loss with its interval in words, e.g. "fell by 1.50 points [−2.20, −0.80]"."""
-        return f"fell by {-100 * (self.delta or 0.0):.2f} points {self.delta_text.partition(' ')[2]}"
+    def loss_text(self) -> str:
+        """A loss with its interval in words, e.g. "lost 1.50 points [0.80, 2.20]"."""
+        ends = (format_delta(-(one or 0.0)).lstrip("+") for one in (self.delta, self.high, self.low))
+        return "lost {} points [{}, {}]".format(*ends)
 
     @property
     def margin_text(self) -> str:
@@ -222,6 +227,11 @@ class TaskOutcome(_Line):
     candidate_keys: tuple[str, ...] = ()
     baseline_keys: tuple[str, ...] = ()
     lost: tuple[PartLoss, ...] = ()
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a probe, a clustering or a training stands between the vectors and the score."""
+        return self.type in SEEDED or self.unit == TRAINED
 
 
 @dataclass(frozen=True, kw_only=True)

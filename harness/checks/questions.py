@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checks.advice import OTHER_MODEL, TRAININGS
+from harness.checks.advice import TRAININGS
 from harness.checks.baselines import Baseline
 from harness.checks.conclusion import Conclusion, merge_verdicts
 from harness.checks.decide import POINT, Outcome
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
-from harness.checks.sides import SEEDED, Comparison
+from harness.checks.sides import Comparison
 from harness.core.encoding import Encoding
 from harness.core.errors import HarnessError
 from harness.core.types import CorpusSource, Dtype, Role, Task
@@ -37,7 +37,6 @@ from harness.jobs.jobs import prepare_task_data
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
-from harness.results.scores import format_delta
 from harness.results.units import TRAINED
 
 
@@ -102,6 +101,9 @@ often as down: at the level of a loss some score of every fortieth port would be
 TEXTS = 256
 """The most texts that are encoded, drawn with a seed from all tasks alike."""
 
+BEHIND = "the tokenizer is right, so look at weights, pooling, normalization, precision"
+"""What to do where vectors alone differ."""
+
 ODD = "☃ 漢字 𓀀"
 """A text of signs that few vocabularies have, for the token of unknown words."""
 
@@ -130,10 +132,16 @@ broken on long texts or by one prompt alone leaves the median as it is."""
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOutputs:
-    """The token ids of texts, and their vectors (texts, dimension)."""
+    """The token ids of texts, their vectors (texts, dimension), and what names a token."""
 
     tokens: list[list[int]]
     vectors: NDArray[np.float32]
+    tokenizer: Any = None
+
+    def format_token(self, token: int | None) -> str:
+        """A token id with its text, e.g. "100 ([UNK])"; None is beyond the end of a text."""
+        convert = getattr(self.tokenizer, "convert_ids_to_tokens", None)
+        return str(token) if convert is None or token is None else f"{token} ({convert(token)})"
 
 
 def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest) -> PortComparison:
@@ -202,7 +210,8 @@ def _encode_texts(
         vectors[places] = loaded.encode(some, prompt=prompt, role=role)
         for place, ids in zip(places, loaded.list_token_ids(some, prompt=prompt, role=role), strict=True):
             tokens[place] = ids
-    return ModelOutputs(tokens=tokens, vectors=vectors)
+    tokenizer = getattr(loaded.model, "tokenizer", None)
+    return ModelOutputs(tokens=tokens, vectors=vectors, tokenizer=tokenizer)
 
 
 def find_coarser_dtype(models: Sequence[ConfiguredModel]) -> Dtype:
@@ -229,17 +238,19 @@ def compare_encoded(
             pairs = zip([*mine, None], [*theirs, None], strict=False)
             place, first, second = next((n, a, b) for n, (a, b) in enumerate(pairs) if a != b)
             start = f"tokens differ. Token {place + 1} of {textwrap.shorten(text, 44, placeholder=' …')!r}"
-            return PortComparison(text=f"{start} is {first}, in the baseline {second}.", stage="tokens")
+            differing = f"is {candidate.format_token(first)}, in the baseline {baseline.format_token(second)}"
+            then = "Compare the two tokenizers (tokenizer.json, lowercasing, special tokens)."
+            return PortComparison(text=f"{start} {differing}. {then}", stage="tokens")
     if candidate.vectors.shape != baseline.vectors.shape:
         sizes = f"have {candidate.vectors.shape[1]} numbers, in the baseline {baseline.vectors.shape[1]}"
-        return PortComparison(text=f"tokens are equal, vectors {sizes}.", stage="vectors")
+        return PortComparison(text=f"tokens are equal, vectors {sizes}: {BEHIND}.", stage="vectors")
     distances = _compute_distances(candidate.vectors, baseline.vectors)
     apart, most = float(np.median(distances)), float(np.quantile(distances, FAR))
     same = apart <= LIMITS[dtype] and most <= FARTHER * LIMITS[dtype]
     text = (
-        f"tokens are equal, vectors {'agree' if same else 'are not'}. On {len(texts)} sampled texts, "
-        f"1 − cosine is {apart:.1e} in the median ({dtype} allows {LIMITS[dtype]:.0e}) and up to {most:.1e} "
-        f"on {100 * FAR:g} % of them ({FARTHER * LIMITS[dtype]:.0e} allowed)."
+        f"tokens are equal, vectors {'agree' if same else f'are not: {BEHIND}'}. Of {len(texts)} texts "
+        f"1 − cosine is {apart:.1e} in the median ({dtype} allows {LIMITS[dtype]:.0e}), and for "
+        f"{100 * FAR:g} % within {most:.1e} ({FARTHER * LIMITS[dtype]:.0e} allowed)."
     )
     return PortComparison(text=text, stage="" if same else "vectors")
 
@@ -280,17 +291,18 @@ def judge_port(
     end = merge_verdicts(tasks, means, policy)
     text = outputs.text[0].upper() + outputs.text[1:]
     if outputs.stage:
-        because = (f"{OTHER_MODEL}: {outputs.text}",)
-        return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
+        other = f"Not the same model: {outputs.text}"
+        return tasks, means, Conclusion(verdict="regressed", because=(other,), exit_code=1)
     if red:
-        differences = (
-            f"{one.task} differs by {one.delta_text}: above {SCORE:g} points and {SURE:g} standard errors."
-            for one in red
+        differences = (f"{one.task}: {one.delta_text} points, {one.margin_text} allowed." for one in red)
+        return (
+            tasks,
+            means,
+            replace(end, because=(f"Not the same model: scores differ. {text}", *differences)),
         )
-        return tasks, means, replace(end, because=(f"{OTHER_MODEL}: scores differ. {text}", *differences))
     # Only a missing score, or one that cannot be tested, is left to hold it back.
     undecided = [one for one in tasks if one.verdict == "inconclusive" and one.must_not_regress]
-    unsure = sum(not _is_learned(one) for one in undecided)
+    unsure = sum(not one.is_learned for one in undecided)
     if unsure and not outputs.compared and end.verdict != "inconclusive":
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
         end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
@@ -300,32 +312,30 @@ def judge_port(
     return tasks, means, replace(end, because=(text,))
 
 
-def _is_learned(task: TaskOutcome) -> bool:
-    """Whether a score has a probe, a clustering or a training between it and the vectors."""
-    return task.type in SEEDED or task.unit == TRAINED
-
-
 def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
     """A task red where a score that follows from vectors alone differs by more than SCORE and chance."""
     if task.verdict in ("same", "missing", "not testable"):
         return task
-    if _is_learned(task):
+    if task.is_learned:
         # Such steps multiply noise that the vectors hardly have: the same weights in float16 moved a
         # clustering by 0.10 points.
         unsure = "inconclusive" if task.verdict == "regressed" else task.verdict
         return replace(task, verdict=unsure, p=None, to_settle="")
-    # p is of a loss of the margin, which a port is not judged by.
-    task = replace(task, margin=SCORE * POINT, margin_source="policy", p=None, to_settle="")
-    apart = abs(task.delta or 0.0) - SCORE * POINT
-    if apart > SURE * (task.error or 0.0):
+    limit, apart = SCORE * POINT + SURE * (task.error or 0.0), abs(task.delta or 0.0)
+    task = replace(task, margin=limit, margin_source="policy", p=None, to_settle="")
+    if apart > limit:
         return replace(task, verdict="regressed")
-    return replace(task, verdict="inconclusive" if apart > 0 and not compared else "passed")
+    may_be_chance = apart > SCORE * POINT and not compared
+    return replace(task, verdict="inconclusive" if may_be_chance else "passed")
 
 
 TABLE = Path(__file__).with_name("seed_deviations.toml")
 """What other seeds change by printed tables; its comments say how the figures were read."""
 
-SINGLE = "One training of each side, so what another seed would change is {known}; measured {points} points."
+SINGLE = (
+    "This model {change}, but the recipe cannot be judged by one training of each side: what another seed "
+    "would change is {known}."
+)
 
 
 def find_seed_deviations(model: ConfiguredModel, suites: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
@@ -373,15 +383,22 @@ def judge_retraining(
         deviation = deviations.get(mean.suite, {}).get("mean", 0.0)
         judged_means.append(_limit_verdict(mean, deviation) if mean.suite in suites else mean)
     seed_effect = "known from printed tables" if all(one.suite in deviations for one in means) else "unknown"
-    deltas = {one.suite: format_delta(one.delta) for one in means}
-    measured = ", ".join(f"{suite} {delta}" if len(deltas) > 1 else delta for suite, delta in deltas.items())
-    note = SINGLE.format(known=seed_effect, points=measured) if suites else ""
+    changes = "; ".join(_describe_change(one, several=len(means) > 1) for one in means)
+    note = SINGLE.format(known=seed_effect, change=changes) if suites else ""
     return tuple(judged), tuple(judged_means), note
+
+
+def _describe_change(mean: MeanOutcome, *, several: bool) -> str:
+    """What a model lost or gained, e.g. "surely lost 7.42 points [6.07, 8.57]"."""
+    place = f" on {mean.suite}" if several else ""
+    if (mean.high or 0.0) < 0:
+        return f"surely {mean.loss_text}{place}"
+    return f"{'surely gained' if (mean.low or 0.0) > 0 else 'differs by'} {mean.delta_text} points{place}"
 
 
 def _limit_verdict(line: Outcome, deviation: float) -> Outcome:
     """The line, inconclusive unless it is the same or a loss beyond what seeds do; 0 where it is unknown."""
-    if line.verdict not in ("regressed", "passed", "improved"):
+    if line.delta is None or line.verdict == "same":
         return line
     if line.verdict == "regressed" and deviation and line.error and line.high is not None:
         delta = line.delta or 0.0
@@ -389,4 +406,4 @@ def _limit_verdict(line: Outcome, deviation: float) -> Outcome:
         wider = math.sqrt(1 + 2 * (deviation * POINT / line.error) ** 2)
         if delta + wider * (line.high - delta) < 0:
             return line
-    return replace(line, verdict="inconclusive", to_settle=TRAININGS)
+    return replace(line, verdict="inconclusive", p=None, to_settle=TRAININGS)

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,8 +27,9 @@ from rich.text import Text
 
 from harness.checks import advice
 from harness.checks.advice import describe_next_steps, get_task_delta, join_names, sort_outcomes
+from harness.checks.conclusion import find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
-from harness.checks.policy import RED
+from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
 from harness.core.types import OWN_UNITS
@@ -35,27 +37,24 @@ from harness.results.scores import score_text
 
 
 class _Form(NamedTuple):
-    """The style of a verdict, its JUnit element and its sign, and what it says of a whole check."""
+    """The style of a verdict, its JUnit element and its sign."""
 
     style: str
     element: str
     sign: str
-    meaning: str = ""
 
 
 FORMS: Mapping[Verdict, _Form] = {
-    "regressed": _Form("red", "failure", "❌", "the candidate regressed"),
+    "regressed": _Form("red", "failure", "❌"),
     "missing": _Form("red", "error", "❌"),
-    "inconclusive": _Form("yellow", "skipped", "❓", "too little evidence to pass or fail it"),
+    "inconclusive": _Form("yellow", "skipped", "❓"),
     "not testable": _Form("dim", "skipped", "❓"),
-    "improved": _Form("green", "", "✅", "passed: the candidate is better"),
-    "passed": _Form("green", "", "✅", "passed: not worse by more than is allowed"),
-    "same": _Form("green", "", "✅", "passed: both sides gave the same outputs"),
+    "improved": _Form("green", "", "✅"),
+    "passed": _Form("green", "", "✅"),
+    "same": _Form("green", "", "✅"),
 }
-PORT_MEANINGS: Mapping[Verdict, str] = {
-    "regressed": "the candidate's outputs are not the baseline's",
-    "passed": "passed: all that was compared agrees within what a port may change",
-}
+NOT_MEASURED = "not measured"
+"""The word for tasks that lack a score, and for a check that has one."""
 
 LISTED: tuple[Verdict, ...] = ("missing", "not testable")
 COUNTED: tuple[Verdict, ...] = ("passed", "same")
@@ -66,48 +65,38 @@ ROWS = 20
 
 
 def _collect_verdict_reasons(check: Check) -> list[str]:
-    """Why the verdict is as it is: the check's sentences, and tasks that collapsed and are not among them."""
-    named = {one.partition(" ")[0] for one in check.because}
+    """Why the verdict is as it is: the check's sentences, and tasks that collapsed and are not red."""
+    # Those that are red are in the check's sentences, or follow from what a port differs in.
     fallen = [
-        f"{one.task} {one.fall_text}: {_format_verdict(one)}"
+        f"{one.task} {one.loss_text}: {_format_verdict(one)}."
         for one in sort_outcomes(check.tasks)
-        if one.collapsed and one.task not in named
+        if one.collapsed and not (one.verdict == "regressed" and one.must_not_regress)
     ]
-    retrained = (check.question.name, check.overall) == ("retrain", "inconclusive")
-    if retrained or _name_verdict(check) in ("regressed", "not measured"):
-        return [*check.because, *fallen]
-    return [*fallen, *check.because]
+    behind = check.overall in ("regressed", "inconclusive")
+    return [*check.because, *fallen] if behind else [*fallen, *check.because]
 
 
 def _name_verdict(check: Check) -> str:
     """The verdict; a missing score is no matter of statistics, and has a name of its own."""
-    return "not measured" if check.overall == "inconclusive" and check.of("missing") else check.overall
-
-
-def _format_headline(reasons: Sequence[str], step: str) -> str:
-    """The first reason of a verdict and what to do."""
-    return f"{reasons[0].rstrip('.')}. {step}" if reasons else step
+    return NOT_MEASURED if check.overall == "inconclusive" and check.of("missing") else check.overall
 
 
 def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
-    """The tasks that are lower, by the false-discovery rate, and not red, and the parts of tasks that are."""
+    """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
     lower = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect]
-    tasks = [one for one in lower if not one.collapsed and one.verdict != "regressed"]
+    tasks, note = [one for one in lower if one.verdict in COUNTED], "passed, and perhaps lower"
+    if check.question.name == "port":
+        tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
     named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
     parts = join_names(advice.list_lost_parts(check), every=every, between="; ")
-    return [
-        *([f"Worth a look: {named} (perhaps lower; does not fail)."] if tasks else []),
-        *([f"Where it lost: {parts}."] if parts else []),
-    ]
+    texts = [f"Worth a look ({note}): {named}."] if tasks else []
+    return [*texts, f"Where it lost: {parts}."] if parts else texts
 
 
 SEEDS = "seeds (baseline / candidate)"
-COLUMNS = (
-    "task", "metric", "n", SEEDS, "baseline", "candidate",
-    "difference", "p", "margin", "verdict", "why",
-)  # fmt: skip
 NUMBERS = ("n", SEEDS, "baseline", "candidate", "difference", "p", "margin")
-"""The columns of a table in their order, and those of numbers."""
+COLUMNS = ("task", "metric", *NUMBERS, "verdict", "why")
+"""The columns of numbers, and all columns of a table in their order."""
 
 
 def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict[str, str]:
@@ -115,50 +104,68 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
 
     The mean of a port has no verdict, as its tasks are judged one by one.
     """
-    why = [f"to settle: {line.to_settle}" if line.to_settle else ""]
+    why = []
     if isinstance(line, MeanOutcome):
-        tested_text = f"{line.there} of " if line.there != line.wanted else ""
-        values = {"task": line.suite, "n": f"{tested_text}{line.wanted} task"}
-        if line.wanted != 1:
-            values = {"task": f"mean of {line.suite}", "n": f"{values['n']}s"}
-        why += ["no task could be tested"] if line.delta is None else []
+        name = line.suite if line.wanted == 1 else f"mean of {line.suite}"
+        values = {"task": name, "n": f"{line.there} of {line.wanted} tasks"}
     else:
         values = {"task": line.task, "metric": line.metric}
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
         runs = " / ".join(map(str, dict.fromkeys(reversed(line.runs))))  # "3 / 5" where the sides differ
         values[SEEDS] = runs if runs != "1" else ""
-        fell = "collapsed" if line.verdict == "regressed" else "fell"
-        why = [fell if line.collapsed else "", line.reason, *why]
+        fell = f"lost more than {check.policy.get('collapse', 0.0):g} points"
+        why = [fell if line.collapsed else "", line.reason]
     measured = values.get("metric") in OWN_UNITS
     values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
     values |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
     values |= {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
     if check.question.name == "port" and isinstance(line, MeanOutcome):
-        values |= dict.fromkeys(("p", "margin", "verdict"), "–")
+        values |= dict.fromkeys(("margin", "verdict"), "–")
+    elif check.question.name == "port" and isinstance(line, TaskOutcome) and line.is_learned:
+        values["margin"] = "–"
     return {name: values.get(name, "") for name in COLUMNS}
 
 
 def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
     """The verdict, with a note where the policy allows the regression."""
     allowed = isinstance(line, TaskOutcome) and line.verdict == "regressed" and not line.must_not_regress
-    return "regressed (allowed)" if allowed else line.verdict
+    return "regressed (allowed)" if allowed else line.verdict.replace("missing", NOT_MEASURED)
 
 
-def _mean_texts(check: Check) -> Iterator[str]:
-    """The limits of each suite's mean, what it can see, its columns, and the predicted benchmark."""
-    port = check.question.name == "port"
-    if port:
-        yield (
-            "A score that follows from vectors alone is red if it differs by more than 0.05 points and three "
-            "standard errors; one of a classifier or a clustering never is."
-        )
-    lines: Sequence[TaskOutcome | MeanOutcome] = (*check.tasks, *check.means)
-    if any(line.p is not None and line.verdict != "same" for line in lines):
-        yield _explain_bounds(check)
-    judged = [mean for mean in check.means if mean.delta is not None and mean.verdict != "same" and not port]
-    for margin in dict.fromkeys(mean.margin for mean in judged):
-        alike = [mean for mean in judged if mean.margin == margin]
-        yield _explain_margin(alike, every=len(alike) == len(judged))
+def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[TaskOutcome]]:
+    """The means that were tested, a single task in place of its mean, and the other tasks in order."""
+    alone = find_single_tasks(check.tasks, check.means)
+    rows: list[TaskOutcome | MeanOutcome] = []
+    for mean in (one for one in check.means if one.delta is not None):
+        task = alone.get(mean.suite)
+        # A gain may be chance as that of one task of several, and sure as that of its suite's mean.
+        judged = mean if check.question.name != "port" else task
+        rows.append(replace(task, verdict=judged.verdict) if task and judged else mean)
+    tasks = {one.task for one in rows if isinstance(one, TaskOutcome)}
+    return rows, [one for one in sort_outcomes(check.tasks) if one.task not in tasks]
+
+
+RULE = "Passed: low > −margin. Regressed: else, high < 0, over half of the margin lost. Improved: low > 0."
+PORT_RULE = "Red: off by more than the margin, 0.05 points and 3 standard errors. Probes, clusterings: never."
+
+
+def _explain_rules(check: Check) -> Iterator[str]:
+    """How to read the rows: bounds, red, p, what the suites can see; and the predicted benchmark."""
+    port, every = check.question.name == "port", list[TaskOutcome | MeanOutcome]([*check.tasks, *check.means])
+    single = any(line.to_settle == advice.TRAININGS for line in every)
+    lines = [line for line in every if line.low is not None and line.verdict != "same"]
+    if lines:
+        sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
+        means = f"all {len(check.means)} means together" if len(check.means) > 1 else "the mean"
+        text = f"Points are scores × 100. [low, high]{' of these two trainings only' if single else ''}: the "
+        text += f"true difference is above low ({sure:g} % sure) and below high (97.5 % for {means}, "
+        yield f"{text}{tasks:g} % for all tasks together)."
+        yield PORT_RULE if port else RULE
+    if any(line.p is not None for line in lines):
+        yield "p: chance of such scores if the loss were the margin; of regressed, if there were none."
+    seen = [f"{100 * one.detectable:.2f} points on {one.suite}" for one in check.means if one.detectable]
+    if lines and seen and not port and not single:
+        yield f"Planned before measuring: in 80 % of checks a loss of {', '.join(seen)} is red."
     for mean in check.means:
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
@@ -167,24 +174,6 @@ def _mean_texts(check: Check) -> Iterator[str]:
         since = f"since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before)"
         red = "It is red when the loss is sure and above"
         yield from (f"{m.suite} {since}: {m.delta_text}. {red} {m.margin_text} in all." for m in chain.means)
-    if len(check.means) > 1 and not port:
-        each = 100 * (1 - RED / len(check.means))
-        yield f"With {len(check.means)} means, a loss of one is sure at {each:.4g} %, in place of 97.5 %."
-
-
-def _explain_margin(means: Sequence[MeanOutcome], *, every: bool) -> str:
-    """When suites of one margin pass or are red, and what each can see; `every` if no suite has another."""
-    first, several = means[0], len(means) > 1
-    names = ", ".join(one.suite for one in means)
-    subject = "Each suite" if every and several else f"{names}: {'each' if several else 'it'}"
-    text = f"{subject} passes if the loss is surely below {first.margin_text}. If not, it is red when the "
-    text += f"loss is sure and above {50 * first.margin:.2f}."
-    seen = [(one.suite, f"{100 * one.detectable:.2f}") for one in means if one.detectable is not None]
-    if losses := ", ".join(f"{loss} ({suite})" if several else loss for suite, loss in seen):
-        text += f" Planned before measuring: a loss of {losses} points would be called red in 80 % of checks."
-    if any(one.there != one.wanted for one in means):
-        text += " Tasks without scores or examples of both sides are not in its mean."
-    return text
 
 
 def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
@@ -197,65 +186,62 @@ def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
     return f"{100 * value:.1f} {bounds}"
 
 
-def _explain_bounds(check: Check) -> str:
-    """The sentence that explains the two ends of an interval, and p."""
-    sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
-    single = any(line.to_settle == advice.TRAININGS for line in (*check.tasks, *check.means))
-    return (
-        f"{'Between these two trainings only: the' if single else 'The'} true difference is above low "
-        f"({sure:g} % sure) and below high (97.5 % for all means, {tasks:g} % for all tasks). Improved: "
-        "low > 0. Passed: low > −margin. If not passed, regressed: high < 0 and more than half of the margin "
-        "lost. p: chance of such scores if the true loss is the margin (for regressed: if there is no loss)."
-    )
-
-
 def _format_verdict_counts(check: Check) -> str:
-    """The number of tasks by verdict, e.g. "2 tasks: 1 regressed, 1 passed"; means stand in the table."""
-    counts = ", ".join(f"{len(check.of(one)):,} {one}" for one in VERDICTS if check.of(one))
-    many = "" if len(check.tasks) == 1 else "s"
-    return f"{len(check.tasks):,} task{many}" + (f": {counts}" if counts else "")
+    """The verdicts of means and tasks, e.g. "mean: regressed; tasks: 1 inconclusive, 1 passed"."""
+    rows = [] if check.question.name == "port" else _select_rows(check)[0]
+    counts = []
+    for name, lines in (("mean", [r for r in rows if isinstance(r, MeanOutcome)]), ("task", check.tasks)):
+        found = Counter(line.verdict for line in lines)
+        words = {one: NOT_MEASURED if one == "missing" else one for one in VERDICTS if found[one]}
+        if len(lines) == 1:
+            counts.append(f"{name}: {''.join(words.values())}")
+        elif lines:
+            counts.append(f"{name}s: {', '.join(f'{found[one]:,} {word}' for one, word in words.items())}")
+    return "; ".join(counts) or "no tasks"
 
 
 def _format_side(side: CheckedModel) -> str:
-    """The first model of a side and the number of further ones, and the name of a baseline."""
+    """The first model of a side and the number of further ones, after the name of a baseline."""
     more = f" and {len(side.artifacts) - 1:,} more" if len(side.artifacts) > 1 else ""
-    if side.name == side.baseline:
-        return f"baseline {side.name}{more}"
-    return f"{side.name}{more}" + (f" (baseline {side.baseline})" if side.baseline else "")
+    if not side.baseline:
+        return side.name + more
+    known = side.name == side.baseline and not more
+    return f"baseline {side.baseline}" + ("" if known else f" ({side.name}{more})")
 
 
 QUESTIONS = {
-    "port": "Port: is {} the same model as {}? On {}",
-    "retrain": "Retrain: is the recipe of {} worse than that of {}, whatever the seed? On {}",
-    "replace": "Replace: is {} worse than {}? On {}",
+    "port": "Port: is candidate {} the same model as {}? On {}",
+    "retrain": "Retrain: is the recipe of candidate {} worse than that of {}, whatever the seed? On {}",
+    "replace": "Replace: is candidate {} worse than {}? On {}",
 }
 """The question of a check, of the candidate, the baseline and the suites."""
 
 
 def _format_sides(check: Check) -> str:
     """The question and the suites with their margins: "Port: is A the same model as B? On S"."""
-    margins = {
-        mean.suite: f" (margin {'of the mean ' if mean.wanted != 1 else ''}{mean.margin_text}: "
-        f"{advice.SOURCES[mean.margin_source]})"
-        for mean in check.means
-        if mean.delta is not None and check.question.name != "port"
-    }
-    suites = ", ".join(f"{suite}{margins.get(suite, '')}" for suite in check.suites)
+    alone, means = find_single_tasks(check.tasks, check.means), {mean.suite: mean for mean in check.means}
+    untested = Counter(suite for one in check.tasks if one.verdict in LISTED for suite in one.suites)
+    names: dict[str, list[str]] = {}
+    for suite in check.suites:
+        mean, notes, name = means.get(suite), [], suite
+        asked = min(mean.there + untested[suite], mean.wanted) if mean else 0
+        if mean and asked < mean.wanted:
+            notes.append(f"{mean.wanted - asked:,} left out")
+            name = f"{asked:,} of {mean.wanted:,} tasks of {suite}"
+        if mean and mean.delta is not None and check.question.name != "port":
+            of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
+            notes.append(f"margin{of_mean} {mean.margin_text}: {advice.SOURCES[mean.margin_source]}")
+        names.setdefault("; ".join(notes), []).append(name)
+    suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
     sides = map(_format_side, (check.candidate, check.baseline))
     return QUESTIONS[check.question.name].format(*sides, suites)
 
 
-def _exit_text(check: Check) -> str:
+def _format_exit(check: Check) -> str:
     """The exit code and its meaning."""
-    # Exit code 3 is for statistics alone: work that is missing is done again, and then decides.
-    undecided = check.overall == "inconclusive"
-    if undecided and check.exit_code == 1 and check.policy.get("inconclusive") != "fail":
-        return "exit 1: scores are missing, or nothing could be tested"
-    policy = undecided and check.exit_code != 3
-    note = f", which the policy {'fails' if check.exit_code else 'lets pass'}" if policy else ""
-    meaning = PORT_MEANINGS.get(check.overall, "") if check.question.name == "port" else ""
-    meaning = meaning or FORMS[check.overall].meaning
-    return f"exit {check.exit_code}: {meaning}{note}"
+    verdict, code = _name_verdict(check), check.exit_code
+    note = f", which the policy {'fails' if code else 'lets pass'}"
+    return f"exit {code}: {verdict}" + (note if verdict == "inconclusive" and code != 3 else "")
 
 
 NEEDED = ("task", "difference", "margin", "verdict")
@@ -283,26 +269,27 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     step, *todo = describe_next_steps(check, results=results).split("\n")
     todo += _describe_suspects(check, every=every)
     style = FORMS[check.overall].style
-    _say(console, f"{_name_verdict(check).upper()}: {_format_headline(reasons, step)}", f"bold {style}")
+    _say(console, " ".join((f"{_name_verdict(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
-    tasks = [one for one in sort_outcomes(check.tasks) if one.verdict not in LISTED]
+    rows, others = _select_rows(check)
+    tasks = [one for one in others if one.verdict not in LISTED]
     shown = tasks if every else [one for one in tasks if one.verdict not in COUNTED][:ROWS]
-    _print_table(check, shown, console)
-    for text in _mean_texts(check):
+    _print_table(check, [*rows, *shown], console)
+    for text in _explain_rules(check):
         _say(console, text)
-    rest = [one for one in tasks if one not in shown and one not in _find_single_tasks(check).values()]
-    more = " (--all shows every one)" if rest else ""
+    more = " (--all shows every one)" if len(shown) < len(tasks) else ""
     _say(console, f"{_format_verdict_counts(check)}{more}")
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
             names = join_names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
-            _say(console, f"{verdict}: {names}: {reason or 'no reason was recorded'}", FORMS[verdict].style)
+            word = verdict.replace("missing", NOT_MEASURED)
+            _say(console, f"{word}: {names}: {reason or 'no reason was recorded'}", FORMS[verdict].style)
     for warning in check.warnings:
         _say(console, f"warning: {warning}", "yellow")
-    _say(console, _exit_text(check), style)
+    _say(console, _format_exit(check), style)
 
 
 def _say(console: Console, text: str, style: str = "", *, label: str = "") -> None:
@@ -314,23 +301,8 @@ def _say(console: Console, text: str, style: str = "", *, label: str = "") -> No
         console.print(Text(line, style=style), soft_wrap=True)
 
 
-def _find_single_tasks(check: Check) -> dict[str, TaskOutcome]:
-    """By suite the tasks that are alone in their suite; a suite of one column may have several tasks."""
-    tasks = {mean.suite: [one for one in check.tasks if mean.suite in one.suites] for mean in check.means}
-    single = {mean.suite for mean in check.means if mean.wanted == 1}
-    return {suite: ones[0] for suite, ones in tasks.items() if suite in single and len(ones) == 1}
-
-
-def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -> None:
-    """Print the means and some tasks."""
-    alone, port = _find_single_tasks(check), check.question.name == "port"
-    rows: list[TaskOutcome | MeanOutcome] = [
-        replace(alone[mean.suite], verdict=alone[mean.suite].verdict if port else mean.verdict)
-        if mean.suite in alone and mean.delta is not None
-        else mean
-        for mean in check.means
-    ]
-    rows += [one for one in tasks if one not in alone.values()]
+def _print_table(check: Check, rows: Sequence[TaskOutcome | MeanOutcome], console: Console) -> None:
+    """Print means and tasks."""
     lines = [_format_outcome_cells(check, row) for row in rows]
     columns = _select_table_columns(lines, console.width) if rows else []
     table = Table(title=Text("candidate − baseline [low, high], scores × 100"))
@@ -344,8 +316,8 @@ def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -
         print_table(table, console)
 
 
-def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """The columns that fit into a width beside whole names; none is empty."""
+def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int = sys.maxsize) -> list[str]:
+    """The columns that fit into a width beside whole names; none of the further ones is empty."""
 
     def measure_column(name: str) -> int:
         longest = max(len(row[name]) for row in rows)
@@ -354,7 +326,8 @@ def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int) -> list
     chosen, room = [*NEEDED], width - 1 - sum(map(measure_column, NEEDED))
     for names in FURTHER:
         extra_width = sum(map(measure_column, names))
-        if extra_width <= room and any(row[name] for name in names for row in rows):
+        filled = any(row[name] not in ("", "–") for name in names for row in rows)
+        if extra_width <= room and filled:
             chosen, room = [*chosen, *names], room - extra_width
     return [name for name in COLUMNS if name in chosen]
 
@@ -369,15 +342,15 @@ FORBIDDEN = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def render_junit(check: Check) -> str:
     """The check as a JUnit file (UTF-8).
 
-    A testsuite for each suite holds a testcase for each task and one for the mean; the testsuite `check`
-    holds the overall verdict. A regression is a failure, a missing score an error. Tasks that are
+    A testsuite for each suite holds a testcase for each task and one for a mean of several; the testsuite
+    `check` holds the overall verdict. A regression is a failure, a missing score an error. Tasks that are
     inconclusive, not testable or allowed to regress are skipped; the overall testcase fails if the exit code
-    is not 0.
+    is not 0. As the Ant schema has no text in a testcase that passed, the output of its testsuite has it.
     """
-    suites: dict[str, list[Element]] = {name: [] for name in check.suites if name != OVERALL}
+    suites: dict[str, list[tuple[Element, str]]] = {name: [] for name in check.suites if name != OVERALL}
     suites[OVERALL] = []
-    lines: tuple[TaskOutcome | MeanOutcome, ...] = (*check.tasks, *check.means)
-    for line in lines:
+    rows, tasks = _select_rows(check)
+    for line in (*tasks, *rows):
         homes = line.suites if isinstance(line, TaskOutcome) else (line.suite,)
         home = next((name for name in homes if name in suites), OVERALL)
         suites[home].append(_build_line_case(check, line, home))
@@ -390,41 +363,47 @@ def render_junit(check: Check) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) -> Element:
-    """The testcase of a task or a mean; an allowed regression and the mean of a port are skipped."""
+def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) -> tuple[Element, str]:
+    """The testcase of a task or a mean with its message; an allowed regression is skipped."""
     facts = _format_outcome_cells(check, line)
-    element = FORMS[line.verdict].element if facts["verdict"] == line.verdict else "skipped"
+    # The mean of a port has no verdict, and is there for its numbers.
+    elements = {"regressed (allowed)": "skipped", "–": ""}
+    element = elements.get(facts["verdict"], FORMS[line.verdict].element)
+    verdict = facts["verdict"].replace("–", "measured")
     tests = [f", {name} {facts[name]}" for name in ("p", "margin") if facts[name] != "–"]
     numbers = "".join((f"{facts['difference']} points", *tests))
     why = "; ".join(filter(None, (numbers if line.low is not None else "", facts["why"])))
-    details = [f"{name}: {text}" for name, text in facts.items() if text]
-    return _build_testcase(suite, facts["task"], element, line.verdict, f"{facts['verdict']}: {why}", details)
+    details = [f"{name}: {text}" for name, text in facts.items() if text not in ("", "–")]
+    return _build_testcase(suite, facts["task"], element, verdict, f"{verdict}: {why}", details)
 
 
-def _build_overall_case(check: Check) -> Element:
-    """The testcase of the overall verdict, which fails if the exit code is not 0."""
-    reasons, verdict = _collect_verdict_reasons(check), check.overall
-    element = "failure" if check.exit_code else FORMS[verdict].element
-    message = " ".join((f"{_name_verdict(check)}:", *reasons))
-    details = [*reasons, describe_next_steps(check), _format_sides(check), *_describe_suspects(check)]
-    details += [*_mean_texts(check), _format_verdict_counts(check), _exit_text(check)]
-    case = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
+def _build_overall_case(check: Check) -> tuple[Element, str]:
+    """The testcase of the overall verdict, which fails if the exit code is not 0, with its message."""
+    reasons, verdict = _collect_verdict_reasons(check), _name_verdict(check)
+    element = "failure" if check.exit_code else FORMS[check.overall].element
+    element = "error" if verdict == NOT_MEASURED else element
+    note = ", not called a regression" if verdict == "inconclusive" else ""
+    details = [_format_sides(check), describe_next_steps(check), *reasons, *_describe_suspects(check)]
+    details += [*_explain_rules(check), _format_verdict_counts(check), _format_exit(check)]
+    message = " ".join((f"{verdict}{note}:", *reasons))
+    case, message = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
     case.set("time", f"{check.seconds:.3f}")
-    return case
+    return case, message
 
 
 def _build_testcase(
     suite: str, name: str, element: str, verdict: str, message: str, details: Sequence[str]
-) -> Element:
-    """A testcase that holds its result, or nothing if it passed."""
+) -> tuple[Element, str]:
+    """A testcase that holds its result, or nothing if it passed, and its message."""
     case = Element("testcase", name=name, classname=f"harness.check.{suite}", time="0.000")
     if element:
         kind = {} if element == "skipped" else {"type": verdict}
         SubElement(case, element, kind, message=message).text = "\n".join(details)
-    return case
+    return case, f"{name} {message}"
 
 
-def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -> Element:
+def _build_testsuite(check: Check, number: int, name: str, told: Sequence[tuple[Element, str]]) -> Element:
+    cases = [case for case, _ in told]
     moment = datetime.fromisoformat(check.when)
     # The schema wants a time without a zone (see above), so UTC is written.
     moment = moment.astimezone(UTC) if moment.tzinfo else moment
@@ -444,7 +423,8 @@ def _build_testsuite(check: Check, number: int, name: str, cases: Sequence[Eleme
         text = value if isinstance(value, str) else json.dumps(value)
         SubElement(properties, "property", name=key, value=text)
     suite.extend(cases)
-    SubElement(suite, "system-out").text = "\n".join(check.warnings)
+    texts = (_format_sides(check), *(text for _, text in told), *check.warnings)
+    SubElement(suite, "system-out").text = "\n".join(texts)
     SubElement(suite, "system-err")
     return suite
 
@@ -475,12 +455,12 @@ def render_markdown(check: Check) -> str:
 def _iter_markdown_head(check: Check) -> Iterator[str]:
     name = check.baseline.baseline or check.baseline.name
     # A CI job finds its former comment by this line and updates it, so the candidate is not in it.
-    yield f"<!-- harness-check:{_clean_comment_name('-'.join((name, *check.suites)))} -->"
+    marker = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join((name, *check.suites))).strip("-") or "check"
+    yield f"<!-- harness-check:{marker} -->"
     reasons, (step, *todo) = _collect_verdict_reasons(check), describe_next_steps(check).split("\n")
-    headline = _escape_markdown(_format_headline(reasons, step))
-    yield f"## {FORMS[check.overall].sign} {_name_verdict(check)}: {headline}"
+    yield f"## {FORMS[check.overall].sign} {_name_verdict(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
-    yield _render_sentences(reasons[1:])
+    yield _render_sentences(reasons, most=1000)
     steps = [
         f"`{re.sub(CONTROL, ' ', one)}`"
         if one.startswith("harness ") and "`" not in one
@@ -489,25 +469,29 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     ]
     yield f"Next: {' '.join(steps)}" if todo else ""
     yield _render_sentences(_describe_suspects(check), most=3000)
-    yield _render_sentences([*_mean_texts(check)], most=1000)
-    yield f"{_format_verdict_counts(check)}. {_exit_text(check).capitalize()}."
+    yield f"{_format_verdict_counts(check)}. {_format_exit(check).capitalize()}."
 
 
 def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Title, columns and rows of each table, most important first; the unfolded table has no title."""
-    tasks = [one for one in sort_outcomes(check.tasks) if one.verdict not in LISTED]
-    matter = [one for one in tasks if one.verdict not in COUNTED]
-    lines: Sequence[TaskOutcome | MeanOutcome] = (*check.means, *matter)
-    yield "", COLUMNS, [_format_markdown_row(check, one) for one in lines]
+    rows, others = _select_rows(check)
+    tasks = [one for one in others if one.verdict not in LISTED]
+    yield "", *_format_markdown_rows(check, [*rows, *(t for t in tasks if t.verdict not in COUNTED)])
+    rules, warnings = (
+        [(_escape_markdown(text, most=1000),) for text in texts]
+        for texts in (_explain_rules(check), check.warnings)
+    )
     for verdict in LISTED:
         reasons = [(_escape_markdown(one.task), _escape_markdown(one.reason)) for one in check.of(verdict)]
-        yield f"{verdict}: {len(reasons):,}", ("task", "why"), reasons
-    warnings = [(_escape_markdown(text, most=1000),) for text in check.warnings]
+        yield f"{verdict.replace('missing', NOT_MEASURED)}: {len(reasons):,}", ("task", "why"), reasons
     yield f"warnings: {len(warnings)}", ("warning",), warnings
-    counted = [_format_markdown_row(check, one) for one in tasks if one.verdict in COUNTED]
-    yield f"passed or the same: {len(counted):,}", COLUMNS, counted
-    policy = [(key, format_toml_value(value)) for key, value in check.policy.items()]
-    yield "policy", ("setting", "value"), [tuple(map(_escape_markdown, row)) for row in policy]
+    counted = [one for one in tasks if one.verdict in COUNTED]
+    yield f"passed or the same: {len(counted):,}", *_format_markdown_rows(check, counted)
+    default = DEFAULT.to_json()
+    policy = [(k, format_toml_value(one)) for k, one in check.policy.items() if one != default.get(k)]
+    changed = [tuple(map(_escape_markdown, row)) for row in policy]
+    yield f"changed settings of the policy: {len(changed)}", ("setting", "value"), changed
+    yield "how to read this", ("rule",), rules
 
 
 def _fit_markdown_table(
@@ -525,16 +509,16 @@ def _fit_markdown_table(
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if title else body
 
 
-def _format_markdown_row(check: Check, line: TaskOutcome | MeanOutcome) -> Sequence[str]:
-    """The cells of a task or a mean; names and sentences are escaped."""
-    names = ("task", "metric", "n", "why")
-    cells = {
-        c: _escape_markdown(text) if c in names else html.escape(text)
-        for c, text in _format_outcome_cells(check, line).items()
-    }
-    if cells["verdict"] != "–":
-        cells["verdict"] = f"{FORMS[line.verdict].sign} {cells['verdict']}"
-    return [*cells.values()]
+def _format_markdown_rows(
+    check: Check, lines: Sequence[TaskOutcome | MeanOutcome]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """The columns that are not empty, and the cells of tasks and means; names and sentences are escaped."""
+    rows = [_format_outcome_cells(check, line) for line in lines]
+    columns, names = _select_table_columns(rows) if rows else COLUMNS, ("task", "metric", "n", "why")
+    for row, line in zip(rows, lines, strict=True):
+        row |= {c: _escape_markdown(row[c]) if c in names else html.escape(row[c]) for c in columns}
+        row["verdict"] = f"{FORMS[line.verdict].sign} " * (row["verdict"] != "–") + row["verdict"]
+    return columns, [[row[name] for name in columns] for row in rows]
 
 
 def _render_sentences(texts: Sequence[str], *, most: int = 300) -> str:
@@ -576,8 +560,3 @@ def _escape_match(match: re.Match[str]) -> str:
     if match["item"]:
         return f"{sign}\\"
     return f"{sign}{GAP}" if match["split"] else f"\\{sign}{GAP if match['reference'] else ''}"
-
-
-def _clean_comment_name(text: str) -> str:
-    """A name fit for an HTML comment: letters, digits, dots, underscores, plus signs, single hyphens."""
-    return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-") or "check"

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, Part
+from harness.checks.outcome import SEEDED
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
 from harness.jobs.recipe import TaskRecipe
@@ -23,9 +24,6 @@ from harness.results.record_units import Parts, ScoredRecord
 from harness.results.scores import Mean, list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
-
-SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
-"""Types whose tasks draw texts at random: another seed gives another score of the same model."""
 
 
 @dataclass(frozen=True, kw_only=True)

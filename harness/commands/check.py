@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -167,8 +166,7 @@ def command(
     reports = {json_file: _format_check_json, junit: render_junit, markdown: render_markdown}
     _clear([path for path in reports if path is not None])
     suites = options.insert_project(suites, project)
-    announced = list[str]()
-    result = _check(context, candidates, baseline, suites, seeds, policy, question, given, announced)
+    result = _check(context, candidates, baseline, suites, seeds, policy, question, given)
     for path, text in reports.items():
         if path is not None:
             files.replace(path, text(result).encode())
@@ -177,9 +175,7 @@ def command(
     if as_json:
         click.echo(_format_check_json(result))
     else:
-        # What was said before the measuring is not said again.
-        left = tuple(one for one in result.warnings if one not in announced)
-        _print_check_report(replace(result, warnings=left), given["results"], every=every)
+        _print_check_report(result, given["results"], every=every)
     return result.exit_code
 
 
@@ -192,7 +188,6 @@ def _check(
     policy: Policy,
     question: Question | None,
     values: dict[str, Any],
-    announced: list[str],
 ) -> Check:
     from harness.checks import check
 
@@ -220,10 +215,6 @@ def _check(
         )
     request = Request.parse_options((), suites, values)
 
-    def announce(sentence: str) -> None:
-        announced.append(sentence)
-        click.echo(f"warning: {sentence}", err=True)
-
     with request.limit_network():
         return check.run_check(
             candidate,
@@ -233,7 +224,7 @@ def _check(
             policy=policy,
             question=question,
             carry_out=run_with_progress,
-            announce=announce,
+            announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
         )
 
 

@@ -96,7 +96,7 @@ def test_the_same_weights_are_a_port_and_pass(
 
 @pytest.mark.parametrize(
     ("change", "stage"),
-    [("noise", "tokens are equal, vectors are not."), ("special", "tokens differ. Token")],
+    [("noise", "tokens are equal, vectors are not: "), ("special", "tokens differ. Token")],
 )
 def test_red_names_the_first_stage_that_differs(change: str, stage: str, world: Path, tmp_path: Path) -> None:
     # Without it the second is refused: its tokenizer contradicts its own files.
@@ -159,7 +159,8 @@ def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) 
     (judged,), _, end = judge_port((task,), (), outputs, DEFAULT)
     assert (judged.verdict, end.verdict == "regressed") == (verdict, verdict == "regressed")
     if verdict == "regressed":
-        assert end.because[1].endswith("above 0.05 points and 3 standard errors.")
+        assert judged.margin == pytest.approx(0.0005 + 3 * 0.001)
+        assert end.because[1].endswith(" points, 0.35 allowed.")
 
 
 def test_zeros_of_both_models_are_the_same() -> None:

@@ -71,7 +71,7 @@ def test_a_model_that_hardly_sees_its_words_has_regressed(measured: Any, asked: 
     assert alike["high"] < 0
     assert alike["p"] < 0.02
     assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
-    assert any(one.startswith("alike collapsed: it fell by ") for one in told["because"])
+    assert any(one.startswith("alike lost ") and "collapse" in one for one in told["because"])
     assert told["means"][0]["delta"] == pytest.approx(sum(one["delta"] for one in told["tasks"]) / 4)
 
 
@@ -341,10 +341,8 @@ def test_a_margin_that_cannot_be_seen_is_told_before_anything_runs(
     assert "--margin auto" in words
     told = json.loads(out)
     assert code == 1
-    assert any("cannot see its margin" in one for one in told["warnings"])
-    # Said before the measuring, it is not said again in the report.
-    code, out, err = asked("check", *(one for one in options if one != "--json"))
-    assert ("cannot see its" in err, "cannot see its" in out) == (True, False)
+    # It is no part of the report, whose verdict may not depend on it.
+    assert not any("cannot see its margin" in one for one in told["warnings"])
 
 
 def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -353,7 +351,7 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     assert (code, told["overall"], told["means"][0]["margin_source"]) == (3, "inconclusive", "policy")
     code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
     assert told["overall"] == "inconclusive"
-    assert told["means"][0]["to_settle"].endswith(" (1 of 4 tasks left out by options, e.g. --tasks)")
+    assert "(add some of the 1 tasks left out, e.g. by --tasks)" in told["means"][0]["to_settle"]
     report = tmp_path / "junit.xml"
     code, told = check(measured, asked, *tight, "--fail-on-inconclusive", "--junit", str(report))
     assert (code, told["exit_code"], told["policy"]["inconclusive"]) == (1, 1, "fail")
@@ -502,6 +500,6 @@ def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any,
 def test_one_training_of_each_side_is_said_to_hide_what_seeds_do(measured: Any, asked: Any) -> None:
     for baseline, said in (("last", True), ("repeated", False)):
         warnings = check(measured, asked, "worse", baseline)[1]["warnings"]
-        assert any("another training seed" in one for one in warnings) is said
+        assert any("what another seed would change" in one for one in warnings) is said
         because = check(measured, asked, "worse", baseline, "--question", "retrain")[1]["because"]
-        assert because[0].startswith("One training of each side, so what another seed would ch") is said
+        assert ("cannot be judged by one training of each side" in because[0]) is said
