@@ -46,8 +46,7 @@ from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.data.training.loading import describe_repeats, load_training
 from harness.encoder.inputs import takes_packing
-from harness.training.checkpoints import Checkpoints
-from harness.training.training import STOP, TrainingLog, TrainingSpec
+from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 
 MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 """The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""
