@@ -45,8 +45,8 @@ PATH = "/rank"
 BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
 """The rows of a short answer, and its columns beside rank and model."""
 
-LISTED, MOST, NEAREST = 100, 60, 8
-"""The tasks left out, the languages of a form, and the models of like names, at most."""
+LISTED, MOST, NEAREST, NAMED = 100, 60, 8, 3
+"""The tasks left out, the languages of a form, models of like names, tasks in a sentence, at most."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "MTEB, English (v2)": {"suite": "mteb", "models": 1},
@@ -174,8 +174,10 @@ class Answer:
             sentences.append(f"These are the tasks of {scores.site_suite.suite.title}, as none were chosen.")
         if len(ranked) < (self.state.models or 0):
             sentences.append(f"No more than {len(ranked)} can be ranked.")
+        names = [column.name for column in scores.site_suite.suite.columns]
+        over = f"these {len(names)} tasks" if len(names) > NAMED else " and ".join(names)
         sentences += [
-            f"{scores.entries[row].model} has rank {place[row]}."
+            f"{scores.entries[row].model} has rank {place[row]} of {len(ranked)} over {over}."
             for row in ranked
             if self.state.is_beside(scores.entries[row])
         ]

@@ -18,7 +18,7 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
+from leaderboard.data.ranking import FEWEST, Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell, format_task_count
@@ -339,10 +339,14 @@ class SuiteTable:
         ranked = np.flatnonzero(self.ranks.place)
         values, weights = self.scores.weigh_columns(self.mean)
         bounds = dict(zip(ranked.tolist(), bound_ranks(values[ranked], weights).tolist(), strict=True))
-        texts = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
         rank = (
             "The ranks that the tasks leave open: as many models are better, or worse, beyond the interval."
         )
+        texts: dict[int, Any] = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
+        if values.shape[1] < FEWEST:
+            # Every rank is open: a range would say no more than the number of models.
+            rank = f"Fewer than {FEWEST} tasks cannot say which ranks are possible."
+            texts, bounds = dict.fromkeys(texts, Cell(text="–", kind="none")), {}
         yield from (
             _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",
                                  note="Half of the interval of the mean over tasks such as these.",
