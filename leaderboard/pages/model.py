@@ -395,17 +395,21 @@ def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
 
 
 def _list_trade_offs(standings: Sequence[Standing], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where the model stands by what is known of its size and compute, on the board that has most of it."""
+    """Where the model stands by what is known of its size and compute, on the board that has most of it.
+
+    A mean over some tasks is not drawn: it has no address, but how many these are.
+    """
     boards = [one for one in standings if one.suite.main and one.entry.origin != "reported"]
     if not boards:
         return []
     best = max(boards, key=lambda one: (one.complete, one.scores.over_tasks.count[one.row]))
     query = {"suite": best.suite.slug, "q": best.entry.model}
-    return [
-        (label, build_address("/pareto", {**query, "x": x}))
-        for x, (fact, label) in AGAINST.items()
-        if facts[fact]
-    ]
+    known = {x: label for x, (fact, label) in AGAINST.items() if facts[fact]}
+    if known and not best.complete:
+        means, title = best.scores.over_tasks, best.suite.suite.title
+        count = f"{means.count[best.row]} of the {means.expected} tasks of {title}"
+        return [(f"{' and '.join(known.values())}: not drawn, as it has {count}", "")]
+    return [(label, build_address("/pareto", {**query, "x": x})) for x, label in known.items()]
 
 
 def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness.results import reported as papers
 from harness.storage.record import ErrorPart
-from html_pages import ask, find_rows, find_values, page, printed
+from html_pages import BROWSER, ask, find_rows, find_values, page, printed
 from leaderboard.pages.model import find_model, list_parents
 from leaderboard.views.training import build_grid_lines, iter_training_charts
 from leaderboard.web.app import create_app
@@ -521,3 +521,20 @@ def test_what_a_card_lacks_is_that_of_another_revision_and_a_size_that_of_the_re
     ranking = ask(client, "/rank?suite=nanobeir&licence=permissive")
     assert "2 models are left out, as the licence is not known." in ranking["lead"]
     assert "left out" not in ask(client, "/rank?suite=nanobeir&licence=unknown")["lead"]
+
+
+def test_what_is_not_drawn_by_size_has_no_link_to_the_drawing(client: TestClient) -> None:
+    def read_place(path: str) -> tuple[str, list[str]]:
+        line = re.search("Rank it beside.*?</p>", client.get(path, headers=BROWSER).text)
+        assert line
+        return line[0], re.findall('href="(/pareto[^"]*)"', line[0])
+
+    whole, links = read_place(LARGE)
+    assert "not drawn" not in whole
+    for link in links:
+        drawn = find_values(ask(client, link.replace("&amp;", "&")), "points")
+        assert "acme/tiny-large" in {row["model"] for row in drawn}
+    assert links
+    partly, links = read_place("/models/answerdotai--ModernBERT-base")
+    assert re.search(r"by size[a-z ]*: not drawn, as it has 1 of the 8 tasks of GLUE</p>", partly)
+    assert not links
