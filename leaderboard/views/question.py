@@ -492,8 +492,15 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
     texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
     texts["language"] = ", ".join(map(name_language, state.language))
-    chips = [] if short else build_filter_chips(state, PATH, {**_OWN_CHIPS, **CHIPS}, texts)
+    chips = [] if short else build_filter_chips(state, PATH, _CHIPS, texts)
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
+
+
+def describe_bounds(state: QuestionState) -> str:
+    """What of a question bounds the models, in the words of the chips."""
+    texts = {name: text for name, text in _CHIPS.items() if name not in TITLED}
+    names = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
+    return ", ".join(text for text, _ in build_filter_chips(state, PATH, texts, names))
 
 
 def _count_names(queries: Queries, names: Collection[str] = ()) -> dict[str, Counter[str]]:
@@ -513,11 +520,16 @@ LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "o
         "backbone", "q")  # fmt: skip
 """The controls that most questions need, and the further ones, in order."""
 
-_OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
-              "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
-              "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
-              "revisions": "only on the suite’s data revisions", "instructions": "instruction-tuned",
-              "reproduced": "reproduced by somebody"}  # fmt: skip
+TITLED = ("suite", "type", "domain", "language", "models", "beside")
+"""What of a question its title names, or is no filter of models."""
+
+_CHIPS = {
+    "suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
+    "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
+    "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
+    "revisions": "only on the suite’s data revisions", "instructions": "instruction-tuned",
+    "reproduced": "reproduced by somebody", **CHIPS,
+}  # fmt: skip
 
 
 def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str, str]]:
