@@ -79,11 +79,15 @@ class _ModelState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """A model with its entries, the best known first; of a backbone of the papers, under all of its names."""
+    """A model with its entries, the best known first; of a backbone of the papers, under all of its names.
+
+    `copies` are the other names that records have for its files.
+    """
 
     name: str
     slug: str
     entries: Sequence[Entry]
+    copies: Sequence[str]
     backbone: Backbone | None = None
 
     @cached_property
@@ -91,7 +95,8 @@ class _Model:
         """Every name that it has."""
         hub = self.backbone.hub_ids if self.backbone else ()
         printed = (" ".join(pair).strip() for pair in (self.backbone.printed if self.backbone else ()))
-        return list(dict.fromkeys((self.name, *hub, *printed, *(entry.model for entry in self.entries))))
+        models = (entry.model for entry in self.entries)
+        return list(dict.fromkeys((self.name, *hub, *printed, *models, *self.copies)))
 
 
 def find_model(queries: Queries, slug: str) -> _Model:
@@ -116,10 +121,11 @@ def find_model(queries: Queries, slug: str) -> _Model:
     names = {pages[entry.id] for entry in candidates}
     candidates = [e for e in queries.entries.values() if pages[e.id] in names or e.model_slug == slug]
     entries = sorted(candidates, key=lambda entry: (*compute_precedence(entry), entry.slug), reverse=True)
+    copies = queries.list_other_names(entries)
     if backbone is None:
         main = next((name for name in names if name in queries.models), slug)
-        return _Model(name=queries.models[main][0].model, slug=main, entries=entries)
-    return _Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
+        return _Model(name=queries.models[main][0].model, slug=main, entries=entries, copies=copies)
+    return _Model(name=backbone.name, slug=backbone.slug, entries=entries, copies=copies, backbone=backbone)
 
 
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:

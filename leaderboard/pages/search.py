@@ -14,6 +14,7 @@ from harness.plan import catalog
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.entries import compute_precedence, extract_letters
+from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
@@ -81,8 +82,11 @@ _items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
 def _make_items(site: Site) -> Iterator[_Item]:
     """Everything that has a page of its own."""
     queries = site.queries
+    measured = map(queries.entries.__getitem__, queries.measured_facts)
+    of_backbones = group_by(measured, lambda entry: getattr(find_backbone(entry.model), "slug", ""))
     for backbone in load_backbones().values():
-        aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
+        others = queries.list_other_names(of_backbones.get(backbone.slug, ()))
+        aliases = sorted({backbone.family, *backbone.aliases, *others} - {"", backbone.name})
         what = f"{format_parameters(backbone.parameters)} parameters" if backbone.parameters else ""
         yield _Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
     for slug, entries in queries.models.items():
@@ -90,7 +94,7 @@ def _make_items(site: Site) -> Iterator[_Item]:
             size = max((entry.parameters or 0 for entry in entries), default=0)
             facts = [f"{format_parameters(size)} parameters"] if size else []
             what = ", ".join([*facts, *sorted({entry.origin for entry in entries})])
-            yield _Item("model", entries[0].model, f"/models/{slug}", what=what)
+            yield _Item("model", entries[0].model, f"/models/{slug}", queries.list_other_names(entries), what)
     for slug, site_suite in queries.suites.items():
         what = f"{len(site_suite.suite.columns)} tasks"
         yield _Item("suite", site_suite.suite.title, f"/suites/{slug}", [site_suite.typed], what)

@@ -214,7 +214,13 @@ class Answer:
 
 
 def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
-    """The question; one without tasks is about the suite that the named model has most of, else the first."""
+    """The question; one without tasks is about the suite that the named model has most of, else the first.
+
+    A model that is named as a copy of its files is called stands under its own name.
+    """
+    if state.beside and not any(map(state.is_beside, queries.entries.values())):
+        named = queries.find_named_entries(state.beside)
+        state = state.apply_changes(beside=named[0].model_slug) if named else state
     if state.suite or state.type or state.language or state.domain or state.task:
         return state
     slugs = sorted(queries.entries_of_suites, key=lambda slug: slug != "mteb")
