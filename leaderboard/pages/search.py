@@ -20,7 +20,7 @@ from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.task_scores import find_asked_scores, format_task_path, list_site_tasks
 from leaderboard.web.formats import format_parameters
-from leaderboard.web.page import Page
+from leaderboard.web.page import Moved, Page
 from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
@@ -163,6 +163,11 @@ def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
 @serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")
 def _show_search(site: Site, state: _SearchState) -> Page:
     hits = _search_items(site, state.q, state.kind)
+    # A whole name of one thing leads there; the other formats, which have all rows, list it.
+    if len(hits) == 1 and "rows" not in state.model_fields_set:
+        [(item, name)] = hits
+        if extract_letters(state.q) in map(extract_letters, (name, name.rpartition("/")[2])):
+            raise Moved(item.href)
     where = build_paging(len(hits), state, "/search")
     # As a plain file it is searched by the browser, in every name.
     rows = [

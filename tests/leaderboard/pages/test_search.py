@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import ask, find_rows, page
+from html_pages import BROWSER, ask, find_rows, page
 from leaderboard.pages.search import KINDS
 
 
@@ -98,6 +98,20 @@ def test_a_model_is_found_by_every_name_that_records_have_for_its_files(tmp_path
         beside = ask(client, f"/rank?suite=nanobeir&beside={name}")
         assert [row["kind"] for row in find_rows(beside, "suite")] == ["beside"]
     assert "Also called last-night, tonight." in page(client, "/models/ours--tiny").text
+
+
+@pytest.mark.parametrize("query", ["tiny-large", "ACME/tiny large"])
+def test_the_whole_name_of_one_thing_leads_to_it(client: TestClient, query: str) -> None:
+    answer = client.get("/search", params={"q": query}, headers=BROWSER)
+    assert answer.url.path == "/models/acme--tiny-large"
+    # A part, several hits, and other formats are lists; a page of none is one, too.
+    for path in (
+        f"/search.json?q={quote(query)}",
+        "/search?q=acme large",
+        "/search?q=tiny",
+        "/search?q=neobert",
+    ):
+        assert client.get(path, headers=BROWSER).url.path == path.partition("?")[0]
 
 
 def test_a_hostile_query_stands_escaped(client: TestClient) -> None:
