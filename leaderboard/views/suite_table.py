@@ -728,7 +728,7 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     shown = range(len(suite.columns)) if kind else select_mean_columns(suite)
     places = [at for at in shown if kind in ("", suite.columns[at].type) and scores.counted[row, at]]
     count = int(scores.at_chance[row, places].sum())
-    return cell.mark("chance", f"{count} of {len(places)} at chance level") if count else cell
+    return cell.mark("chance", f"{count} of its {len(places)} tasks at chance level") if count else cell
 
 
 def describe_untouched(untouched: UntouchedMeans) -> str:

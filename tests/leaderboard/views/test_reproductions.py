@@ -307,6 +307,13 @@ def test_a_mark_says_which_scores_are_at_chance_level(tmp_path: Path) -> None:
     text = client.get(f"/suites/nanobeir.md?cols={TASKS['same']}").text
     assert "0.40○" in text
     assert "60.00○" not in text
+    # A mean is not at chance level as one of its parts is.
+    (mean,) = (row["cells"]["tasks"] for row in find_rows(ask(client, "/suites/nanobeir"), "suite")
+               if row["cells"]["model"]["value"] == "o/broken")  # fmt: skip
+    assert "chance" in mean["kind"].split()
+    assert re.search("[0-9]+ of its [0-9]+ tasks at chance level", mean["note"])
+    legend = Html(client.get("/suites/nanobeir", headers=BROWSER).text).text
+    assert "no better than a random answer (at a mean: a part of it is, not the mean)" in legend
 
 
 @pytest.mark.parametrize("apart", [False, True])
