@@ -220,7 +220,7 @@ def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
     """
     if state.beside and not any(map(state.is_beside, queries.entries.values())):
         named = queries.find_named_entries(state.beside)
-        state = state.apply_changes(beside=named[0].model_slug) if named else state
+        state = state.apply_changes(beside=named[0].model) if named else state
     if state.suite or state.type or state.language or state.domain or state.task:
         return state
     slugs = sorted(queries.entries_of_suites, key=lambda slug: slug != "mteb")
