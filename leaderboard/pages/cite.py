@@ -53,15 +53,12 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     every = _iter_sentences(page, filter_text if path.startswith("/models/") else "")
     pairs = [(explain_marks(text), more) for text, more in every]
     sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in pairs]
-    quotes_first = bool(pairs) and path.startswith("/models/")
+    quotes_first = len(pairs) > 1 and path.startswith("/models/")
     quote = pairs[0][0] if quotes_first or len(pairs) == 1 else ""
     return Page(
         title=f"Cite: {page['title']}",
-        context={
-            "address": address, "bibtex": site.format_bibtex(page["title"], page_path, quote), "of": of,
-            "sentences": sentences[:MOST], "quotes_first": quotes_first and len(pairs) > 1,
-            "keep": site.settings.keep,
-        },
+        context={"address": address, "bibtex": site.format_bibtex(page["title"], page_path, quote), "of": of,
+                 "sentences": sentences[:MOST], "quotes_first": quotes_first, "keep": site.settings.keep},
     )  # fmt: skip
 
 
@@ -83,8 +80,7 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
     """
     results = next((one for one in page["tables"] if one["name"] == "results" and tasks), None)
     if results:
-        for text in _iter_result_sentences(page["title"], results, tasks):
-            yield text, ""
+        yield from ((text, "") for text in _iter_result_sentences(page["title"], results, tasks))
         return
     table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
     labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}

@@ -79,10 +79,7 @@ class _ModelState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """A model with its entries, the best known first; of a backbone of the papers, under all of its names.
-
-    `copies` are the other names that records have for its files.
-    """
+    """A model or backbone, with its entries, the best known first, and what records call `copies` of it."""
 
     name: str
     slug: str
@@ -401,10 +398,7 @@ def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
 
 
 def _list_trade_offs(standings: Sequence[Standing], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where the model stands by what is known of its size and compute, on the board that has most of it.
-
-    A mean over some tasks is not drawn: it has no address, but how many these are.
-    """
+    """Where the model stands by size and compute, on the board that has most of it; none without a mean."""
     boards = [one for one in standings if one.suite.main and one.entry.origin != "reported"]
     if not boards:
         return []
@@ -412,8 +406,8 @@ def _list_trade_offs(standings: Sequence[Standing], facts: Mapping[str, Any]) ->
     query = {"suite": best.suite.slug, "q": best.entry.model}
     known = {x: label for x, (fact, label) in AGAINST.items() if facts[fact]}
     if known and not best.complete:
-        means, title = best.scores.over_tasks, best.suite.suite.title
-        count = f"{means.count[best.row]} of the {means.expected} tasks of {title}"
+        means = best.scores.over_tasks
+        count = f"{means.count[best.row]} of the {means.expected} tasks of {best.suite.suite.title}"
         return [(f"{' and '.join(known.values())}: not drawn, as it has {count}", "")]
     return [(label, build_address("/pareto", {**query, "x": x})) for x, label in known.items()]
 

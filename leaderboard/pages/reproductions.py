@@ -43,9 +43,7 @@ class _ReproductionsState(State):
     q: Text = Field("", description="Part of a model's name.")
     task: Text = Field("", description="Only this task.")
     verdict: Literal[""] | Verdict = Field(
-        "",
-        description="Only numbers with this verdict; empty for all that are compared with another, with "
-        "`q` also for broken ones that stand alone.",
+        "", description="Only this verdict; empty for all compared with another, and with q broken ones too."
     )
     sort: Text = Field("-delta", description="A column's key; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Comparisons on a page.")

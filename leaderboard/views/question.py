@@ -214,10 +214,8 @@ class Answer:
 
 
 def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
-    """The question; one without tasks is about the suite that the named model has most of, else the first.
-
-    A model that is named as a copy of its files is called stands under its own name.
-    """
+    """The question; one without tasks is about the suite that the named model has most of, else the first."""
+    # Records may have further names for the model's files.
     if state.beside and not any(map(state.is_beside, queries.entries.values())):
         named = queries.find_named_entries(state.beside)
         state = state.apply_changes(beside=named[0].model) if named else state
@@ -498,15 +496,14 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
     texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
     texts["language"] = ", ".join(map(name_language, state.language))
-    chips = [] if short else build_filter_chips(state, PATH, _CHIPS, texts)
+    chips = [] if short else build_filter_chips(state, PATH, {**_TASK_CHIPS, **_BOUND_CHIPS}, texts)
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
 
 
 def describe_bounds(state: QuestionState) -> str:
-    """What of a question bounds the models, in the words of the chips."""
-    texts = {name: text for name, text in _CHIPS.items() if name not in TITLED}
+    """What of a question its title does not name, in the words of the chips."""
     names = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
-    return ", ".join(text for text, _ in build_filter_chips(state, PATH, texts, names))
+    return ", ".join(text for text, _ in build_filter_chips(state, PATH, _BOUND_CHIPS, names))
 
 
 def _count_names(queries: Queries, names: Collection[str] = ()) -> dict[str, Counter[str]]:
@@ -526,16 +523,11 @@ LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "o
         "backbone", "q")  # fmt: skip
 """The controls that most questions need, and the further ones, in order."""
 
-TITLED = ("suite", "type", "domain", "language", "models", "beside")
-"""What of a question its title names, or is no filter of models."""
-
-_CHIPS = {
-    "suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
-    "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
-    "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
-    "revisions": "only on the suite’s data revisions", "instructions": "instruction-tuned",
-    "reproduced": "reproduced by somebody", **CHIPS,
-}  # fmt: skip
+_TASK_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}",
+               "models": "at least {} models", "beside": "beside {}"}  # fmt: skip
+_BOUND_CHIPS = {"task": "{}", "weight": "weights {}", "zero": "zero-shot: {}", "licence": "{}",
+                "memory": "at most {:g} MB", "revisions": "only on the suite’s data revisions", **CHIPS,
+                "instructions": "instruction-tuned", "reproduced": "reproduced by somebody"}  # fmt: skip
 
 
 def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str, str]]:

@@ -339,13 +339,12 @@ class SuiteTable:
         ranked = np.flatnonzero(self.ranks.place)
         values, weights = self.scores.weigh_columns(self.mean)
         bounds = dict(zip(ranked.tolist(), bound_ranks(values[ranked], weights).tolist(), strict=True))
+        texts: dict[int, Any] = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
         rank = (
             "The ranks that the tasks leave open: as many models are better, or worse, beyond the interval."
         )
-        texts: dict[int, Any] = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
         if values.shape[1] < FEWEST:
-            # Every rank is open: a range would say no more than the number of models.
-            rank = f"Fewer than {FEWEST} tasks cannot say which ranks are possible."
+            rank = f"Fewer than {FEWEST} tasks leave every rank open."
             texts, bounds = dict.fromkeys(texts, Cell(text="–", kind="none")), {}
         yield from (
             _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",

@@ -53,8 +53,8 @@ class Moved(NotFound):
     """What a page's address names is at another one: `address`, or the same page with other `arguments`."""
 
     def __init__(self, address: str = "", **arguments: str) -> None:
-        where = address or " ".join(arguments.values())
-        super().__init__("The page has another address.", hint=f"It is {where}.")
+        where = f"It is {address or ' '.join(arguments.values())}."
+        super().__init__("The page has another address.", hint=where)
         self.address, self.arguments = address, arguments
 
 
