@@ -100,8 +100,8 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
             mean = f"{'weighted ' if data.get('weights') else ''}mean of {_format_cited(cells['tasks'])}"
             over = _format_share(count, str(total or expected))
             half = cells.get("half", EMPTY)["text"]
-            facts = [data.get("unit"), half and f"± {half} over other such tasks, 95 %"]
-            mean += f" ({'; '.join(filter(None, facts))})" if any(facts) else ""
+            details = [data.get("unit"), half and f"± {half} over other such tasks, 95 %"]
+            mean += f" ({'; '.join(filter(None, details))})" if any(details) else ""
             place = [_format_place(cells.get("rank", EMPTY)["text"], ranked),
                      _name_source(cells.get("origin", EMPTY))]  # fmt: skip
             asked = f"{suite}{data.get('filters', '')}"
