@@ -263,13 +263,18 @@ class Queries:
                     return sorted(matches, key=compute_precedence, reverse=True)
         return []
 
+    def list_other_names(self, entries: Iterable[Entry]) -> list[str]:
+        """The other names that records have for the same files as some entries."""
+        facts = (self.measured_facts.get(entry.id, {}) for entry in entries)
+        return sorted({name for one in facts for name in one.get("folders", ())})
+
     @cached_property
     def _by_typed_name(self) -> list[dict[str, list[Entry]]]:
         """The entries by the letters of their names with organisation, without, and of copies."""
         copies: dict[str, list[Entry]] = {}
-        for number, facts in self.measured_facts.items():
-            for folder in facts.get("folders", ()):
-                copies.setdefault(extract_letters(folder), []).append(self.entries[number])
+        for entry in map(self.entries.__getitem__, self.measured_facts):
+            for name in self.list_other_names([entry]):
+                copies.setdefault(extract_letters(name), []).append(entry)
         named = self.entries.values()
         return [
             group_by(named, lambda e: e.typed_names[0]), group_by(named, lambda e: e.typed_names[1]), copies,

@@ -312,7 +312,8 @@ def bound_ranks(values: Floats, weights: Floats) -> Ints:
 
     A row stands behind those that are better beyond the 95 % interval of their difference, and before those
     that are worse beyond it: marginal intervals of ranks (Mogstad, Romano, Shaikh and Wilhelm, 2024,
-    "Inference for Ranks"), without a correction for the number of pairs.
+    "Inference for Ranks"), without a correction for the number of pairs. Fewer than `FEWEST` tasks leave
+    every rank open.
 
     Args:
         values: Scores of the ranked rows, (rows, columns).
@@ -320,12 +321,10 @@ def bound_ranks(values: Floats, weights: Floats) -> Ints:
     """
     rows, count = values.shape
     bounds = np.tile([1, rows], (rows, 1))
-    if not rows:
+    if not rows or count < FEWEST:
         return bounds
     means = values @ weights / weights.sum()
-    # By few tasks only equal means are level, as in is_level_pair.
-    factors = _compute_half_factors(weights) if count >= FEWEST else np.zeros(count)
-    scaled = (values - means[:, None]) * factors
+    scaled = (values - means[:, None]) * _compute_half_factors(weights)
     squares = (scaled**2).sum(axis=1)
     # Row by row: the table of all pairs of 8,000 models would take 512 MB.
     for row in range(rows):

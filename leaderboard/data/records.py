@@ -147,16 +147,16 @@ def _list_names(folder: str) -> list[str]:
 
 
 def _rename_copy(entry: NewEntry, models: Sequence[tuple[str, ModelPart]]) -> NewEntry:
-    """The entry under the name that its content has elsewhere, if its own is that of a folder."""
+    """The entry under the name that its content has elsewhere, if its own is that of a folder.
+
+    The other names that records have for this content are among its facts.
+    """
     published = [pair for pair in models if pair[1].source != "local"]
-    if not published:
-        return entry
-    folders = sorted({model.name for _, model in models if model.source == "local"})
-    facts = {**entry.facts, "folders": folders} if folders else entry.facts
-    if entry.folder is None:
-        return replace(entry, facts=facts)
-    _, about = max(published, key=lambda pair: pair[0])
-    return replace(entry, model=about.name, revision=about.revision, folder=None, facts=facts)
+    if published and entry.folder is not None:
+        _, about = max(published, key=lambda pair: pair[0])
+        entry = replace(entry, model=about.name, revision=about.revision, folder=None)
+    names = sorted({model.name for _, model in models} - {entry.model})
+    return replace(entry, facts={**entry.facts, "folders": names}) if names else entry
 
 
 def _iter_artifact_entries(group: Sequence[Located], learnt: Sequence[SiteSuite]) -> Iterator[NewEntry]:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 from pydantic import Field
 
 from leaderboard.views.cells import SOURCES, describe_score
+from leaderboard.views.question import PATH, QuestionState, describe_bounds
 from leaderboard.web.marks import KINDS, explain_marks
 from leaderboard.web.page import Page
 from leaderboard.web.page_state import PageAddress, State, build_address
@@ -44,18 +45,31 @@ def _show_citation(site: Site, state: _CiteState) -> Page:
     path, _, query = of.partition("?")
     parameters = parse_qs(query, keep_blank_values=True)
     page = json.loads(site.export(path, parameters, "json"))
+    if path == PATH:
+        _add_question(site, page)
     page_path = build_address(path, parameters)
     address = site.build_citable_address(page_path)
     (filter_text,) = parameters.get("q", [""])[-1:]
     every = _iter_sentences(page, filter_text if path.startswith("/models/") else "")
     pairs = [(explain_marks(text), more) for text, more in every]
     sentences = [f"{text} ({more}{site.as_of}, {address})." for text, more in pairs]
-    quotes_one = len(pairs) == 1 or (pairs and path.startswith("/models/"))
-    bibtex = site.format_bibtex(page["title"], page_path, pairs[0][0] if quotes_one else "")
+    quotes_first = len(pairs) > 1 and path.startswith("/models/")
+    quote = pairs[0][0] if quotes_first or len(pairs) == 1 else ""
     return Page(
         title=f"Cite: {page['title']}",
-        context={"address": address, "bibtex": bibtex, "of": of, "sentences": sentences[:MOST]},
+        context={"address": address, "bibtex": site.format_bibtex(page["title"], page_path, quote), "of": of,
+                 "sentences": sentences[:MOST], "quotes_first": quotes_first, "keep": site.settings.keep},
     )  # fmt: skip
+
+
+def _add_question(site: Site, page: dict[str, Any]) -> None:
+    """Add to a page (PageJson) of a question its tasks and filters as a title, and what its numbers are."""
+    filters = describe_bounds(QuestionState.model_validate(page["state"]))
+    metrics = {site.queries.tasks.get(name, ("", "", 0))[1] for name in page["data"]["tasks"]}
+    metric = metrics.pop() if len(metrics) == 1 else ""
+    filters, tasks = f" ({filters})" if filters else "", page["tables"][0]["caption"].partition(": scores")[0]
+    page["data"] |= {"filters": filters, "unit": f"{metric or 'main scores'} × 100"}
+    page["title"] = f"Which encoder for {tasks}{filters}?"
 
 
 def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[str, str]]:
@@ -66,8 +80,7 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
     """
     results = next((one for one in page["tables"] if one["name"] == "results" and tasks), None)
     if results:
-        for text in _iter_result_sentences(page["title"], results, tasks):
-            yield text, ""
+        yield from ((text, "") for text in _iter_result_sentences(page["title"], results, tasks))
         return
     table = page["tables"][0] if page["tables"] else {"columns": [], "rows": []}
     labels = {c["key"]: f"{c['group']} {c['label']}".strip() for c in table["columns"] if c["key"] in CITED}
@@ -86,9 +99,13 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
             count, _, expected = cells["there"]["text"].partition("/")
             mean = f"{'weighted ' if data.get('weights') else ''}mean of {_format_cited(cells['tasks'])}"
             over = _format_share(count, str(total or expected))
+            half = cells.get("half", EMPTY)["text"]
+            details = [data.get("unit"), half and f"± {half} over other such tasks, 95 %"]
+            mean += f" ({'; '.join(filter(None, details))})" if any(details) else ""
             place = [_format_place(cells.get("rank", EMPTY)["text"], ranked),
                      _name_source(cells.get("origin", EMPTY))]  # fmt: skip
-            yield ", ".join([f"{name} has a {mean} over {over} of {suite}", *filter(None, place)]), ""
+            asked = f"{suite}{data.get('filters', '')}"
+            yield ", ".join([f"{name} has a {mean} over {over} of {asked}", *filter(None, place)]), ""
         elif has_mean and {"name", "count", "source"} <= cells.keys():
             by = f" by the convention of {cells['convention']['text']}" if "convention" in cells else ""
             place = [_format_place(*(cells.get(key, EMPTY)["text"] for key in ("rank", "ranked", "tied"))),

@@ -79,11 +79,12 @@ class _ModelState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """A model with its entries, the best known first; of a backbone of the papers, under all of its names."""
+    """A model or backbone, with its entries, the best known first, and what records call `copies` of it."""
 
     name: str
     slug: str
     entries: Sequence[Entry]
+    copies: Sequence[str]
     backbone: Backbone | None = None
 
     @cached_property
@@ -91,7 +92,8 @@ class _Model:
         """Every name that it has."""
         hub = self.backbone.hub_ids if self.backbone else ()
         printed = (" ".join(pair).strip() for pair in (self.backbone.printed if self.backbone else ()))
-        return list(dict.fromkeys((self.name, *hub, *printed, *(entry.model for entry in self.entries))))
+        models = (entry.model for entry in self.entries)
+        return list(dict.fromkeys((self.name, *hub, *printed, *models, *self.copies)))
 
 
 def find_model(queries: Queries, slug: str) -> _Model:
@@ -116,10 +118,11 @@ def find_model(queries: Queries, slug: str) -> _Model:
     names = {pages[entry.id] for entry in candidates}
     candidates = [e for e in queries.entries.values() if pages[e.id] in names or e.model_slug == slug]
     entries = sorted(candidates, key=lambda entry: (*compute_precedence(entry), entry.slug), reverse=True)
+    copies = queries.list_other_names(entries)
     if backbone is None:
         main = next((name for name in names if name in queries.models), slug)
-        return _Model(name=queries.models[main][0].model, slug=main, entries=entries)
-    return _Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
+        return _Model(name=queries.models[main][0].model, slug=main, entries=entries, copies=copies)
+    return _Model(name=backbone.name, slug=backbone.slug, entries=entries, copies=copies, backbone=backbone)
 
 
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
@@ -395,17 +398,18 @@ def _describe_facts(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
 
 
 def _list_trade_offs(standings: Sequence[Standing], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Where the model stands by what is known of its size and compute, on the board that has most of it."""
+    """Where the model stands by size and compute, on the board that has most of it; none without a mean."""
     boards = [one for one in standings if one.suite.main and one.entry.origin != "reported"]
     if not boards:
         return []
     best = max(boards, key=lambda one: (one.complete, one.scores.over_tasks.count[one.row]))
     query = {"suite": best.suite.slug, "q": best.entry.model}
-    return [
-        (label, build_address("/pareto", {**query, "x": x}))
-        for x, (fact, label) in AGAINST.items()
-        if facts[fact]
-    ]
+    known = {x: label for x, (fact, label) in AGAINST.items() if facts[fact]}
+    if known and not best.complete:
+        means = best.scores.over_tasks
+        count = f"{means.count[best.row]} of the {means.expected} tasks of {best.suite.suite.title}"
+        return [(f"{' and '.join(known.values())}: not drawn, as it has {count}", "")]
+    return [(label, build_address("/pareto", {**query, "x": x})) for x, label in known.items()]
 
 
 def _list_badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ class _ReproductionsState(State):
     q: Text = Field("", description="Part of a model's name.")
     task: Text = Field("", description="Only this task.")
     verdict: Literal[""] | Verdict = Field(
-        "", description="Only numbers with this verdict; empty for all that are compared with another."
+        "", description="Only this verdict; empty for all compared with another, and with q broken ones too."
     )
     sort: Text = Field("-delta", description="A column's key; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Comparisons on a page.")
@@ -52,8 +52,8 @@ class _ReproductionsState(State):
     def should_show(self, one: NumberPair) -> bool:
         """Whether a comparison passes the filters."""
         name = f"{one.model} {one.value.entry.model} {one.base.entry.model if one.base else ''}".casefold()
-        fits = self.verdict == one.verdict if self.verdict else one.base is not None
-        return fits and self.q.casefold() in name and self.task in ("", one.task)
+        fits = self.verdict == one.verdict if self.verdict else one.base is not None or self.q
+        return bool(fits) and self.q.casefold() in name and self.task in ("", one.task)
 
 
 @serve_page(PATH, "Numbers of several sources side by side: what agrees, what does not, and by how much.")
@@ -81,6 +81,8 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
         f"and task: {shown['same']:,} the same, {shown['differs']:,} different"
         f"{f', {others_count:,} not comparable or undecided' if others_count else ''}."
     )
+    if alone := len(rows) - beside:
+        lead += f" {format_count(alone, 'broken number')} without another."
     if state.verdict:
         lead = f"{format_count(len(rows), 'number')} with the verdict “{labels[state.verdict]}”."
     elif not chips:

@@ -153,14 +153,20 @@ def _collect_metrics(document: Any, record: Document, main: str) -> tuple[list[M
 
 
 def _format_run_command(
-    suites: Iterable[SiteSuite], entry: Entry, task: str, modified: Mapping[str, Any]
+    suites: Iterable[SiteSuite], entry: Entry, task: str, identity: Mapping[str, Any]
 ) -> str:
     """The command that measures a result again; a recipe makes its model again from the parent."""
     lineage = entry.lineage
-    model = lineage.parents[0].name if lineage and lineage.parents else entry.model
+    start = lineage.parents[0] if lineage and lineage.parents else None
+    model, revision = (start.name, start.revision) if start else (entry.model, entry.revision)
+    # Of the hub alone, and of imported models only where the revision is a commit.
+    if revision and "/" in model and entry.trust in ("commit", "measured"):
+        model = f"{model}@{revision}"
     recipe = ["--recipe", entry.recipe] if entry.recipe else []
-    for name, value in modified.items():
+    for name, value in identity.get("modified", {}).items():
         recipe += ["--set", format_setting(name, value)]
+    dtype = identity.get("encoding", {}).get("dtype", "float32")
+    recipe += ["--dtype", dtype] if dtype != "float32" else []
     typed = next((one.typed for one in suites if any(own.name == task for own in one.suite.tasks)), "")
     suite = ["--suite", typed, "--tasks", task] if typed else ["--suite", f"mteb:{task}"]
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
@@ -252,7 +258,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "bibtex": site.format_bibtex(title, path, quote),
         # Nobody can measure a model again whose weights are not open.
         "command": "" if entry.open_weights is False else _format_run_command(
-            site.queries.suites.values(), entry, row.task, record.get("identity", {}).get("modified", {})
+            site.queries.suites.values(), entry, row.task, record.get("identity", {})
         ),
         "source": _format_source_url(site, entry.source, file),
     }  # fmt: skip

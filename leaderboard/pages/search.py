@@ -14,12 +14,13 @@ from harness.plan import catalog
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.entries import compute_precedence, extract_letters
+from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.task_scores import find_asked_scores, format_task_path, list_site_tasks
 from leaderboard.web.formats import format_parameters
-from leaderboard.web.page import Page
+from leaderboard.web.page import Moved, Page
 from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
@@ -81,8 +82,11 @@ _items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
 def _make_items(site: Site) -> Iterator[_Item]:
     """Everything that has a page of its own."""
     queries = site.queries
+    measured = map(queries.entries.__getitem__, queries.measured_facts)
+    of_backbones = group_by(measured, lambda entry: getattr(find_backbone(entry.model), "slug", ""))
     for backbone in load_backbones().values():
-        aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
+        others = queries.list_other_names(of_backbones.get(backbone.slug, ()))
+        aliases = sorted({backbone.family, *backbone.aliases, *others} - {"", backbone.name})
         what = f"{format_parameters(backbone.parameters)} parameters" if backbone.parameters else ""
         yield _Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
     for slug, entries in queries.models.items():
@@ -90,7 +94,7 @@ def _make_items(site: Site) -> Iterator[_Item]:
             size = max((entry.parameters or 0 for entry in entries), default=0)
             facts = [f"{format_parameters(size)} parameters"] if size else []
             what = ", ".join([*facts, *sorted({entry.origin for entry in entries})])
-            yield _Item("model", entries[0].model, f"/models/{slug}", what=what)
+            yield _Item("model", entries[0].model, f"/models/{slug}", queries.list_other_names(entries), what)
     for slug, site_suite in queries.suites.items():
         what = f"{len(site_suite.suite.columns)} tasks"
         yield _Item("suite", site_suite.suite.title, f"/suites/{slug}", [site_suite.typed], what)
@@ -159,6 +163,11 @@ def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
 @serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")
 def _show_search(site: Site, state: _SearchState) -> Page:
     hits = _search_items(site, state.q, state.kind)
+    # A whole name of one thing leads there; the other formats, which have all rows, list it.
+    if len(hits) == 1 and "rows" not in state.model_fields_set:
+        [(item, name)] = hits
+        if extract_letters(state.q) in map(extract_letters, (name, name.rpartition("/")[2])):
+            raise Moved(item.href)
     where = build_paging(len(hits), state, "/search")
     # As a plain file it is searched by the browser, in every name.
     rows = [

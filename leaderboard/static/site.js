@@ -60,6 +60,7 @@ async function go(url, { push = true } = {}) {
   $("main").setAttribute("aria-busy", "true");
   try {
     const answer = await fetch(url, { signal: going.signal, headers: { Accept: "text/html" } });
+    if (answer.redirected) return location.assign(answer.url); // a search for the name of a page
     if (!answer.ok || !answer.headers.get("content-type")?.includes("html")) throw new Error(`${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = $("main", page);

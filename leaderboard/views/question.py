@@ -45,8 +45,8 @@ PATH = "/rank"
 BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
 """The rows of a short answer, and its columns beside rank and model."""
 
-LISTED, MOST, NEAREST = 100, 60, 8
-"""The tasks left out, the languages of a form, and the models of like names, at most."""
+LISTED, MOST, NEAREST, NAMED = 100, 60, 8, 3
+"""The tasks left out, the languages of a form, models of like names, tasks in a sentence, at most."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "MTEB, English (v2)": {"suite": "mteb", "models": 1},
@@ -174,8 +174,10 @@ class Answer:
             sentences.append(f"These are the tasks of {scores.site_suite.suite.title}, as none were chosen.")
         if len(ranked) < (self.state.models or 0):
             sentences.append(f"No more than {len(ranked)} can be ranked.")
+        names = [column.name for column in scores.site_suite.suite.columns]
+        over = f"these {len(names)} tasks" if len(names) > NAMED else " and ".join(names)
         sentences += [
-            f"{scores.entries[row].model} has rank {place[row]}."
+            f"{scores.entries[row].model} has rank {place[row]} of {len(ranked)} over {over}."
             for row in ranked
             if self.state.is_beside(scores.entries[row])
         ]
@@ -213,6 +215,10 @@ class Answer:
 
 def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
     """The question; one without tasks is about the suite that the named model has most of, else the first."""
+    # Records may have further names for the model's files.
+    if state.beside and not any(map(state.is_beside, queries.entries.values())):
+        named = queries.find_named_entries(state.beside)
+        state = state.apply_changes(beside=named[0].model) if named else state
     if state.suite or state.type or state.language or state.domain or state.task:
         return state
     slugs = sorted(queries.entries_of_suites, key=lambda slug: slug != "mteb")
@@ -490,8 +496,14 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
     texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
     texts["language"] = ", ".join(map(name_language, state.language))
-    chips = [] if short else build_filter_chips(state, PATH, {**_OWN_CHIPS, **CHIPS}, texts)
+    chips = [] if short else build_filter_chips(state, PATH, {**_TASK_CHIPS, **_BOUND_CHIPS}, texts)
     return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
+
+
+def describe_bounds(state: QuestionState) -> str:
+    """What of a question its title does not name, in the words of the chips."""
+    names = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
+    return ", ".join(text for text, _ in build_filter_chips(state, PATH, _BOUND_CHIPS, names))
 
 
 def _count_names(queries: Queries, names: Collection[str] = ()) -> dict[str, Counter[str]]:
@@ -511,11 +523,11 @@ LONG = ("task", "domain", "weight", "models", "dimensions", "memory", "view", "o
         "backbone", "q")  # fmt: skip
 """The controls that most questions need, and the further ones, in order."""
 
-_OWN_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}", "task": "{}",
-              "weight": "weights {}", "models": "at least {} models", "beside": "beside {}",
-              "zero": "zero-shot: {}", "licence": "{}", "memory": "at most {:g} MB",
-              "revisions": "only on the suite’s data revisions", "instructions": "instruction-tuned",
-              "reproduced": "reproduced by somebody"}  # fmt: skip
+_TASK_CHIPS = {"suite": "tasks of {}", "type": "{}", "language": "in {}", "domain": "{}",
+               "models": "at least {} models", "beside": "beside {}"}  # fmt: skip
+_BOUND_CHIPS = {"task": "{}", "weight": "weights {}", "zero": "zero-shot: {}", "licence": "{}",
+                "memory": "at most {:g} MB", "revisions": "only on the suite’s data revisions", **CHIPS,
+                "instructions": "instruction-tuned", "reproduced": "reproduced by somebody"}  # fmt: skip
 
 
 def _list_names(counts: Counter[str], current: Sequence[str]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.ranking import Floats, Means, Ranks, bound_ranks, select_mean_columns
+from leaderboard.data.ranking import FEWEST, Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell, format_task_count
@@ -339,10 +339,13 @@ class SuiteTable:
         ranked = np.flatnonzero(self.ranks.place)
         values, weights = self.scores.weigh_columns(self.mean)
         bounds = dict(zip(ranked.tolist(), bound_ranks(values[ranked], weights).tolist(), strict=True))
-        texts = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
+        texts: dict[int, Any] = {row: "–".join(map(str, sorted({*ends}))) for row, ends in bounds.items()}
         rank = (
             "The ranks that the tasks leave open: as many models are better, or worse, beyond the interval."
         )
+        if values.shape[1] < FEWEST:
+            rank = f"Fewer than {FEWEST} tasks leave every rank open."
+            texts, bounds = dict.fromkeys(texts, Cell(text="–", kind="none")), {}
         yield from (
             _build_number_column("half", "± 95 %", by_tasks, score_text, group="Mean", card="± 95 %",
                                  note="Half of the interval of the mean over tasks such as these.",
@@ -724,7 +727,7 @@ def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
     shown = range(len(suite.columns)) if kind else select_mean_columns(suite)
     places = [at for at in shown if kind in ("", suite.columns[at].type) and scores.counted[row, at]]
     count = int(scores.at_chance[row, places].sum())
-    return cell.mark("chance", f"{count} of {len(places)} at chance level") if count else cell
+    return cell.mark("chance", f"{count} of its {len(places)} tasks at chance level") if count else cell
 
 
 def describe_untouched(untouched: UntouchedMeans) -> str:

@@ -231,8 +231,8 @@ def _build_endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., An
                 page = await app.queue.render(key, partial(source.render, route, state, arguments, form))
             except Moved as moved:
                 path = route.path if form == "html" else route.build_format_path(form)
-                address = build_address(path.format(**moved.arguments), request.url.query)
-                return RedirectResponse(source.prefix + address)
+                moved_to = moved.address or build_address(path.format(**moved.arguments), request.url.query)
+                return RedirectResponse(source.prefix + moved_to)
         return answer(request, page)
 
     text = Annotated[str, PathParameter(max_length=300)]

@@ -37,7 +37,8 @@ KINDS: Mapping[str, CellKind] = {
             "stated", mark="‡", csv="other revision"),
     "apart": CellKind(meaning="by another convention or on other splits than the column's: not to be "
             "compared with the unmarked", mark="≠", csv="not comparable"),
-    "chance": CellKind(meaning="no better than a random answer", mark="○", csv="at chance level"),
+    "chance": CellKind(meaning="no better than a random answer (at a mean: a part of it is, not the mean)",
+            mark="○", csv="at chance level"),
     "bad": CellKind(meaning="impossible value, never counted", sample="!", csv="impossible"),
     "away": CellKind(meaning="not applicable", sample="·"),
     "measured": CellKind(meaning="measured by this harness", sample="measured"),
@@ -76,8 +77,8 @@ KINDS: Mapping[str, CellKind] = {
 def explain_marks(sentence: str) -> str:
     """The sentence, with what the marks at its numbers mean, once: a paper that quotes it has no legend.
 
-    >>> explain_marks("a scores 26.10○"), explain_marks("a scores 26.10")
-    ('a scores 26.10○; ○: no better than a random answer', 'a scores 26.10')
+    >>> explain_marks("a scores 26.10¶"), explain_marks("a scores 26.10")
+    ('a scores 26.10¶; ¶: printed in a paper', 'a scores 26.10')
     """
     kinds = (kind for kind in KINDS.values() if len(kind.mark) == 1 and kind.mark in sentence)
     texts = (f"{kind.mark}: {kind.meaning}" for kind in kinds)

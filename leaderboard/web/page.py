@@ -50,11 +50,12 @@ class NotFound(UsageError):
 
 
 class Moved(NotFound):
-    """What a page's address names is at another one, of the same page with other `arguments`."""
+    """What a page's address names is at another one: `address`, or the same page with other `arguments`."""
 
-    def __init__(self, **arguments: str) -> None:
-        super().__init__("The page has another address.", hint=f"It is {' '.join(arguments.values())}.")
-        self.arguments = arguments
+    def __init__(self, address: str = "", **arguments: str) -> None:
+        where = f"It is {address or ' '.join(arguments.values())}."
+        super().__init__("The page has another address.", hint=where)
+        self.address, self.arguments = address, arguments
 
 
 def build_missing_error(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:

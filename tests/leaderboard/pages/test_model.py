@@ -14,9 +14,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
+from harness.core.keys import digest
 from harness.results import reported as papers
 from harness.storage.record import ErrorPart
-from html_pages import ask, find_rows, find_values, page, printed
+from html_pages import BROWSER, ask, find_rows, find_values, page, printed
 from leaderboard.pages.model import find_model, list_parents
 from leaderboard.views.training import build_grid_lines, iter_training_charts
 from leaderboard.web.app import create_app
@@ -452,8 +453,42 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     assert imported["quote"].startswith("acme/tiny-large scores ")
     trained = ask(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
-    again = "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"
-    assert trained["command"] == again
+    model = f"acme/tiny-base@{site_data.COMMIT}"
+    assert (
+        trained["command"] == f"harness run --model {model} --recipe glue-optibert --suite glue --tasks RTE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "dtype", "wanted"),
+    [
+        ("o/m", "c" * 40, "bfloat16", f"--model o/m@{'c' * 40} --dtype bfloat16 --suite"),
+        ("folder", None, "float32", "--model folder --suite"),
+    ],
+)
+def test_what_measures_a_record_again_has_its_revision_and_dtype(
+    tmp_path: Path, name: str, revision: str | None, dtype: str, wanted: str
+) -> None:
+    model = site_data.measured_model(name, "a", revision=revision)
+    task = site_data.names("nanobeir")[0]
+    record = site_data.scored(model, task, 0.5)
+    identity = {**record.identity, "encoding": {**record.identity["encoding"], "dtype": dtype}}
+    site_data.put(
+        tmp_path / "results",
+        model,
+        [record.model_copy(update={"identity": identity, "key": digest(identity)})],
+    )
+    client = TestClient(site_data.small_app(tmp_path, lambda folder: None))
+    (row,) = find_rows(ask(client, f"/tasks/{task}"), "ranking")
+    assert f"harness run {wanted} " in ask(client, row["cells"]["score"]["href"])["data"]["command"]
+
+
+def test_an_imported_score_of_a_commit_is_measured_again_at_it(client: TestClient) -> None:
+    rows = {row["key"]: row["cells"] for row in find_rows(ask(client, BASE), "results")}
+    (cell,) = (cell for key, cell in rows[site_data.names("nanobeir")[0]].items() if key.startswith("score"))
+    assert (
+        f"--model acme/tiny-base@{site_data.COMMIT} --suite" in ask(client, cell["href"])["data"]["command"]
+    )
 
 
 @pytest.mark.parametrize("name", ["0", "99999999", "x", "-1", "1e3", "٣", "9" * 40])
@@ -521,3 +556,20 @@ def test_what_a_card_lacks_is_that_of_another_revision_and_a_size_that_of_the_re
     ranking = ask(client, "/rank?suite=nanobeir&licence=permissive")
     assert "2 models are left out, as the licence is not known." in ranking["lead"]
     assert "left out" not in ask(client, "/rank?suite=nanobeir&licence=unknown")["lead"]
+
+
+def test_what_is_not_drawn_by_size_has_no_link_to_the_drawing(client: TestClient) -> None:
+    def read_place(path: str) -> tuple[str, list[str]]:
+        line = re.search("Rank it beside.*?</p>", client.get(path, headers=BROWSER).text)
+        assert line
+        return line[0], re.findall('href="(/pareto[^"]*)"', line[0])
+
+    whole, links = read_place(LARGE)
+    assert "not drawn" not in whole
+    for link in links:
+        drawn = find_values(ask(client, link.replace("&amp;", "&")), "points")
+        assert "acme/tiny-large" in {row["model"] for row in drawn}
+    assert links
+    partly, links = read_place("/models/answerdotai--ModernBERT-base")
+    assert re.search(r"by size[a-z ]*: not drawn, as it has 1 of the 8 tasks of GLUE</p>", partly)
+    assert not links

@@ -109,7 +109,8 @@ def compare_with_apart(queries: Queries, question: dict[str, Any], scores: Score
     for model, row in ranked.items():
         assert means[row] == pytest.approx(expected.means[model], abs=1e-12)
         low, high = expected.bounds[model]
-        assert columns["places"].build_cell(row).text == (f"{low}–{high}" if low < high else str(low))
+        places = f"{low}–{high}" if low < high else str(low)
+        assert columns["places"].build_cell(row).text == (places if model in expected.halves else "–")
         half = columns["half"].build_cell(row).value
         assert half == pytest.approx(expected.halves[model]) if model in expected.halves else half is None
     if ranked:
@@ -445,6 +446,19 @@ def test_a_weight_is_the_same_as_a_task_several_times(queries: Queries) -> None:
 def test_few_tasks_have_no_interval_of_the_mean(client: TestClient, tasks: int, has_half: bool) -> None:
     text = client.get(f"{PATH}.md?task={','.join(TASKS[:tasks])}&models=1").text
     assert ("± 95 %" in text, "Ranks are by the mean alone" in text) == (has_half, not has_half)
+
+
+def test_few_tasks_claim_no_possible_ranks_and_the_answer_names_the_tasks(client: TestClient) -> None:
+    for count in (2, 5):
+        answer = ask(client, f"{PATH}?task={','.join(TASKS[:count])}&models=1&beside=m1")
+        ranked = [row["cells"] for row in find_rows(answer, "suite") if "rank" in row["cells"]]
+        assert {cells["places"]["text"] for cells in ranked} == {"–"}
+        assert len(ranked) == answer["data"]["models_ranked"] > 1
+        over = " and ".join(TASKS[:count]) if count == 2 else f"these {count} tasks"
+        rank = next(cells["rank"]["text"] for cells in ranked if cells["model"]["value"] == "acme/m1")
+        assert f"acme/m1 has rank {rank} of {len(ranked)} over {over}." in answer["lead"]
+        (head,) = (one for one in answer["tables"][0]["columns"] if one["key"] == "places")
+        assert head["note"] == "Fewer than 6 tasks leave every rank open."
 
 
 def test_a_language_takes_the_subsets_in_it_alone(tmp_path: Path) -> None:

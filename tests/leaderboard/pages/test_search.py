@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -9,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import ask, find_rows, page
+from html_pages import BROWSER, ask, find_rows, page
 from leaderboard.pages.search import KINDS
 
 
@@ -80,6 +82,36 @@ def test_without_words_all_is_listed_by_kind(client: TestClient) -> None:
     tasks = client.get("/search.json?kind=task&rows=all").json()["tables"][0]["rows"]
     assert {row["cells"]["kind"]["value"] for row in tasks} == {"task"}
     assert len(tasks) == kinds.count("task")
+
+
+def test_a_model_is_found_by_every_name_that_records_have_for_its_files(tmp_path: Path) -> None:
+    names = ["last-night", "ours/tiny", "tonight"]
+    for number, name in enumerate(names):
+        source = "ours/tiny" if "/" in name else "local"
+        model = replace(site_data.measured_model(name, "b"), source=source)
+        task = site_data.names("nanobeir")[number]
+        site_data.put(tmp_path / "results", model, [site_data.scored(model, task, 0.5)])
+    client = TestClient(site_data.small_app(tmp_path, lambda folder: None))
+    for name in names:
+        first = hits(client, name)[0]
+        assert (first["name"]["value"], first["name"]["href"]) == ("ours/tiny", "/models/ours--tiny")
+        beside = ask(client, f"/rank?suite=nanobeir&beside={name}")
+        assert [row["kind"] for row in find_rows(beside, "suite")] == ["beside"]
+    assert "Also called last-night, tonight." in page(client, "/models/ours--tiny").text
+
+
+@pytest.mark.parametrize("query", ["tiny-large", "ACME/tiny large"])
+def test_the_whole_name_of_one_thing_leads_to_it(client: TestClient, query: str) -> None:
+    answer = client.get("/search", params={"q": query}, headers=BROWSER)
+    assert answer.url.path == "/models/acme--tiny-large"
+    # A part, several hits, and other formats are lists; a page of none is one, too.
+    for path in (
+        f"/search.json?q={quote(query)}",
+        "/search?q=acme large",
+        "/search?q=tiny",
+        "/search?q=neobert",
+    ):
+        assert client.get(path, headers=BROWSER).url.path == path.partition("?")[0]
 
 
 def test_a_hostile_query_stands_escaped(client: TestClient) -> None:

@@ -20,7 +20,7 @@ import data_files
 import site_data
 from fakes import artifact
 from harness.core import paths
-from html_pages import BROWSER, Html, ask, find_values
+from html_pages import BROWSER, Html, ask, find_rows, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.scores import RANDOM
@@ -283,6 +283,21 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     plural = "s" if len(rows) > 1 else ""
     assert broken["lead"] == f"{len(rows)} number{plural} with the verdict “at chance level”."
     assert all(row["why"].startswith("a random answer gets ") for row in rows)
+    # What a verdict or a model's page leads to has the rows that it is about.
+    cells = [
+        row["cells"].get("reproduced") for row in find_rows(ask(client, f"/tasks/{TASKS['same']}"), "ranking")
+    ]
+    [link] = [cell["href"] for cell in cells if cell and cell["text"] == "at chance level"]
+    assert [(row["model"], row["verdict"]) for row in find_values(ask(client, link), "pairs")] == [
+        ("o/broken", "at chance level")
+    ]
+    own = Html(client.get("/models/o--broken", headers=BROWSER).text).hrefs
+    [link] = [href for href in own if href.startswith("/reproductions?") and "task=" not in href]
+    shown = ask(client, link)
+    assert len(find_values(shown, "pairs")) == len(
+        find_values(ask(client, "/models/o--broken"), "reproductions")
+    )
+    assert shown["lead"].endswith(f" {len(rows)} broken number{plural} without another.")
 
 
 def test_a_mark_says_which_scores_are_at_chance_level(tmp_path: Path) -> None:
@@ -292,6 +307,13 @@ def test_a_mark_says_which_scores_are_at_chance_level(tmp_path: Path) -> None:
     text = client.get(f"/suites/nanobeir.md?cols={TASKS['same']}").text
     assert "0.40○" in text
     assert "60.00○" not in text
+    # A mean is not at chance level as one of its parts is.
+    (mean,) = (row["cells"]["tasks"] for row in find_rows(ask(client, "/suites/nanobeir"), "suite")
+               if row["cells"]["model"]["value"] == "o/broken")  # fmt: skip
+    assert "chance" in mean["kind"].split()
+    assert re.search("[0-9]+ of its [0-9]+ tasks at chance level", mean["note"])
+    legend = Html(client.get("/suites/nanobeir", headers=BROWSER).text).text
+    assert "no better than a random answer (at a mean: a part of it is, not the mean)" in legend
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -175,7 +175,8 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert sentence == f"acme/tiny-large {mean} ({app.state.site.as_of}, {address})."
     asked = client.get(cite(client, "/rank?suite=nanobeir&models=1&beside=tiny-large")).text
     first = asked.index("<li data-site>acme/")
-    assert re.search(r"<li data-site>acme/tiny-large has a mean of [0-9.† ±]+ over ", asked).start() == first
+    mean = r"has a mean of [0-9.†]+ \(ndcg_at_10 × 100; ± [0-9.]+ over other such tasks, 95 %\) over "
+    assert re.search(f"<li data-site>acme/tiny-large {mean}", asked).start() == first
     keys = [re.search(r"@misc{([^,]*),", page)[1] for page in (text, asked)]
     assert keys[0].endswith("-suites-mteb-MTEB-kor-v1")
     assert keys[0] != keys[1]
@@ -197,6 +198,34 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
         assert re.search(f"note = .*: acme/tiny-large {result}, {source}; †: .+}}", page)
     assert client.post("/cite", params={"of": "/nothing"}).status_code == 404
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
+
+
+def test_a_citation_of_a_question_says_its_filters_in_the_words_of_the_chips(tmp_path: Path) -> None:
+    fill(tmp_path)
+    _, client = opened(tmp_path)
+    question = "/rank?suite=nanobeir&models=1&most=900&open=1&beside=tiny-large&q=tiny"
+    page = client.get(question).text
+    chips = re.findall("remove </span>([^<]*)", page)
+    bounds = [chip for chip in chips if "models" not in chip and not chip.startswith(("tasks of", "beside"))]
+    assert len(bounds) == 3
+    asked = f"NanoBEIR ({', '.join(bounds)})"
+    for mean in ("tasks", "types"):
+        text = client.get("/cite", params={"of": f"{question}&mean={mean}"}).text
+        assert asked in re.search("<li data-site>(acme/tiny-large[^<]*)", text)[1]
+        assert f"title = {{Which encoder for {asked}?}}" in text
+
+
+def test_a_page_to_cite_says_who_can_open_its_address_and_what_its_entry_quotes(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (_, local), (_, public) = opened(tmp_path), opened(tmp_path, url="https://example.org/e")
+    note = "nobody else can open it: <code>harness serve --url ADDRESS</code>"
+    of = {"params": {"of": "/models/acme--tiny-base"}}
+    texts = [client.get("/cite", **of).text for client in (local, public)]
+    assert [note in text for text in texts] == [True, False]
+    assert all("the site keeps at most 100" in text for text in texts)
+    assert all(text.count("BibTeX, with the first of the sentences below:") == 1 for text in texts)
+    assert len(re.findall("<li data-site>", texts[0])) > 1
+    assert "<p>BibTeX:</p>" in local.get("/cite", params={"of": "/suites/nanobeir"}).text
 
 
 def test_a_kept_page_is_cited_as_what_it_is_of(tmp_path: Path) -> None:
