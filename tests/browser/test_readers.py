@@ -182,6 +182,26 @@ def test_names_stay_when_a_table_is_moved(reading: Callable[..., Reader]) -> Non
     assert box(name)["x"] == pytest.approx(before["x"], abs=25)
 
 
+def test_a_short_name_beside_its_box_is_whole_and_the_way_here_ends_without_a_slash(
+    reading: Callable[..., Reader],
+) -> None:
+    page = reading(width=700).open(NANO)
+    # Cut where a box and a name share less than their room, as in a table that is wider than its page.
+    cut = "some => some.filter(one => one.scrollWidth > one.clientWidth && one.innerText.length < 20).length"
+    assert page.locator("#t-suite tbody th:has(input)").evaluate_all(cut) == 0
+    assert page.locator("#t-suite tbody th:has(input)").count() > 3
+    last = page.locator(".crumbs li").last
+    assert last.evaluate("one => getComputedStyle(one, '::after').content") == "none"
+
+
+def test_long_addresses_of_a_citation_wrap_on_a_phone(phone: Reader) -> None:
+    page = phone.open(
+        f"/cite?of=/rank%3Fsuite%3Dnanobeir%26models%3D1%26task%3D{'NanoArguAnaRetrieval%2C' * 4}"
+    )
+    boxes = page.locator("pre").evaluate_all("some => some.map(one => one.scrollWidth - one.clientWidth)")
+    assert boxes == [0, 0]
+
+
 def test_filters_open(phone: Reader) -> None:
     page = phone.open(NANO)
     assert not page.locator("#filters-origin").is_visible()

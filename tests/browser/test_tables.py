@@ -197,7 +197,7 @@ def test_the_site_finds_by_name_from_any_page(reader: Reader) -> None:
     page = reader.open("/about")
     page.fill("#find", "tiny-large")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/search?q=tiny-large")
+    page.wait_for_url("**/models/acme--tiny-large")
     assert "acme/tiny-large" in page.inner_text("main")
 
 
