@@ -230,4 +230,5 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
         anchor = baseline.anchor
         click.echo(f"  anchor: {anchor.name} of {anchor.when[:16]}, {anchor.baselines} before")
     _print_power(baseline)
+    click.echo(f"Next: harness check --candidate MODEL --baseline {baseline.name}")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +22,7 @@ from harness.core import files, paths
 from harness.core.errors import StoreError, UsageError
 from harness.core.terminal import create_console
 from harness.driver.progress import run_with_progress
+from harness.plan.catalog import find_suites
 from harness.plan.request import Request
 
 
@@ -208,12 +210,14 @@ def _check(
     if stored_baseline is not None:
         values = _fill_options(context, values, stored_baseline.options)
         suites, seeds = suites or stored_baseline.suites, seeds or stored_baseline.seeds
+    request = Request.parse_options((), suites, values)
+    suites = suites or find_suites(request.options.tasks)
     if not suites:
         raise UsageError(
             f"Which suite? {baseline} is a model and not a baseline, which would name its suites.",
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
-    request = Request.parse_options((), suites, values)
+    request = replace(request, suites=suites)
 
     with request.limit_network():
         return check.run_check(

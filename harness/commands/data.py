@@ -228,6 +228,8 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
         )
         return
     click.echo(f"{located.name}: {size.rows:,} rows, each a {located.data.form}")
+    if located.read_as:
+        click.echo(f"  columns: {located.read_as}")
     for name, characters in size.characters.items():
         click.echo(f"  {name}: {characters:,.1f} characters on average")
     if size.documents is not None:

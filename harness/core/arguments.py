@@ -413,7 +413,7 @@ def join_settings(name: str, settings: Mapping[str, Any], usual: Mapping[str, An
     return f"{name}:{','.join(changed)}" if changed else name
 
 
-SET = "--set {}=VALUE; `harness list recipes` shows the recipes"
+SET = "--set {}=VALUE; `harness recipes show RECIPE` shows its settings"
 """How a setting of a recipe is typed."""
 
 

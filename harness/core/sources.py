@@ -32,7 +32,8 @@ class Source:
     @property
     def note(self) -> str:
         """What other sources say, and what is done here."""
-        return "; ".join(filter(None, (self.other, self.here and f"here: {self.here}")))
+        parts = (self.other and f"elsewhere: {self.other}", self.here and f"here: {self.here}")
+        return "; ".join(filter(None, parts))
 
     @property
     def ours(self) -> bool:

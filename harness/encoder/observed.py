@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -314,23 +315,22 @@ def _find_direction(module: Any) -> str | None:
 
 
 SAMPLE = 1 << 26
-"""The most bytes of tensors by which two weight files are compared, the smallest tensors first."""
+"""The most bytes of tensors by which two sets of weights are compared, the smallest tensors first."""
 
 
 def _compare_weights(folder: Path) -> Iterator[Observation]:
     """Weights that lie beside those that are loaded, as of an earlier save, and are others."""
-    loaded, *others = [path for name in FORMS if (path := folder / name).is_file()]
-    sums = set(_compute_sums(list_parts(loaded), None)) if loaded.name in FORMS[:2] else set()
-    sizes = {size for size, _ in sums}
-    for other in others if sums else ():
+    forms = [path for name in FORMS if (path := folder / name).is_file()]
+    if not forms or forms[0].name not in FORMS[:2]:
+        return
+    loaded, *others = forms
+    for other in others:
         try:
-            other_sums = set(_compute_sums(list_parts(other), sizes))
+            differs = _hold_other_numbers(loaded, other)
         # A leftover of any form: transformers does not look at it either.
         except Exception:
             continue
-        # In another precision no size is the same; a head or a pooler may be in one file alone.
-        is_like = sizes <= {size for size, _ in other_sums}
-        if is_like and len(sums - other_sums) > len(sums) / 10:
+        if differs:
             yield Observation(
                 name="weights",
                 declared=other.name,
@@ -339,32 +339,44 @@ def _compare_weights(folder: Path) -> Iterator[Observation]:
             )
 
 
-def _compute_sums(paths: Sequence[Path], sizes: Container[int] | None) -> Iterator[tuple[int, int]]:
-    """The bytes of tensors, and the sums of their halves: the same in whichever order the numbers lie.
+def _hold_other_numbers(loaded: Path, other: Path) -> bool:
+    """Whether tensors of the same sizes differ, by the sums of their halves.
 
-    A matrix may lie transposed in a pickle, of which nothing is unpickled here.
-
-    Args:
-        paths: Weight files.
-        sizes: The sizes of tensors to read; None for the smallest up to SAMPLE bytes.
+    Sums are the same in whichever order the numbers lie: a matrix may lie transposed in a pickle, of which
+    nothing is unpickled here.
     """
-    spans: list[tuple[int, Callable[[], bytes]]] = []
     with ExitStack() as stack:
-        for path in paths:
-            if path.suffix == ".safetensors":
-                spans += [
-                    (one.end - one.begin, partial(_read_span, path, one.begin, one.end))
-                    for one in read_safetensors(path)[0].values()
-                    if TYPES.get(one.dtype, (None, ""))[1] == FLOAT
-                ]
-            else:
-                archive = stack.enter_context(ZipFile(path))
-                spans += [(one.file_size, partial(archive.read, one)) for one in archive.infolist()]
-        total = 0
-        for size, read in sorted(spans, key=itemgetter(0)):
-            total += size
-            if size % 2 == 0 and (total <= SAMPLE if sizes is None else size in sizes):
-                yield size, int(np.frombuffer(read(), "<u2").sum(dtype=np.uint64))
+        both = [_list_spans(list_parts(form), stack) for form in (loaded, other)]
+        counts = sorted(Counter(size for spans in both for size, _ in spans).items())
+        totals = accumulate(size * count for size, count in counts)
+        sizes = {size for (size, _), total in zip(counts, totals, strict=True) if total <= SAMPLE}
+        sums, other_sums = (
+            {
+                (size, int(np.frombuffer(read(), "<u2").sum(dtype=np.uint64)))
+                for size, read in spans
+                if size in sizes and size % 2 == 0
+            }
+            for spans in both
+        )
+    # In another precision no size is the same; a head or a pooler may be in one file alone.
+    is_alike = {size for size, _ in sums} <= {size for size, _ in other_sums}
+    return is_alike and len(sums - other_sums) > len(sums) / 10
+
+
+def _list_spans(paths: Sequence[Path], stack: ExitStack) -> list[tuple[int, Callable[[], bytes]]]:
+    """The size in bytes of each tensor in weight files, and what reads it."""
+    spans: list[tuple[int, Callable[[], bytes]]] = []
+    for path in paths:
+        if path.suffix == ".safetensors":
+            spans += [
+                (one.end - one.begin, partial(_read_span, path, one.begin, one.end))
+                for one in read_safetensors(path)[0].values()
+                if TYPES.get(one.dtype, (None, ""))[1] == FLOAT
+            ]
+        else:
+            archive = stack.enter_context(ZipFile(path))
+            spans += [(one.file_size, partial(archive.read, one)) for one in archive.infolist()]
+    return spans
 
 
 def _read_span(path: Path, begin: int, end: int) -> bytes:

@@ -276,7 +276,7 @@ def check_weights(path: Path) -> None:
 
 
 def require_one_model(place: Path) -> None:
-    """Refuse safetensors in one file beside an index of parts, if their tensors have other names or shapes.
+    """Refuse safetensors in one file beside an index of parts that hold another model, by names and shapes.
 
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
@@ -289,13 +289,13 @@ def require_one_model(place: Path) -> None:
     except ModelError:
         return
     tensors = read_tensor_headers([whole]) or {}
-    wrong = {(name, tensor.shape) for name, tensor in tensors.items()} ^ {
-        (name, tensor.shape) for name, tensor in parts.items()
-    }
-    if wrong:
+    wrong = [name for name in tensors.keys() & parts.keys() if tensors[name].shape != parts[name].shape]
+    # A buffer, a pooler or a head may be in one of them alone.
+    alone = tensors.keys() ^ parts.keys()
+    if wrong or len(alone) > len(tensors.keys() | parts.keys()) / 10:
         raise ModelError(
             f"{place} has two models, in {whole.name} and in the parts of {index.name}: "
-            f"{min(wrong)[0]} is not the same in both.",
+            f"{min(wrong or alone)} is not the same in both.",
             hint=f"{whole.name} would be loaded. Remove the one that is not meant, in a copy of the folder.",
         )
 

@@ -100,20 +100,24 @@ def try_load(artifact: Artifact, encoding: Encoding) -> int:
     """
     try:
         with hide_library_output():
-            special = _try_modules(artifact, encoding)
+            special, doubt = _try_modules(artifact, encoding), None
     except HarnessError:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
     except Exception as error:
-        return _load_in_doubt(artifact, encoding, error)
-    # Whether float16 holds such vectors is seen by loading, too.
-    return max(special, _load_in_doubt(artifact, encoding, _DoubtError()) if encoding.may_exceed_half else 0)
+        special, doubt = 0, error
+    if doubt is None and not encoding.may_exceed_half:
+        return special
+    return max(special, _load_whole(artifact, encoding, doubt))
 
 
-def _load_in_doubt(artifact: Artifact, encoding: Encoding, doubt: Exception) -> int:
-    """Load a model that is not too large for it; returns the special tokens of a text as far as known."""
+def _load_whole(artifact: Artifact, encoding: Encoding, doubt: Exception | None) -> int:
+    """Load a model to settle a doubt, or to see whether float16 holds its vectors, unless it is too large.
+
+    Returns the special tokens of a text as far as known.
+    """
     if sum(path.stat().st_size for path in weight_files(artifact.folder)) > LARGEST:
-        if not isinstance(doubt, _DoubtError):
+        if not isinstance(doubt, _DoubtError | None):
             first_line = (str(doubt).strip().splitlines() or [""])[0]
             raise ModelError(f"{artifact.name} does not load: {type(doubt).__name__}: {first_line}")
         return 0

@@ -162,7 +162,7 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
     data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in recipe.data]
     planned = recipe.plan(backbone, data, seed=1)
-    assert "learning_rate: 1e-5 for large models (README.md#L244)" in planned.lineage.assumed
+    assert "learning_rate: elsewhere: 1e-5 for large models (README.md#L244)" in planned.lineage.assumed
     assert planned.lineage.assumed[-1].endswith("heads, selection, evaluation.max_length, evaluation.dtype.")
     assert "`harness recipes show simcse`" in planned.notes[-1]
 

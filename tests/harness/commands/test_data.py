@@ -246,6 +246,7 @@ def test_training_data_of_one_s_own_is_shown(tmp_path, capsys):
     shown = call("check", "--train-data", own)
     assert shown.stdout.splitlines() == [
         "own.csv: 2 rows, each a scored pair",
+        "  columns: query → text, answer → text, score → score",
         "  sentence1: 3.0 characters on average",
         "  sentence2: 3.0 characters on average",
         "  score: the score",
@@ -277,6 +278,7 @@ def test_training_data_with_lists_is_shown(tmp_path, capsys):
     shown = call("check", "--train-data", own)
     assert shown.stdout.splitlines() == [
         "own.jsonl: 2 rows, each a row with any number of negatives",
+        "  columns: query → anchor, pos[0] → positive, neg[] → negative",
         "  query: 3.0 characters on average",
         "  positive: 3.0 characters on average",
         "  negatives: 2.0 characters on average",
