@@ -253,15 +253,13 @@ def _judge_question(
             because = (*lost, *(end.because if end.verdict == "regressed" else ()))
             end = replace(end, verdict="regressed", because=because, exit_code=1)
         return tasks, means, end
-    note = ""
+    note = None
     if evidence.question.name == "retrain":
         model = _get_first_model(evidence.candidate)
         deviations = questions.find_seed_deviations(model, [mean.suite for mean in means])
         tasks, means, note = questions.judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
-    end = merge_verdicts(tasks, means, policy, None if note else chain, note)
-    because = end.because if not note or note in end.because else (*end.because, note)
-    return tasks, means, replace(end, because=because)
+    return tasks, means, merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
 
 
 def _compare_with_anchor(

@@ -10,6 +10,7 @@ that must not regress, and Benjamini and Hochberg's procedure for the list of su
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -289,8 +290,9 @@ def _evaluate_mean(
 ) -> MeanOutcome:
     """The outcome of a suite's mean."""
     untested = MeanOutcome(
-        suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns)
-    )
+        suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns),
+        left_out=len(suite.left_out),
+    )  # fmt: skip
     if mean is None:
         return untested
     outcome = _apply_test(untested, mean, limit, level, policy.alpha, "examples")
@@ -365,8 +367,10 @@ def _describe_remedies(suite: Suite, mean: MeanOutcome, limit: Sensitivity, poli
     """What would settle an inconclusive mean: the tasks that are at hand, and the margin "auto"."""
     if mean.verdict == "regressed":
         return ""
-    left_out = f"add some of the {len(suite.left_out):,} tasks left out, e.g. by --tasks"
-    text = f"{mean.to_settle} ({left_out if suite.left_out else 'a larger suite'})"
+    left = f"some of the {mean.left_out:,} tasks" if mean.left_out > 1 else "the task"
+    more = f"add {left} left out, e.g. by --tasks" if mean.left_out else "a larger suite"
+    # Tasks are more examples, and no more seeds.
+    text = re.sub("examples( to .*?)?(?= or |$)", rf"\g<0> ({more})", mean.to_settle)
     least = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS
     wider = _choose_margin(limit.automatic or 0.0, least, mean.baseline or 0.0, policy)
     # A margin that most equal models pass is not widened because this one did not.
