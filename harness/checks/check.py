@@ -16,6 +16,7 @@ from harness.checks.baselines import Baseline, Reference, find_anchor, require_n
 from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
+    TRAININGS,
     AskedQuestion,
     Chain,
     Check,
@@ -226,7 +227,7 @@ def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     tasks, means, end = _judge_question(evidence, tasks, means)
-    remarks = [*_iter_check_warnings(tasks, evidence)]
+    remarks = [*_iter_check_warnings(tasks, means, evidence)]
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
@@ -305,13 +306,11 @@ def _describe_sides(sides: Sequence[CheckSide]) -> list[CheckedModel]:
     several = len({*names.values()}) < len({*filter(None, dtypes)})
     return [
         CheckedModel(
-            name=names[one.key, one.name] + (f" in {dtype}" if several else ""),
-            source=side.runs[0].source,
-            artifacts=side.artifacts,
-            revision=side.runs[0].revision,
+            name=names[one.key, one.name] + (f" in {dtype}" if several else ""), artifacts=side.artifacts,
+            source=side.runs[0].source, revision=side.runs[0].revision,
         )
         for side, one, dtype in zip(sides, named, dtypes, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def _digest(check: Check, suites: Sequence[str]) -> str:
@@ -364,8 +363,10 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
     return predictions
 
 
-def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> Iterator[str]:
-    """Remarks that do not decide: other conditions, single trainings, no prediction."""
+def _iter_check_warnings(
+    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], evidence: _Evidence
+) -> Iterator[str]:
+    """Remarks that do not decide: other conditions, single trainings, what is not seen, no prediction."""
     sides, resolved = evidence.sides, evidence.candidate.opened
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
@@ -383,7 +384,13 @@ def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> I
             "One training of each side: what another seed would change is not in the bounds. To judge a "
             "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
         )
+    # What a mean lacks beside other trainings: examples, which more tasks have.
+    undecided = any(one.to_settle not in ("", TRAININGS) for one in means)
+    if undecided:
+        yield from explain_unseen_margins(evidence.power.means, models=len(sides.baseline.artifacts))
     for suite in resolved.suites:
+        if suite.left_out and undecided:
+            yield f"Left out of {suite.name} by the options: {shorten_names(suite.left_out)}."
         if suite.predictor is not None and not _predict_benchmark(suite, sides):
             yield f"{suite.predictor.target} is not predicted: a task of {suite.name} has no score."
 
@@ -430,14 +437,9 @@ def check_candidate(
 
     with run.limit_network():
         return run_check(
-            candidate,
-            reference,
-            run,
-            seeds=seeds or 1,
-            policy=limits,
+            candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request,
             question=check_value("question", question, Question | None),
-            carry_out=execute_request,
-        )
+        )  # fmt: skip
 
 
 def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:

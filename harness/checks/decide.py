@@ -264,13 +264,9 @@ def _evaluate_task(
     units = sides.candidate.scored[untested.task][0].units
     unit, metric = (units.unit, units.metric) if units is not None else ("", untested.metric)
     outcome = replace(
-        _apply_test(untested, difference, limit, level, policy.alpha, unit),
-        metric=metric,
-        unit=unit,
-        units=difference.units,
-        runs=(len(difference.mine), len(difference.theirs)),
-        noise=difference.noise,
-    )
+        _apply_test(untested, difference, limit, level, policy.alpha, unit), metric=metric, unit=unit,
+        units=difference.units, runs=(len(difference.mine), len(difference.theirs)), noise=difference.noise,
+    )  # fmt: skip
     if difference.same:
         record = untested.candidate_keys == untested.baseline_keys
         reason = "one and the same record" if record else "the same outputs on every example"
@@ -310,22 +306,13 @@ def _apply_test(
     if verdict == "regressed":
         p = compute_loss_p(compared) * level.tests
     return replace(
-        untested,
-        verdict=verdict,
-        candidate=compared.candidate,
-        baseline=compared.baseline,
-        delta=compared.delta,
-        low=low,
-        high=high,
-        p=None if compared.same else min(1.0, p),
-        margin=limit.margin,
-        margin_source=limit.source,
-        detectable=limit.detectable,
+        untested, verdict=verdict, candidate=compared.candidate, baseline=compared.baseline,
+        delta=compared.delta, low=low, high=high, p=None if compared.same else min(1.0, p),
+        margin=limit.margin, margin_source=limit.source, detectable=limit.detectable,
         error=math.sqrt(compared.total.variance),
-        to_settle=_describe_sample_size(compared, limit.margin, alpha, level.each, unit)
-        if verdict == "inconclusive"
-        else "",
-    )
+        to_settle="" if verdict != "inconclusive"
+        else _describe_sample_size(compared, limit.margin, alpha, level.each, unit),
+    )  # fmt: skip
 
 
 def _compute_verdict(compared: Compared, margin: float, low: float, high: float) -> Overall:
@@ -368,9 +355,9 @@ def _describe_remedies(suite: Suite, mean: MeanOutcome, limit: Sensitivity, poli
     if mean.verdict == "regressed":
         return ""
     left = f"some of the {mean.left_out:,} tasks" if mean.left_out > 1 else "the task"
-    more = f"add {left} left out, e.g. by --tasks" if mean.left_out else "a larger suite"
+    remedy = f"add {left} left out, e.g. by --tasks" if mean.left_out else "a larger suite"
     # Tasks are more examples, and no more seeds.
-    text = re.sub("examples( to .*?)?(?= or |$)", rf"\g<0> ({more})", mean.to_settle)
+    text = re.sub("examples( to .*?)?(?= or |$)", rf"\g<0> ({remedy})", mean.to_settle)
     least = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS
     wider = _choose_margin(limit.automatic or 0.0, least, mean.baseline or 0.0, policy)
     # A margin that most equal models pass is not widened because this one did not.

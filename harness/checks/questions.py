@@ -374,10 +374,10 @@ def judge_retraining(
     # Seeds change the mean of some tasks more than that of all, which is printed.
     whole = {one.suite: "mean" for one in means if one.there == len(deviations.get(one.suite, ())) - 1}
     names = whole | alone
-    known = {s: row[names[s]] for s, row in deviations.items() if names.get(s) in row}
-    judged_means = [_limit_verdict(m, known.get(m.suite, 0.0)) if m.suite in suites else m for m in means]
+    printed = {s: row[names[s]] for s, row in deviations.items() if names.get(s) in row}
+    judged_means = [_limit_verdict(m, printed.get(m.suite, 0.0)) if m.suite in suites else m for m in means]
     limited = [one for one in judged_means if one.to_settle.startswith(TRAININGS)]
-    seed_effect = KNOWN if all(one.suite in known for one in limited) else "unknown"
+    seed_effect = KNOWN if all(one.suite in printed for one in limited) else "unknown"
     changes = "; ".join(_describe_change(one, several=len(means) > 1) for one in limited)
     note = SINGLE.format(known=seed_effect, change=changes) if limited else ""
     return tuple(judged), tuple(judged_means), note if suites else None

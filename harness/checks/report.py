@@ -125,17 +125,17 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
     """The means that were tested, a single task in place of its mean, and the other tasks in order."""
     alone, port = find_single_tasks(check.tasks, check.means), check.question.name == "port"
     rows: list[TaskOutcome | MeanOutcome] = []
-    suites, shown = Counter(one.task for one in alone.values()), set()
+    suites, replaced = Counter(one.task for one in alone.values()), set()
     for mean in (one for one in check.means if one.delta is not None):
         if task := alone.get(mean.suite):
-            shown.add(task.task)
+            replaced.add(task.task)
             name = f"{task.task} ({mean.suite})" if suites[task.task] > 1 else task.task
             # A gain may be chance as that of one task of several, and sure as that of its suite's mean.
             verdict = task.verdict if port else mean.verdict
             red = task.must_not_regress or verdict == mean.verdict == "regressed"
             task = replace(task, task=name, suites=(mean.suite,), verdict=verdict, must_not_regress=red)
         rows.append(task or mean)
-    return rows, [one for one in sort_outcomes(check.tasks) if one.task not in shown]
+    return rows, [one for one in sort_outcomes(check.tasks) if one.task not in replaced]
 
 
 RULE = "Passed: low > −margin. Regressed: else, high < 0, over half of the margin lost. Improved: low > 0."

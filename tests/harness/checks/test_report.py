@@ -402,6 +402,14 @@ def test_the_question_tells_how_much_of_a_suite_was_asked_for() -> None:
     assert "On 10 of 15 tasks of mteb (5 left out; " in printed(made)
 
 
+def test_a_port_of_learned_scores_alone_is_told_by_its_vectors() -> None:
+    probe = replace(task("Probe", "regressed", points=-6, high=-0.04), type="Classification")
+    outputs = PortComparison(text="tokens are equal, vectors agree.")
+    (judged,), (of_mean,), end = judge_port((probe,), (mean("regressed"),), outputs, DEFAULT)
+    assert (judged.verdict, of_mean.verdict, end.verdict) == ("inconclusive", "passed", "passed")
+    assert end.because == ("The same model: tokens are equal, vectors agree.",)
+
+
 # A suite of one task, whose row stands for the mean
 
 
