@@ -372,8 +372,8 @@ def judge_retraining(
         judged.append(_limit_verdict(task, max(points, default=0.0)) if task in single else task)
     alone = {suite: task.task for suite, task in find_single_tasks(tasks, means).items()}
     # Seeds change the mean of some tasks more than that of all, which is printed.
-    whole = {one.suite: "mean" for one in means if one.there == len(deviations.get(one.suite, ())) - 1}
-    names = whole | alone
+    names = {one.suite: "mean" for one in means if one.there == len(deviations.get(one.suite, ())) - 1}
+    names |= alone
     printed = {s: row[names[s]] for s, row in deviations.items() if names.get(s) in row}
     judged_means = [_limit_verdict(m, printed.get(m.suite, 0.0)) if m.suite in suites else m for m in means]
     limited = [one for one in judged_means if one.to_settle.startswith(TRAININGS)]
