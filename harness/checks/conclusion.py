@@ -94,8 +94,8 @@ def _describe_regressions(
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
     collapse = f"more than {policy.collapse:g} points (collapse in the policy)"
     others = [one for one in means if one.verdict == "regressed" and alone.get(one.suite) not in lost]
-    lines = [(one.task, one) for one in lost]
-    lines += [(_name_mean(one, alone), alone.get(one.suite, one)) for one in others]
+    lines: list[tuple[str, TaskOutcome | MeanOutcome]] = [(one.task, one) for one in lost]
+    lines += [(_name_mean(one, alone), alone.get(one.suite) or one) for one in others]
     return [_describe_loss(name, line, collapse) for name, line in lines]
 
 

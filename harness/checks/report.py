@@ -125,7 +125,7 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
     """The means that were tested, a single task in place of its mean, and the other tasks in order."""
     alone, port = find_single_tasks(check.tasks, check.means), check.question.name == "port"
     rows: list[TaskOutcome | MeanOutcome] = []
-    suites, replaced = Counter(one.task for one in alone.values()), set()
+    suites, replaced = Counter(one.task for one in alone.values()), set[str]()
     for mean in (one for one in check.means if one.delta is not None):
         if task := alone.get(mean.suite):
             replaced.add(task.task)

@@ -501,8 +501,8 @@ def test_a_larger_suite_is_offered_for_examples_alone() -> None:
     theirs = (0.50, 0.52, 0.51, 0.50, 0.53, 0.49, 0.50, 0.52)
     few = {n: made(0.0, 0.0001, mine=(0.50, 0.51), theirs=theirs) for n in "ab"}
     assert "suite" not in planted(few, 0.008).means[0].to_settle
-    theirs = (0.500, 0.508, 0.500, 0.508)
-    both = {n: made(0.0, 0.006, mine=(0.50, 0.508), theirs=theirs) for n in "ab"}
+    several = (0.500, 0.508, 0.500, 0.508)
+    both = {n: made(0.0, 0.006, mine=(0.50, 0.508), theirs=several) for n in "ab"}
     settle = planted(both, 0.012).means[0].to_settle
     pattern = r"about [0-9.]+ times as many examples to pass \(a larger suite\) or about [0-9]+ seeds of .*"
     assert re.fullmatch(pattern, settle), settle

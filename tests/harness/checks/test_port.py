@@ -76,7 +76,7 @@ CHANGES: dict[str, Any] = {
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The suites whose margins are said to be seen or not; none of a port, which has no margin."""
     suites: list[str] = []
-    monkeypatch.setattr(check, "explain_unseen_margins", lambda means, models: suites.extend(means) or [])
+    monkeypatch.setattr(check, "explain_unseen_margins", lambda means, models: suites.__iadd__(means))
     return suites
 
 

@@ -69,7 +69,7 @@ def test_a_loss_beyond_what_seeds_do_stays_red(loss: float, verdict: str) -> Non
     judged, note = judge(replace(mean, there=8), KNOWN)
     assert judged.verdict == verdict
     # A red line is judged, and nothing is said to be open.
-    assert note == "" if verdict == "regressed" else note.endswith("no loss beyond it.")
+    assert note == "" if verdict == "regressed" else (note or "").endswith("no loss beyond it.")
     # Two of eight tasks have more noise than the printed mean of eight.
     assert judge(replace(mean, there=2), KNOWN)[0].verdict == "inconclusive"
 
