@@ -6,13 +6,17 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from harness.checks.conclusion import describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.difference import LEAST_RUNS
-from harness.checks.outcome import VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome
+from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6
 """Most names or sentences in a list, unless every one is wanted."""
+
+COUNTED: tuple[Verdict, ...] = ("passed", "same")
+"""Verdicts of tasks that are only counted in a report."""
 
 SOURCES: Mapping[MarginSource, str] = {
     "default": "the default",
@@ -22,9 +26,6 @@ SOURCES: Mapping[MarginSource, str] = {
     "stated": "chosen by the tool from the number of examples",
 }
 """The source of a margin, in words."""
-
-TRAININGS = "3 or more trainings"
-"""What would settle a line of a retraining with one training a side."""
 
 
 def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
@@ -39,7 +40,9 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
         for one in sort_outcomes(check.tasks)
         if one.verdict == "regressed" or one.collapsed or any(part.collapsed for part in one.lost)
     ]
-    lost = [one for one in fallen if one.must_not_regress]
+    sure = {mean.suite for mean in check.means if mean.verdict == "regressed"}
+    alone = [t.task for suite, t in find_single_tasks(check.tasks, check.means).items() if suite in sure]
+    lost = [one for one in fallen if one.must_not_regress or one.task in alone]
     if check.overall == "regressed":
         return "\n".join(_explain_regression(check, lost, results))
     if check.overall == "inconclusive":
@@ -60,14 +63,16 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if get_task_delta(one) < 0)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}"
     yield "Reject the candidate."
-    if check.question.name == "port":
+    slow, count = describe_chain_regressions(check.chain), len(check.baseline.artifacts)
+    if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
         summary = f"See what this does to {red[0].task if red else 'scores'}"
     elif red:
         summary = f"Look at {red[0].task} first"
-    count = len(check.baseline.artifacts)
-    yield f"{summary}{f' (below, beside the first of {count} trainings)' if count > 1 else ''}:"
-    yield _build_compare_command(check, red[0] if red else None, results)
+    command = _build_compare_command(check, red[0] if red else None, results)
+    beside = count > 1 and not slow and command.startswith("harness compare")
+    yield f"{summary}{f' (below, beside the first of {count} trainings)' if beside else ''}:"
+    yield command
 
 
 def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path | None) -> str:
@@ -101,15 +106,15 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     ignored = check.policy.get("not_testable") == "ignore"
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
-    if any(mean.to_settle == TRAININGS for mean in check.means):
+    if any(mean.to_settle.startswith(TRAININGS) for mean in check.means):
         yield (
-            f"Train {LEAST_RUNS - 1} more of each side with other seeds (--seeds {LEAST_RUNS} with a recipe; "
-            "finished models: repeat --model at harness baseline set), or ask --question replace if only "
-            "these two models matter."
+            f"Train {LEAST_RUNS - 1} more of the baseline with other seeds, better of both sides (--seeds "
+            f"{LEAST_RUNS} with a recipe; finished models: repeat --model at harness baseline set), or ask "
+            "--question replace if only these two models matter."
         )
     for mean in check.means:
-        if mean.to_settle not in ("", TRAININGS):
-            yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.to_settle}."
+        if settle := mean.to_settle.removeprefix(TRAININGS).removeprefix("; "):
+            yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {settle}."
 
 
 def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> list[str]:
@@ -139,7 +144,19 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
     ]
 
 
-def list_lost_parts(check: Check) -> list[str]:
+def describe_suspects(check: Check, *, every: bool = False) -> list[str]:
+    """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
+    lower = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect]
+    tasks, note = [one for one in lower if one.verdict in COUNTED], "passed, and perhaps lower"
+    if check.question.name == "port":
+        tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
+    named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
+    parts = join_names(_list_lost_parts(check), every=every, between="; ")
+    texts = [f"Worth a look ({note}): {named}."] if tasks else []
+    return [*texts, f"Where it lost: {parts}."] if parts else texts
+
+
+def _list_lost_parts(check: Check) -> list[str]:
     """Each split or subset, as a language, on which the candidate is lower: the largest losses first."""
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     return [

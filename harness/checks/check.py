@@ -16,6 +16,7 @@ from harness.checks.baselines import Baseline, Reference, find_anchor, require_n
 from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
+    TRAININGS,
     AskedQuestion,
     Chain,
     Check,
@@ -226,7 +227,7 @@ def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     tasks, means, end = _judge_question(evidence, tasks, means)
-    remarks = [*_iter_check_warnings(tasks, evidence)]
+    remarks = [*_iter_check_warnings(tasks, means, evidence)]
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
@@ -253,15 +254,13 @@ def _judge_question(
             because = (*lost, *(end.because if end.verdict == "regressed" else ()))
             end = replace(end, verdict="regressed", because=because, exit_code=1)
         return tasks, means, end
-    note = ""
+    note = None
     if evidence.question.name == "retrain":
         model = _get_first_model(evidence.candidate)
         deviations = questions.find_seed_deviations(model, [mean.suite for mean in means])
         tasks, means, note = questions.judge_retraining(tasks, means, evidence.sides, deviations)
     # What single trainings leave open they leave open since the anchor, too.
-    end = merge_verdicts(tasks, means, policy, None if note else chain, note)
-    because = end.because if not note or note in end.because else (*end.because, note)
-    return tasks, means, replace(end, because=because)
+    return tasks, means, merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
 
 
 def _compare_with_anchor(
@@ -307,13 +306,11 @@ def _describe_sides(sides: Sequence[CheckSide]) -> list[CheckedModel]:
     several = len({*names.values()}) < len({*filter(None, dtypes)})
     return [
         CheckedModel(
-            name=names[one.key, one.name] + (f" in {dtype}" if several else ""),
-            source=side.runs[0].source,
-            artifacts=side.artifacts,
-            revision=side.runs[0].revision,
+            name=names[one.key, one.name] + (f" in {dtype}" if several else ""), artifacts=side.artifacts,
+            source=side.runs[0].source, revision=side.runs[0].revision,
         )
         for side, one, dtype in zip(sides, named, dtypes, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def _digest(check: Check, suites: Sequence[str]) -> str:
@@ -366,8 +363,10 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
     return predictions
 
 
-def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> Iterator[str]:
-    """Remarks that do not decide: other conditions, single trainings, no prediction."""
+def _iter_check_warnings(
+    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], evidence: _Evidence
+) -> Iterator[str]:
+    """Remarks that do not decide: other conditions, single trainings, what is not seen, no prediction."""
     sides, resolved = evidence.sides, evidence.candidate.opened
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
@@ -385,7 +384,13 @@ def _iter_check_warnings(tasks: Sequence[TaskOutcome], evidence: _Evidence) -> I
             "One training of each side: what another seed would change is not in the bounds. To judge a "
             "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
         )
+    # What a mean lacks beside other trainings: examples, which more tasks have.
+    undecided = any(one.to_settle not in ("", TRAININGS) for one in means)
+    if undecided:
+        yield from explain_unseen_margins(evidence.power.means, models=len(sides.baseline.artifacts))
     for suite in resolved.suites:
+        if suite.left_out and undecided:
+            yield f"Left out of {suite.name} by the options: {shorten_names(suite.left_out)}."
         if suite.predictor is not None and not _predict_benchmark(suite, sides):
             yield f"{suite.predictor.target} is not predicted: a task of {suite.name} has no score."
 
@@ -432,14 +437,9 @@ def check_candidate(
 
     with run.limit_network():
         return run_check(
-            candidate,
-            reference,
-            run,
-            seeds=seeds or 1,
-            policy=limits,
+            candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request,
             question=check_value("question", question, Question | None),
-            carry_out=execute_request,
-        )
+        )  # fmt: skip
 
 
 def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:

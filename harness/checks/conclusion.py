@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.checks.outcome import Chain, MeanOutcome, Overall, TaskOutcome
+from harness.checks.outcome import TRAININGS, Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.core.errors import shorten_names
 from harness.results.scores import format_delta
@@ -38,8 +38,8 @@ def merge_verdicts(
     anchor of a chain, or, if the policy says so, a part of such a task collapsed. Otherwise a check with
     missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a missing score or
     an untested mean it never passes. Otherwise it is `improved` if every mean is, or the same, `same` if
-    every task is, else it has `passed`: a task that is inconclusive does not hold it back. A `note` says why
-    means are open, in place of their numbers.
+    every task is, else it has `passed`: a task that is inconclusive does not hold it back. A `note` is in
+    place of the sentences on means that single trainings leave open.
     """
     alone = find_single_tasks(tasks, means)
     lost = _describe_regressions(tasks, means, alone, policy)
@@ -57,8 +57,9 @@ def merge_verdicts(
     gone = _describe_missing_scores(tasks) or untested
     undecided = _describe_untestable_tasks(tasks, policy)
     open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
-    open_texts = [_describe_mean(one, alone) for one in open_means]
-    undecided += [note] if note and open_means else open_texts
+    noted = [one for one in open_means if note and one.to_settle.startswith(TRAININGS)]
+    undecided += [note] if noted else []
+    undecided += [_describe_mean(one, alone) for one in open_means if one not in noted]
     if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
         codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
@@ -93,14 +94,15 @@ def _describe_regressions(
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
     collapse = f"more than {policy.collapse:g} points (collapse in the policy)"
     others = [one for one in means if one.verdict == "regressed" and alone.get(one.suite) not in lost]
-    return [
-        f"{one.task} {one.loss_text}: {collapse}." if one.collapsed else _describe_loss(one.task, one)
-        for one in lost
-    ] + [_describe_loss(_name_mean(one, alone), one) for one in others]
+    lines: list[tuple[str, TaskOutcome | MeanOutcome]] = [(one.task, one) for one in lost]
+    lines += [(_name_mean(one, alone), alone.get(one.suite) or one) for one in others]
+    return [_describe_loss(name, line, collapse) for name, line in lines]
 
 
-def _describe_loss(name: str, line: TaskOutcome | MeanOutcome) -> str:
+def _describe_loss(name: str, line: TaskOutcome | MeanOutcome, collapse: str) -> str:
     """Why a loss is red, which may be below the margin."""
+    if isinstance(line, TaskOutcome) and line.collapsed:
+        return f"{name} {line.loss_text}: {collapse}."
     if (line.delta or 0.0) < -line.margin:
         return f"{name} {line.loss_text}: more than its margin of {line.margin_text}."
     half = f"surely a loss, more than half of its margin of {line.margin_text}"

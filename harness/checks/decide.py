@@ -10,6 +10,7 @@ that must not regress, and Benjamini and Hochberg's procedure for the list of su
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -263,13 +264,9 @@ def _evaluate_task(
     units = sides.candidate.scored[untested.task][0].units
     unit, metric = (units.unit, units.metric) if units is not None else ("", untested.metric)
     outcome = replace(
-        _apply_test(untested, difference, limit, level, policy.alpha, unit),
-        metric=metric,
-        unit=unit,
-        units=difference.units,
-        runs=(len(difference.mine), len(difference.theirs)),
-        noise=difference.noise,
-    )
+        _apply_test(untested, difference, limit, level, policy.alpha, unit), metric=metric, unit=unit,
+        units=difference.units, runs=(len(difference.mine), len(difference.theirs)), noise=difference.noise,
+    )  # fmt: skip
     if difference.same:
         record = untested.candidate_keys == untested.baseline_keys
         reason = "one and the same record" if record else "the same outputs on every example"
@@ -289,8 +286,9 @@ def _evaluate_mean(
 ) -> MeanOutcome:
     """The outcome of a suite's mean."""
     untested = MeanOutcome(
-        suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns)
-    )
+        suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns),
+        left_out=len(suite.left_out),
+    )  # fmt: skip
     if mean is None:
         return untested
     outcome = _apply_test(untested, mean, limit, level, policy.alpha, "examples")
@@ -308,22 +306,13 @@ def _apply_test(
     if verdict == "regressed":
         p = compute_loss_p(compared) * level.tests
     return replace(
-        untested,
-        verdict=verdict,
-        candidate=compared.candidate,
-        baseline=compared.baseline,
-        delta=compared.delta,
-        low=low,
-        high=high,
-        p=None if compared.same else min(1.0, p),
-        margin=limit.margin,
-        margin_source=limit.source,
-        detectable=limit.detectable,
+        untested, verdict=verdict, candidate=compared.candidate, baseline=compared.baseline,
+        delta=compared.delta, low=low, high=high, p=None if compared.same else min(1.0, p),
+        margin=limit.margin, margin_source=limit.source, detectable=limit.detectable,
         error=math.sqrt(compared.total.variance),
-        to_settle=_describe_sample_size(compared, limit.margin, alpha, level.each, unit)
-        if verdict == "inconclusive"
-        else "",
-    )
+        to_settle="" if verdict != "inconclusive"
+        else _describe_sample_size(compared, limit.margin, alpha, level.each, unit),
+    )  # fmt: skip
 
 
 def _compute_verdict(compared: Compared, margin: float, low: float, high: float) -> Overall:
@@ -365,8 +354,10 @@ def _describe_remedies(suite: Suite, mean: MeanOutcome, limit: Sensitivity, poli
     """What would settle an inconclusive mean: the tasks that are at hand, and the margin "auto"."""
     if mean.verdict == "regressed":
         return ""
-    left_out = f"add some of the {len(suite.left_out):,} tasks left out, e.g. by --tasks"
-    text = f"{mean.to_settle} ({left_out if suite.left_out else 'a larger suite'})"
+    left = f"some of the {mean.left_out:,} tasks" if mean.left_out > 1 else "the task"
+    remedy = f"add {left} left out, e.g. by --tasks" if mean.left_out else "a larger suite"
+    # Tasks are more examples, and no more seeds.
+    text = re.sub("examples( to .*?)?(?= or |$)", rf"\g<0> ({remedy})", mean.to_settle)
     least = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS
     wider = _choose_margin(limit.automatic or 0.0, least, mean.baseline or 0.0, policy)
     # A margin that most equal models pass is not widened because this one did not.

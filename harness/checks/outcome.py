@@ -40,6 +40,10 @@ MarginSource = Literal["default", "policy", "runs", "checks", "stated"]
 runs or the share of answers that an equal model changes; in older files also earlier checks."""
 
 
+TRAININGS = "3 or more trainings"
+"""What a line of a retraining with one training a side lacks first; `to_settle` begins with it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
     """The power of a check on one task or mean, in shares of 1.
@@ -128,7 +132,7 @@ class _Line:
         high: The bound below which it lies, at the level of red: it decides of a regression.
         p: The p-value of the test that gave the verdict: for `regressed` of "not lower than the baseline",
             of tasks times their number; else of "lower by the margin or more". None without a test.
-        margin: The loss that is allowed.
+        margin: The loss that is allowed; of a task of a port what it may differ by, up or down.
         margin_source: The source of the margin.
         detectable: The loss that is red in 80 % of checks of these examples; None where nothing tells it.
         error: The standard error of the difference.
@@ -241,7 +245,8 @@ class MeanOutcome(_Line):
     Attributes:
         suite: The suite's name.
         verdict: The verdict on the mean.
-        there, wanted: The number of tested columns, and of all columns of the suite.
+        there, wanted, left_out: The number of tested columns, of all columns of the suite, and of those that
+            the options left out.
         predicted: The benchmark that the suite stands for, with the predicted means of both sides: empty, or
             `target`, `candidate`, `candidate_low`, `candidate_high`, `baseline`, `baseline_low` and
             `baseline_high`.
@@ -251,6 +256,7 @@ class MeanOutcome(_Line):
     verdict: Overall
     there: int = 0
     wanted: int = 0
+    left_out: int = 0
     predicted: Mapping[str, Any] = field(default_factory=dict)
 
 

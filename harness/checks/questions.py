@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checks.advice import TRAININGS
 from harness.checks.baselines import Baseline
-from harness.checks.conclusion import Conclusion, merge_verdicts
+from harness.checks.conclusion import Conclusion, find_single_tasks, merge_verdicts
 from harness.checks.decide import POINT, Outcome
-from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome
+from harness.checks.outcome import TRAININGS, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.checks.sides import Comparison
 from harness.core.encoding import Encoding
@@ -278,28 +277,19 @@ def judge_port(
     tasks = tuple(_judge_task(one, compared=outputs.compared) for one in tasks)
     red = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     # A mean moves with its tasks, which are judged one by one.
-    settled: Mapping[Overall, Overall] = {
-        "regressed": "inconclusive",
-        "inconclusive": "passed" if outputs.compared else "inconclusive",
-    }
-    means = tuple(
-        replace(one, verdict=settled.get(one.verdict, one.verdict), p=None, to_settle="")
-        if one.delta is not None
-        else one
-        for one in means
-    )
+    settled: Overall = "passed" if outputs.compared else "inconclusive"
+    means = tuple(replace(one, p=None, to_settle="") for one in means)
+    lower = [one for one in means if one.verdict in ("regressed", "inconclusive") and one.delta is not None]
+    means = tuple(replace(one, verdict=settled) if one in lower else one for one in means)
     end = merge_verdicts(tasks, means, policy)
     text = outputs.text[0].upper() + outputs.text[1:]
     if outputs.stage:
         other = f"Not the same model: {outputs.text}"
         return tasks, means, Conclusion(verdict="regressed", because=(other,), exit_code=1)
     if red:
-        differences = (f"{one.task}: {one.delta_text} points, {one.margin_text} allowed." for one in red)
-        return (
-            tasks,
-            means,
-            replace(end, because=(f"Not the same model: scores differ. {text}", *differences)),
-        )
+        texts = [f"{one.task}: {one.delta_text} points, {one.margin_text} allowed." for one in red]
+        because = (f"Not the same model: scores differ. {text}", *texts)
+        return tasks, means, replace(end, because=because)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
     undecided = [one for one in tasks if one.verdict == "inconclusive" and one.must_not_regress]
     unsure = sum(not one.is_learned for one in undecided)
@@ -322,7 +312,7 @@ def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
         unsure = "inconclusive" if task.verdict == "regressed" else task.verdict
         return replace(task, verdict=unsure, p=None, to_settle="")
     limit, apart = SCORE * POINT + SURE * (task.error or 0.0), abs(task.delta or 0.0)
-    task = replace(task, margin=limit, margin_source="policy", p=None, to_settle="")
+    task = replace(task, margin=limit, margin_source="default", p=None, to_settle="")
     if apart > limit:
         return replace(task, verdict="regressed")
     may_be_chance = apart > SCORE * POINT and not compared
@@ -336,6 +326,8 @@ SINGLE = (
     "This model {change}, but the recipe cannot be judged by one training of each side: what another seed "
     "would change is {known}."
 )
+KNOWN = "known from printed tables, and this is no loss beyond it"
+"""A sentence on what single trainings leave open, and its end where the table has all these seeds."""
 
 
 def find_seed_deviations(model: ConfiguredModel, suites: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
@@ -355,11 +347,11 @@ def judge_retraining(
     means: Sequence[MeanOutcome],
     sides: Comparison,
     deviations: Mapping[str, Mapping[str, float]],
-) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], str]:
-    """The outcomes of a retraining, and a sentence on what single trainings leave open.
+) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], str | None]:
+    """The outcomes of a retraining, and a sentence on the means that single trainings leave open.
 
     Of a single training a side they are at most inconclusive. A loss stays red only if it is sure beside
-    twice the variance that seeds are known to have.
+    twice the variance that seeds are known to have. The sentence is None without a single training.
 
     Args:
         tasks: The outcomes by the intervals of examples and seeds.
@@ -368,7 +360,7 @@ def judge_retraining(
         deviations: What seeds are known to do, in points, by suite and by task or "mean".
     """
     if any(len(side.artifacts) > 1 for side in (sides.candidate, sides.baseline)):
-        return tuple(tasks), tuple(means), ""
+        return tuple(tasks), tuple(means), None
     # A task without a test has no unit, and no part in its mean.
     tested = [task for task in tasks if task.verdict not in ("missing", "not testable")]
     single = [task for task in tested if task.unit != TRAINED or max(task.runs) == 1]
@@ -378,14 +370,17 @@ def judge_retraining(
     for task in tasks:
         points = [deviations[suite].get(task.task, 0.0) for suite in task.suites if suite in deviations]
         judged.append(_limit_verdict(task, max(points, default=0.0)) if task in single else task)
-    judged_means = []
-    for mean in means:
-        deviation = deviations.get(mean.suite, {}).get("mean", 0.0)
-        judged_means.append(_limit_verdict(mean, deviation) if mean.suite in suites else mean)
-    seed_effect = "known from printed tables" if all(one.suite in deviations for one in means) else "unknown"
-    changes = "; ".join(_describe_change(one, several=len(means) > 1) for one in means)
-    note = SINGLE.format(known=seed_effect, change=changes) if suites else ""
-    return tuple(judged), tuple(judged_means), note
+    alone = {suite: task.task for suite, task in find_single_tasks(tasks, means).items()}
+    # Seeds change the mean of some tasks more than that of all, which is printed.
+    names = {one.suite: "mean" for one in means if one.there == len(deviations.get(one.suite, ())) - 1}
+    names |= alone
+    printed = {s: row[names[s]] for s, row in deviations.items() if names.get(s) in row}
+    judged_means = [_limit_verdict(m, printed.get(m.suite, 0.0)) if m.suite in suites else m for m in means]
+    limited = [one for one in judged_means if one.to_settle.startswith(TRAININGS)]
+    seed_effect = KNOWN if all(one.suite in printed for one in limited) else "unknown"
+    changes = "; ".join(_describe_change(one, several=len(means) > 1) for one in limited)
+    note = SINGLE.format(known=seed_effect, change=changes) if limited else ""
+    return tuple(judged), tuple(judged_means), note if suites else None
 
 
 def _describe_change(mean: MeanOutcome, *, several: bool) -> str:
@@ -406,4 +401,5 @@ def _limit_verdict(line: Outcome, deviation: float) -> Outcome:
         wider = math.sqrt(1 + 2 * (deviation * POINT / line.error) ** 2)
         if delta + wider * (line.high - delta) < 0:
             return line
-    return replace(line, verdict="inconclusive", p=None, to_settle=TRAININGS)
+    settle = "; ".join(filter(None, (TRAININGS, line.to_settle)))
+    return replace(line, verdict="inconclusive", p=None, to_settle=settle)

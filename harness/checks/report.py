@@ -26,9 +26,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks import advice
-from harness.checks.advice import describe_next_steps, get_task_delta, join_names, sort_outcomes
+from harness.checks.advice import COUNTED, describe_next_steps, describe_suspects, join_names, sort_outcomes
 from harness.checks.conclusion import find_single_tasks
-from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.outcome import TRAININGS, VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
@@ -57,40 +57,29 @@ NOT_MEASURED = "not measured"
 """The word for tasks that lack a score, and for a check that has one."""
 
 LISTED: tuple[Verdict, ...] = ("missing", "not testable")
-COUNTED: tuple[Verdict, ...] = ("passed", "same")
-"""Verdicts without a test, listed with their reasons; and those of tasks that are only counted."""
+"""Verdicts without a test, listed with their reasons."""
 
 ROWS = 20
 """Most tasks in a table, unless every task is wanted."""
 
 
-def _collect_verdict_reasons(check: Check) -> list[str]:
-    """Why the verdict is as it is: the check's sentences, and tasks that collapsed and are not red."""
+def _collect_verdict_reasons(check: Check, *, most: int = sys.maxsize) -> list[str]:
+    """Why the verdict is as it is: the check's sentences, at most so many, and all tasks that collapsed."""
     # Those that are red are in the check's sentences, or follow from what a port differs in.
     fallen = [
         f"{one.task} {one.loss_text}: {_format_verdict(one)}."
         for one in sort_outcomes(check.tasks)
         if one.collapsed and not (one.verdict == "regressed" and one.must_not_regress)
     ]
-    behind = check.overall in ("regressed", "inconclusive")
-    return [*check.because, *fallen] if behind else [*fallen, *check.because]
+    left = len(check.because) - most
+    because = [*check.because[:most], *([f"and {left:,} more"] if left > 0 else [])]
+    behind = check.overall == "regressed" or check.question.name == "retrain" or check.of("missing")
+    return [*because, *fallen] if behind else [*fallen, *because]
 
 
 def _name_verdict(check: Check) -> str:
     """The verdict; a missing score is no matter of statistics, and has a name of its own."""
     return NOT_MEASURED if check.overall == "inconclusive" and check.of("missing") else check.overall
-
-
-def _describe_suspects(check: Check, *, every: bool = False) -> list[str]:
-    """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
-    lower = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect]
-    tasks, note = [one for one in lower if one.verdict in COUNTED], "passed, and perhaps lower"
-    if check.question.name == "port":
-        tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
-    named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
-    parts = join_names(advice.list_lost_parts(check), every=every, between="; ")
-    texts = [f"Worth a look ({note}): {named}."] if tasks else []
-    return [*texts, f"Where it lost: {parts}."] if parts else texts
 
 
 SEEDS = "seeds (baseline / candidate)"
@@ -134,15 +123,19 @@ def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
 
 def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[TaskOutcome]]:
     """The means that were tested, a single task in place of its mean, and the other tasks in order."""
-    alone = find_single_tasks(check.tasks, check.means)
+    alone, port = find_single_tasks(check.tasks, check.means), check.question.name == "port"
     rows: list[TaskOutcome | MeanOutcome] = []
+    suites, replaced = Counter(one.task for one in alone.values()), set[str]()
     for mean in (one for one in check.means if one.delta is not None):
-        task = alone.get(mean.suite)
-        # A gain may be chance as that of one task of several, and sure as that of its suite's mean.
-        judged = mean if check.question.name != "port" else task
-        rows.append(replace(task, verdict=judged.verdict) if task and judged else mean)
-    tasks = {one.task for one in rows if isinstance(one, TaskOutcome)}
-    return rows, [one for one in sort_outcomes(check.tasks) if one.task not in tasks]
+        if task := alone.get(mean.suite):
+            replaced.add(task.task)
+            name = f"{task.task} ({mean.suite})" if suites[task.task] > 1 else task.task
+            # A gain may be chance as that of one task of several, and sure as that of its suite's mean.
+            verdict = task.verdict if port else mean.verdict
+            red = task.must_not_regress or verdict == mean.verdict == "regressed"
+            task = replace(task, task=name, suites=(mean.suite,), verdict=verdict, must_not_regress=red)
+        rows.append(task or mean)
+    return rows, [one for one in sort_outcomes(check.tasks) if one.task not in replaced]
 
 
 RULE = "Passed: low > −margin. Regressed: else, high < 0, over half of the margin lost. Improved: low > 0."
@@ -152,7 +145,7 @@ PORT_RULE = "Red: off by more than the margin, 0.05 points and 3 standard errors
 def _explain_rules(check: Check) -> Iterator[str]:
     """How to read the rows: bounds, red, p, what the suites can see; and the predicted benchmark."""
     port, every = check.question.name == "port", list[TaskOutcome | MeanOutcome]([*check.tasks, *check.means])
-    single = any(line.to_settle == advice.TRAININGS for line in every)
+    single = any(line.to_settle.startswith(TRAININGS) for line in every)
     lines = [line for line in every if line.low is not None and line.verdict != "same"]
     if lines:
         sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
@@ -170,7 +163,7 @@ def _explain_rules(check: Check) -> Iterator[str]:
         if mean.predicted:
             sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
             yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
-    if chain := check.chain:
+    if (chain := check.chain) and not single:
         since = f"since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before)"
         red = "It is red when the loss is sure and above"
         yield from (f"{m.suite} {since}: {m.delta_text}. {red} {m.margin_text} in all." for m in chain.means)
@@ -188,9 +181,10 @@ def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
 
 def _format_verdict_counts(check: Check) -> str:
     """The verdicts of means and tasks, e.g. "mean: regressed; tasks: 1 inconclusive, 1 passed"."""
-    rows = [] if check.question.name == "port" else _select_rows(check)[0]
-    counts = []
-    for name, lines in (("mean", [r for r in rows if isinstance(r, MeanOutcome)]), ("task", check.tasks)):
+    (rows, others), counts = _select_rows(check), []
+    means = [one for one in rows if isinstance(one, MeanOutcome) and check.question.name != "port"]
+    tasks = [*(one for one in rows if isinstance(one, TaskOutcome)), *others]
+    for name, lines in (("mean", means), ("task", tasks)):
         found = Counter(line.verdict for line in lines)
         words = {one: NOT_MEASURED if one == "missing" else one for one in VERDICTS if found[one]}
         if len(lines) == 1:
@@ -220,14 +214,12 @@ QUESTIONS = {
 def _format_sides(check: Check) -> str:
     """The question and the suites with their margins: "Port: is A the same model as B? On S"."""
     alone, means = find_single_tasks(check.tasks, check.means), {mean.suite: mean for mean in check.means}
-    untested = Counter(suite for one in check.tasks if one.verdict in LISTED for suite in one.suites)
     names: dict[str, list[str]] = {}
     for suite in check.suites:
         mean, notes, name = means.get(suite), [], suite
-        asked = min(mean.there + untested[suite], mean.wanted) if mean else 0
-        if mean and asked < mean.wanted:
-            notes.append(f"{mean.wanted - asked:,} left out")
-            name = f"{asked:,} of {mean.wanted:,} tasks of {suite}"
+        if mean and mean.left_out:
+            notes.append(f"{mean.left_out:,} left out")
+            name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
             notes.append(f"margin{of_mean} {mean.margin_text}: {advice.SOURCES[mean.margin_source]}")
@@ -263,11 +255,9 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
         every: Also show tasks that passed, and name all tasks that are only listed.
         results: The results folder, where it is not the default one, for the commands to type.
     """
-    reasons = _collect_verdict_reasons(check)
-    left = 0 if every else max(len(reasons) - advice.SHOWN, 0)
-    reasons = [*reasons[: len(reasons) - left], f"and {left:,} more"] if left else reasons
+    reasons = _collect_verdict_reasons(check, most=sys.maxsize if every else advice.SHOWN)
     step, *todo = describe_next_steps(check, results=results).split("\n")
-    todo += _describe_suspects(check, every=every)
+    todo += describe_suspects(check, every=every)
     style = FORMS[check.overall].style
     _say(console, " ".join((f"{_name_verdict(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
@@ -383,7 +373,7 @@ def _build_overall_case(check: Check) -> tuple[Element, str]:
     element = "failure" if check.exit_code else FORMS[check.overall].element
     element = "error" if verdict == NOT_MEASURED else element
     note = ", not called a regression" if verdict == "inconclusive" else ""
-    details = [_format_sides(check), describe_next_steps(check), *reasons, *_describe_suspects(check)]
+    details = [_format_sides(check), describe_next_steps(check), *reasons, *describe_suspects(check)]
     details += [*_explain_rules(check), _format_verdict_counts(check), _format_exit(check)]
     message = " ".join((f"{verdict}{note}:", *reasons))
     case, message = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
@@ -457,7 +447,10 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     # A CI job finds its former comment by this line and updates it, so the candidate is not in it.
     marker = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join((name, *check.suites))).strip("-") or "check"
     yield f"<!-- harness-check:{marker} -->"
-    reasons, (step, *todo) = _collect_verdict_reasons(check), describe_next_steps(check).split("\n")
+    reasons, (step, *todo) = (
+        _collect_verdict_reasons(check, most=advice.SHOWN),
+        describe_next_steps(check).split("\n"),
+    )
     yield f"## {FORMS[check.overall].sign} {_name_verdict(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
     yield _render_sentences(reasons, most=1000)
@@ -468,7 +461,7 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
         for one in todo
     ]
     yield f"Next: {' '.join(steps)}" if todo else ""
-    yield _render_sentences(_describe_suspects(check), most=3000)
+    yield _render_sentences(describe_suspects(check), most=3000)
     yield f"{_format_verdict_counts(check)}. {_format_exit(check).capitalize()}."
 
 
@@ -517,7 +510,8 @@ def _format_markdown_rows(
     columns, names = _select_table_columns(rows) if rows else COLUMNS, ("task", "metric", "n", "why")
     for row, line in zip(rows, lines, strict=True):
         row |= {c: _escape_markdown(row[c]) if c in names else html.escape(row[c]) for c in columns}
-        row["verdict"] = f"{FORMS[line.verdict].sign} " * (row["verdict"] != "–") + row["verdict"]
+        if row["verdict"] != "–":
+            row["verdict"] = f"{FORMS[line.verdict].sign} {row['verdict']}"
     return columns, [[row[name] for name in columns] for row in rows]
 
 

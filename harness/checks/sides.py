@@ -252,15 +252,11 @@ def _build_baseline_models(scores: Sequence[PlannedScore]) -> tuple[BaselineMode
         task_keys[score.task.name] = (*task_keys.get(score.task.name, ()), score.key)
     return tuple(
         BaselineModel(
-            model=artifact.name,
-            source=artifact.source,
-            artifact=artifact.key,
-            folder=artifact.slug,
-            revision=artifact.revision,
-            keys=own,
+            model=artifact.name, source=artifact.source, artifact=artifact.key, folder=artifact.slug,
+            revision=artifact.revision, keys=own,
         )
         for artifact, own in keys.items()
-    )
+    )  # fmt: skip
 
 
 def _find_seed_columns(suites: Sequence[Suite]) -> tuple[str, ...]:
@@ -272,14 +268,9 @@ def _find_seed_columns(suites: Sequence[Suite]) -> tuple[str, ...]:
 def _plan_request_scores(resolved: ResolvedRequest) -> list[PlannedScore]:
     """The planned score of each task for the models of a request."""
     planned = plan_scores(
-        resolved.subjects,
-        resolved.suites,
-        settings=resolved.data,
-        seed=resolved.request.settings.seed,
-        recipe=resolved.recipe,
-        is_evaluated=resolved.is_evaluated,
-        machine=resolved.machine,
-    )
+        resolved.subjects, resolved.suites, settings=resolved.data, seed=resolved.request.settings.seed,
+        recipe=resolved.recipe, is_evaluated=resolved.is_evaluated, machine=resolved.machine,
+    )  # fmt: skip
     by_key = {one.key: one for one in planned.cells}
     scores: dict[tuple[Artifact, str], PlannedScore] = {}
     for (subject, task), key in planned.keys.items():

@@ -92,7 +92,9 @@ def _show_recipe(
 
 
 def _list_paper_recipes(typed: str) -> list[str]:
-    """The recipes that printed rows of a paper are nearest to; none where no paper has that name."""
+    """The recipes that printed rows of a paper are nearest to; none of a recipe's own name."""
+    if typed.partition(":")[0] in catalog.load_recipe_entries():
+        return []
     printed = [row for entry in catalog.load_recipe_entries().values() for row in entry.printed]
     # A protocol has the first word of its paper's name.
     names = {row.paper: {row.paper.lower(), row.paper.lower().partition("-")[0]} for row in printed}

@@ -379,7 +379,7 @@ class Request:
         Seconds | None,
         Option(
             "Seconds after which no new job starts. Tasks not reached are `stopped`; the same call continues "
-            "with them. (A budget of operations, --budget on the command line, is a setting of the recipe.)",
+            "with them. A budget of operations (--budget on the command line) is a setting of the recipe.",
             typed="",
         ),
     ] = None

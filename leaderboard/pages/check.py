@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from harness.checks.advice import SOURCES, describe_next_steps, list_lost_parts
+from harness.checks.advice import SOURCES, describe_next_steps, describe_suspects
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome
 from leaderboard.data.documents import (
     OVERALL,
@@ -111,8 +111,7 @@ def _show_check(site: Site, state: State, check: str) -> Page:
         context={
             "check": outcome, "tone": TAGS[outcome.overall],
             "advice": describe_next_steps(outcome).split("\n"),
-            "suspects": [f"{task.task}: {task.delta_text}" for task in outcome.tasks if task.suspect],
-            "lost": list_lost_parts(outcome),
+            "suspects": describe_suspects(outcome, every=True),
             "facts": [
                 ("Candidate", outcome.candidate.name, models[0], _describe_party(outcome.candidate)),
                 ("Baseline", against, models[1], _describe_party(outcome.baseline)),

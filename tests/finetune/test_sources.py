@@ -22,6 +22,7 @@ from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import dpr
 from harness.cli import invoke
+from harness.commands.recipes import _list_paper_recipes
 from harness.core import paths
 from harness.core.sources import Source, SourcedSetting, describe_ours
 from harness.data.training.sets import LocatedTraining
@@ -165,6 +166,13 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     assert "learning_rate: elsewhere: 1e-5 for large models (README.md#L244)" in planned.lineage.assumed
     assert planned.lineage.assumed[-1].endswith("heads, selection, evaluation.max_length, evaluation.dtype.")
     assert "`harness recipes show simcse`" in planned.notes[-1]
+
+
+def test_a_recipe_comes_before_a_paper_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = catalog.load_recipe_entries()
+    assert "glue-neobert:table6" in _list_paper_recipes("neobert")
+    monkeypatch.setattr(catalog, "load_recipe_entries", lambda: {**entries, "neobert": entries["simcse"]})
+    assert _list_paper_recipes("neobert") == []
 
 
 def test_seeds_are_shown_with_those_of_the_authors() -> None:

@@ -289,7 +289,11 @@ def made(delta: float, error: float, *, units: int = 100, **more: object) -> Dif
 
 
 def planted(
-    ones: Mapping[str, Difference], margin: float, policy: Policy = DEFAULT, unit: str = "queries"
+    ones: Mapping[str, Difference],
+    margin: float,
+    policy: Policy = DEFAULT,
+    unit: str = "queries",
+    **seen: Any,
 ) -> Any:
     """The decisions on a suite with a task for each difference, all within one margin."""
     units = Units(metric="m", unit=unit, strata=())
@@ -297,7 +301,7 @@ def planted(
         key="k", task={}, model={"artifact": "a"}, identity={}, provenance={}, score=0.5, units=units
     )
     both = side({name: [one] for name in ones})
-    limit = Sensitivity(margin=margin)
+    limit = Sensitivity(margin=margin, **seen)
     columns = tuple(Column(name=name, type="any", tasks=(task(name),)) for name in ones)
     power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
     with mock.patch.object(Comparison, "compute_differences", return_value=ones):
@@ -487,7 +491,21 @@ def test_a_mean_is_settled_by_times_as_many_examples() -> None:
     (mean,) = planted({n: made(0.0, 0.02) for n in "ab"}, 0.01).means
     reach = scipy.stats.norm.ppf(0.95) + scipy.stats.norm.ppf(0.8)
     times = (0.02**2 / 2) / (0.01 / reach) ** 2
-    assert mean.to_settle.startswith(f"about {times:.1f} times as many examples to pass (a larger suite)")
+    assert mean.to_settle == f"about {times:.1f} times as many examples to pass (a larger suite)"
+    weak = planted({n: made(0.0, 0.02) for n in "ab"}, 0.01, automatic=0.0225, passing=0.47).means[0]
+    offer = ", or --margin auto, which allows 2.25; with 1.00 an equal model passes in 47 % of checks"
+    assert weak.to_settle == mean.to_settle + offer
+
+
+def test_a_larger_suite_is_offered_for_examples_alone() -> None:
+    theirs = (0.50, 0.52, 0.51, 0.50, 0.53, 0.49, 0.50, 0.52)
+    few = {n: made(0.0, 0.0001, mine=(0.50, 0.51), theirs=theirs) for n in "ab"}
+    assert "suite" not in planted(few, 0.008).means[0].to_settle
+    several = (0.500, 0.508, 0.500, 0.508)
+    both = {n: made(0.0, 0.006, mine=(0.50, 0.508), theirs=several) for n in "ab"}
+    settle = planted(both, 0.012).means[0].to_settle
+    pattern = r"about [0-9.]+ times as many examples to pass \(a larger suite\) or about [0-9]+ seeds of .*"
+    assert re.fullmatch(pattern, settle), settle
 
 
 # The mean over a suite's columns: what counts once, what is independent, and what is not

@@ -22,15 +22,13 @@ from markdown_it.token import Token
 from rich.console import Console
 
 import check_data
-from harness.checks.advice import (
-    TRAININGS,
-    describe_next_steps,
-    explain_unseen_margins,
-)
+from harness.checks.advice import describe_next_steps, explain_unseen_margins
 from harness.checks.conclusion import merge_verdicts
 from harness.checks.outcome import (
+    TRAININGS,
     VERDICTS,
     AskedQuestion,
+    Chain,
     Check,
     MeanOutcome,
     Overall,
@@ -38,7 +36,7 @@ from harness.checks.outcome import (
     TaskOutcome,
     Verdict,
 )
-from harness.checks.policy import DEFAULT
+from harness.checks.policy import DEFAULT, Policy
 from harness.checks.questions import SINGLE, PortComparison, judge_port
 from harness.checks.report import FORMS, print_check, render_junit, render_markdown
 from harness.cli import invoke
@@ -379,7 +377,8 @@ def test_a_suite_of_one_column_of_several_tasks_shows_its_mean_and_its_tasks() -
 
 def test_suites_of_one_margin_are_named_together() -> None:
     means = tuple(
-        replace(mean("passed"), suite=name, margin=m) for name, m in {"a": 0.02, "b": 0.01, "c": 0.02}.items()
+        replace(mean("passed"), suite=name, margin=m, left_out=2)
+        for name, m in {"a": 0.02, "b": 0.01, "c": 0.02}.items()
     )
     text = printed(passed(means=means, suites=tuple("abc")), width=400)
     notes = [
@@ -392,11 +391,71 @@ def test_suites_of_one_margin_are_named_together() -> None:
 
 def test_the_question_tells_how_much_of_a_suite_was_asked_for() -> None:
     """What is missing was asked for; what the options left out was not."""
-    one = replace(mean("passed"), there=1, wanted=41)
+    one = replace(mean("passed"), there=1, wanted=41, left_out=40)
     assert "On 1 of 41 tasks of mteb (40 left out; margin 1.47: " in printed(passed(PASSED, means=(one,)))
     gone = mean("inconclusive", **UNTESTED)
-    made = undecided(MISSING, means=(replace(gone, there=0, wanted=41),))
+    made = undecided(MISSING, means=(replace(gone, there=0, wanted=41, left_out=40),))
     assert "On 1 of 41 tasks of mteb (40 left out)\n" in printed(made)
+    # A column without a score may have several tasks, and was not left out.
+    column = tuple(replace(MISSING, task=f"CQADupstack{n}") for n in range(3))
+    made = undecided(*column, means=(replace(one, there=9, wanted=15, left_out=5),))
+    assert "On 10 of 15 tasks of mteb (5 left out; " in printed(made)
+
+
+def test_a_port_of_learned_scores_alone_is_told_by_its_vectors() -> None:
+    probe = replace(task("Probe", "regressed", points=-6, high=-0.04), type="Classification")
+    outputs = PortComparison(text="tokens are equal, vectors agree.")
+    (judged,), (of_mean,), end = judge_port((probe,), (mean("regressed"),), outputs, DEFAULT)
+    assert (judged.verdict, of_mean.verdict, end.verdict) == ("inconclusive", "passed", "passed")
+    assert end.because == ("The same model: tokens are equal, vectors agree.",)
+
+
+# A suite of one task, whose row stands for the mean
+
+
+def test_a_single_task_whose_mean_regressed_is_red_whatever_its_policy_allows() -> None:
+    policy = Policy.model_validate({"must_not_regress": []})
+    numbers: dict[str, Any] = {"delta": -0.06, "low": -0.075, "high": -0.045, "margin": 0.2}
+    line = task("SciFact", "regressed", must_not_regress=False, collapsed=True, **numbers)
+    means = (replace(mean("regressed", **numbers), there=1, wanted=1),)
+    end = merge_verdicts((line,), means, policy)
+    assert end.because == (
+        "SciFact lost 6.00 points [4.50, 7.50]: more than 5 points (collapse in the policy).",
+    )
+    made = small_check(tasks=(line,), means=means, because=end.because, policy=policy.to_json())
+    assert rows(printed(made, width=300))["SciFact"][-2] == "regressed"
+    assert "Look at SciFact first:" in printed(made)
+    assert case(made, "SciFact")[0].tag == "failure"
+
+
+def test_a_task_that_stands_for_two_suites_is_told_apart_and_counted_by_its_rows() -> None:
+    means = tuple(replace(mean("improved"), suite=s, there=1, wanted=3) for s in "ab")
+    made = passed(replace(PASSED, suites=("a", "b")), means=means, suites=("a", "b"), overall="improved")
+    text = printed(made)
+    assert [*rows(text)][1:] == ["STSBenchmark (a)", "STSBenchmark (b)"]
+    assert "\ntasks: 2 improved\n" in text
+    cases = {
+        s.get("name"): [c.get("name") for c in s.iter("testcase")] for s in fromstring(render_junit(made))
+    }
+    assert (cases["a"], cases["b"]) == (["STSBenchmark (a)"], ["STSBenchmark (b)"])
+
+
+def test_a_collapse_is_never_cut() -> None:
+    many_red = [task(f"T{n}", "regressed", points=-3) for n in range(9)]
+    allowed = replace(COLLAPSED, must_not_regress=False)
+    because = merge_verdicts([*many_red, allowed], (), DEFAULT).because
+    assert "ArguAna lost 12.34" in printed(small_check(tasks=(*many_red, allowed), because=because, means=()))
+    open_one = undecided(replace(COLLAPSED, verdict="inconclusive"))
+    assert printed(open_one).startswith("INCONCLUSIVE. Do not accept the candidate yet. ArguAna lost")
+
+
+def test_a_command_beside_no_baseline_is_not_said_to_be_beside_one() -> None:
+    several = replace(small_check().baseline, artifacts=("d" * 64, "e" * 64, "f" * 64), source="release.zip")
+    assert "beside" not in describe_next_steps(small_check(baseline=several))
+    lost = replace(mean("regressed"), delta=-0.05)
+    chain = Chain(anchor="v1", when="2026-01-01T00:00:00", baselines=2, means=(lost,))
+    port = small_check(question=PORT, tasks=(PASSED,), chain=chain)
+    assert describe_next_steps(port).split("\n")[1].startswith("No task regressed by itself")
 
 
 def test_many_suites_that_cannot_see_their_margins_have_one_warning() -> None:
@@ -507,7 +566,9 @@ def test_one_training_of_each_side_is_the_first_cause() -> None:
     )
     assert "[low, high] of these two trainings only: the true difference is above low" in text
     assert "Planned before" not in text
-    assert describe_next_steps(made).splitlines()[1].startswith("Train 2 more of each side with other seeds")
+    assert (
+        describe_next_steps(made).splitlines()[1].startswith("Train 2 more of the baseline with other seeds")
+    )
 
 
 @pytest.mark.parametrize("question", ["port", "retrain", "replace"])

@@ -351,7 +351,11 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     assert (code, told["overall"], told["means"][0]["margin_source"]) == (3, "inconclusive", "policy")
     code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
     assert told["overall"] == "inconclusive"
-    assert "(add some of the 1 tasks left out, e.g. by --tasks)" in told["means"][0]["to_settle"]
+    # Tasks are no seeds.
+    assert "seeds of each in all, or --margin auto" in told["means"][0]["to_settle"]
+    assert told["means"][0]["left_out"] == 1
+    assert any(one.startswith("Left out of ") for one in told["warnings"])
+    assert any("cannot see its margin" in one for one in told["warnings"])
     report = tmp_path / "junit.xml"
     code, told = check(measured, asked, *tight, "--fail-on-inconclusive", "--junit", str(report))
     assert (code, told["exit_code"], told["policy"]["inconclusive"]) == (1, 1, "fail")

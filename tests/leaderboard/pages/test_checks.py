@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from check_data import TASKS, small_check
-from harness.checks.outcome import VERDICTS, CheckedModel
+from harness.checks.outcome import VERDICTS, AskedQuestion, CheckedModel
 from harness.core.documents import append_digest
 from harness.storage.store import Store
 from harness.watch import state
@@ -145,7 +145,8 @@ def test_a_check_in_full(client: TestClient) -> None:
     assert banking["Why, what would settle it"] == "about 9,000 texts or about 12 seeds of each"
     assert "Look at SciFact first" in found.text
     assert "harness compare" in found.text
-    assert "Banking77Classification: −1.00 [−2.10, +0.10]" in found.text
+    # Its suspect is inconclusive, which its row says.
+    assert "Worth a look" not in found.text
     for sentence in (*check.because, *check.warnings, "tiny-base", "runs/night-25"):
         assert sentence in found.text
     assert {row[0]: row[1] for row in found.texts("policy")}["changed"] == "0.15"
@@ -208,6 +209,25 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
     assert answer.json()["title"] == f"minilm-ish on {record.task.name}"
     assert "href" not in row["cells"]["baseline"]
     assert "Both are one model here" in page(client, f"/check/{LONE}").text
+
+
+def test_a_page_names_the_suspects_that_a_report_names(tmp_path: Path) -> None:
+    """Of a port neither what is red nor what may be no lower."""
+    red, passed, chance = (
+        replace(TASKS[0], task=name, verdict=verdict, high=high, suspect=True)
+        for name, verdict, high in (
+            ("Red", "regressed", -0.02),
+            ("Low", "passed", -0.02),
+            ("Far", "passed", 0.01),
+        )
+    )
+    for question, named in (("port", "Low"), ("replace", "Low Far")):
+        folder = tmp_path / question
+        asked = AskedQuestion(name=question)
+        small_check(tasks=(red, passed, chance), question=asked).write(folder / "results")
+        text = page(opened(folder), f"/check/{LONE}").text
+        (line,) = (line for line in text.splitlines() if "Worth a look" in line)
+        assert [name for name in ("Red", "Low", "Far") if f"{name} −3.50" in line] == named.split()
 
 
 def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
