@@ -36,7 +36,7 @@ harness run --model sentence-transformers/all-MiniLM-L6-v2 --tasks STS12,SciFact
 harness run --model runs/1/last --suite beir --tasks SciFact,NFCorpus --dtype bf16
 harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue --dry-run
 """,
-    everyday="--model --suite --tasks --limit --max-length --dtype --prompt --recipe --set --devices "
+    everyday="--model --suite --tasks --limit --max-length --dtype --data --recipe --set --devices "
     "--results --dry-run",
 )
 @options.make_option(Request, "models", required=False)
