@@ -14,7 +14,7 @@ from harness.core.errors import RecordError
 from harness.results.scores import format_delta
 from harness.results.units import TRAINED
 
-SCHEMA = 5
+SCHEMA = 6
 """The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`, 5
 `question`, `chain` and the source "default" of margins."""
 
@@ -357,7 +357,7 @@ CHECKS = DocumentFolder(
         name="check",
         type=Check,
         schema=SCHEMA,
-        migrations={1: _migrate_equivalence, **dict.fromkeys((2, 3, 4), lambda check: check)},
+        migrations={1: _migrate_equivalence, **dict.fromkeys((2, 3, 4, 5), lambda check: check)},
         hint="Remove it, and run the same check again.",
         digest_since=3,
     ),
