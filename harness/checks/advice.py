@@ -106,15 +106,15 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     ignored = check.policy.get("not_testable") == "ignore"
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
-    if any(mean.to_settle.startswith(TRAININGS) for mean in check.means):
+    if any(mean.needs_trainings for mean in check.means):
         yield (
             f"Train {LEAST_RUNS - 1} more of the baseline with other seeds, better of both sides (--seeds "
             f"{LEAST_RUNS} with a recipe; finished models: repeat --model at harness baseline set), or ask "
             "--question replace if only these two models matter."
         )
     for mean in check.means:
-        if settle := mean.to_settle.removeprefix(TRAININGS).removeprefix("; "):
-            yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {settle}."
+        if mean.other_needs:
+            yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.other_needs}."
 
 
 def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> list[str]:

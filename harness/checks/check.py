@@ -16,7 +16,6 @@ from harness.checks.baselines import Baseline, Reference, find_anchor, require_n
 from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
-    TRAININGS,
     AskedQuestion,
     Chain,
     Check,
@@ -385,7 +384,7 @@ def _iter_check_warnings(
             "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
         )
     # What a mean lacks beside other trainings: examples, which more tasks have.
-    undecided = any(one.to_settle not in ("", TRAININGS) for one in means)
+    undecided = any(one.other_needs for one in means)
     if undecided:
         yield from explain_unseen_margins(evidence.power.means, models=len(sides.baseline.artifacts))
     for suite in resolved.suites:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.checks.outcome import TRAININGS, Chain, MeanOutcome, Overall, TaskOutcome
+from harness.checks.outcome import Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.core.errors import shorten_names
 from harness.results.scores import format_delta
@@ -57,7 +57,7 @@ def merge_verdicts(
     gone = _describe_missing_scores(tasks) or untested
     undecided = _describe_untestable_tasks(tasks, policy)
     open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
-    noted = [one for one in open_means if note and one.to_settle.startswith(TRAININGS)]
+    noted = [one for one in open_means if note and one.needs_trainings]
     undecided += [note] if noted else []
     undecided += [_describe_mean(one, alone) for one in open_means if one not in noted]
     if gone or undecided:

@@ -165,6 +165,16 @@ class _Line:
         return "lost {} points [{}, {}]".format(*ends)
 
     @property
+    def needs_trainings(self) -> bool:
+        """Whether it first lacks trainings, as one a side cannot judge a recipe."""
+        return self.to_settle.startswith(TRAININGS)
+
+    @property
+    def other_needs(self) -> str:
+        """What would settle it beside further trainings; empty for nothing."""
+        return self.to_settle.removeprefix(TRAININGS).removeprefix("; ")
+
+    @property
     def margin_text(self) -> str:
         """The margin in points, e.g. "0.50"."""
         return f"{100 * self.margin:.2f}"

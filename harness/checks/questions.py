@@ -376,7 +376,7 @@ def judge_retraining(
     names |= alone
     printed = {s: row[names[s]] for s, row in deviations.items() if names.get(s) in row}
     judged_means = [_limit_verdict(m, printed.get(m.suite, 0.0)) if m.suite in suites else m for m in means]
-    limited = [one for one in judged_means if one.to_settle.startswith(TRAININGS)]
+    limited = [one for one in judged_means if one.needs_trainings]
     seed_effect = KNOWN if all(one.suite in printed for one in limited) else "unknown"
     changes = "; ".join(_describe_change(one, several=len(means) > 1) for one in limited)
     note = SINGLE.format(known=seed_effect, change=changes) if limited else ""

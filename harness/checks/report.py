@@ -28,7 +28,7 @@ from rich.text import Text
 from harness.checks import advice
 from harness.checks.advice import COUNTED, describe_next_steps, describe_suspects, join_names, sort_outcomes
 from harness.checks.conclusion import find_single_tasks
-from harness.checks.outcome import TRAININGS, VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import print_table
@@ -145,7 +145,7 @@ PORT_RULE = "Red: off by more than the margin, 0.05 points and 3 standard errors
 def _explain_rules(check: Check) -> Iterator[str]:
     """How to read the rows: bounds, red, p, what the suites can see; and the predicted benchmark."""
     port, every = check.question.name == "port", list[TaskOutcome | MeanOutcome]([*check.tasks, *check.means])
-    single = any(line.to_settle.startswith(TRAININGS) for line in every)
+    single = any(line.needs_trainings for line in every)
     lines = [line for line in every if line.low is not None and line.verdict != "same"]
     if lines:
         sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))

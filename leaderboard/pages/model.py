@@ -79,7 +79,7 @@ class _ModelState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """A model or backbone, with its entries, the best known first, and what records call `copies` of it."""
+    """A model or backbone with its entries, the best known first; `copies` are further names in records."""
 
     name: str
     slug: str
