@@ -19,9 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.baselines import Baseline
-from harness.checks.conclusion import Conclusion, find_single_tasks, merge_verdicts
+from harness.checks.conclusion import (
+    Conclusion,
+    describe_chain_regressions,
+    find_single_tasks,
+    merge_verdicts,
+)
 from harness.checks.decide import POINT, Outcome
-from harness.checks.outcome import TRAININGS, MeanOutcome, Overall, TaskOutcome
+from harness.checks.outcome import TRAININGS, Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.checks.sides import Comparison
 from harness.core.encoding import Encoding
@@ -264,7 +269,11 @@ def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) 
 
 
 def judge_port(
-    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], outputs: PortComparison, policy: Policy
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    outputs: PortComparison,
+    policy: Policy,
+    chain: Chain | None = None,
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
     """The outcomes and the verdict of a port.
 
@@ -273,33 +282,39 @@ def judge_port(
         means: Likewise, of each suite.
         outputs: The comparison of tokens and vectors.
         policy: The exit codes.
+        chain: The candidate against the baseline's anchor.
     """
     tasks = tuple(_judge_task(one, compared=outputs.compared) for one in tasks)
-    red = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     # A mean moves with its tasks, which are judged one by one.
     settled: Overall = "passed" if outputs.compared else "inconclusive"
     means = tuple(replace(one, p=None, to_settle="") for one in means)
     lower = [one for one in means if one.verdict in ("regressed", "inconclusive") and one.delta is not None]
     means = tuple(replace(one, verdict=settled) if one in lower else one for one in means)
-    end = merge_verdicts(tasks, means, policy)
-    text = outputs.text[0].upper() + outputs.text[1:]
-    if outputs.stage:
-        other = f"Not the same model: {outputs.text}"
-        return tasks, means, Conclusion(verdict="regressed", because=(other,), exit_code=1)
-    if red:
-        texts = [f"{one.task}: {one.delta_text} points, {one.margin_text} allowed." for one in red]
-        because = (f"Not the same model: scores differ. {text}", *texts)
-        return tasks, means, replace(end, because=because)
+    end, text = merge_verdicts(tasks, means, policy, chain), outputs.text[0].upper() + outputs.text[1:]
+    decisive = [one for one in tasks if one.must_not_regress]
+    apart = [
+        f"{one.task}: {one.delta_text} points, {one.margin_text} allowed."
+        for one in decisive
+        if one.verdict == "regressed"
+    ]
+    if outputs.stage or apart:
+        found = [f"Not the same model: {outputs.text}"]
+        if not outputs.stage:
+            found = [f"Not the same model: scores differ. {text}", *apart]
+        because = (*found, *describe_chain_regressions(chain))
+        return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
-    undecided = [one for one in tasks if one.verdict == "inconclusive" and one.must_not_regress]
-    unsure = sum(not one.is_learned for one in undecided)
-    if unsure and not outputs.compared and end.verdict != "inconclusive":
+    unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)
+    if unsure and not outputs.compared and end.verdict not in ("inconclusive", "regressed"):
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
         end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
     if end.verdict in ("inconclusive", "regressed"):
         return tasks, means, replace(end, because=(*end.because, text))
-    text = f"The same model: {outputs.text}" if outputs.compared else text
-    return tasks, means, replace(end, because=(text,))
+    return (
+        tasks,
+        means,
+        replace(end, because=(f"The same model: {outputs.text}" if outputs.compared else text,)),
+    )
 
 
 def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
