@@ -30,7 +30,6 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CheckSide, Comparison
-from harness.checks.significance import compute_confidence_interval, compute_paired_test
 from harness.core.types import Column, Suite
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Stratum, Units
@@ -428,7 +427,7 @@ def test_suspects_and_gains_are_discoveries_among_all_tasks() -> None:
 
 def test_a_difference_of_two_models_by_hand() -> None:
     one = made(-0.02, 0.01, units=21)
-    p, low, high = compute_paired_test(one)
+    p, low, high = one.compute_two_sided_test()
     assert p == pytest.approx(2 * scipy.stats.t.cdf(-2, 20))
     assert (low, high) == pytest.approx([-0.02 + 0.01 * scipy.stats.t.ppf(s, 20) for s in (0.025, 0.975)])
 
@@ -611,7 +610,7 @@ def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
     assert against.mine == pytest.approx((0.5, 0.5, 0.5))
     assert seeds_of(together).variance == pytest.approx(seeds_of(difference(ups, ups)).variance)
     assert seeds_of(against).variance == pytest.approx(variance(ups) / 3)
-    wide, narrow = (np.diff(compute_confidence_interval(one, 0.05))[0] for one in (together, against))
+    wide, narrow = (np.diff(one.compute_interval(0.05))[0] for one in (together, against))
     assert wide > narrow
 
 
@@ -654,7 +653,7 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
             for at, name in enumerate(names)
         }
         made = over(columns, found)
-        low, high = compute_confidence_interval(made, 0.05)
+        low, high = made.compute_interval(0.05)
         missed += not low <= 0 <= high
     assert missed / trials < 0.1 + 4 * sqrt(0.09 / trials)
 
