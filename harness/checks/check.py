@@ -89,7 +89,12 @@ def run_check(
         warnings += filter(None, [questions.suggest_question(*map(_get_first_model, requests))])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    outputs = _compare_port(requests, reference) if question == "port" else None
+    outputs = None
+    if question == "port":
+        ported = [_get_first_model(one) for one in requests]
+        if reference.baseline is not None:
+            ported += questions.resolve_baseline_model(reference.baseline, resolved.request)
+        outputs = questions.compare_outputs(ported, resolved)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
@@ -117,16 +122,6 @@ def _drop_empty_suites(request: Request) -> Request:
 def _get_first_model(request: CheckRequest) -> ConfiguredModel:
     """The model of a request, of a recipe what it makes first."""
     return (request.opened.trained or request.opened.asked)[0]
-
-
-def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> questions.PortComparison:
-    """The tokens and vectors of the candidate beside those of the baseline's model."""
-    models, resolved = [_get_first_model(one) for one in requests], requests[0].opened
-    if reference.baseline is not None:
-        options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        model = questions.resolve_baseline_model(reference.baseline, resolved.request, options)
-        models += [model] if model is not None else []
-    return questions.compare_outputs(models, resolved)
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> Power:

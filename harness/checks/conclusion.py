@@ -55,7 +55,9 @@ def merge_verdicts(
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     untested = [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
     gone = _describe_missing_scores(tasks) or untested
-    undecided = _describe_untestable_tasks(tasks, policy)
+    names = [task.task for task in tasks if task.verdict == "not testable"]
+    unclear = f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."
+    undecided = [unclear] if names and policy.not_testable != "ignore" else []
     open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
     noted = [one for one in open_means if note and one.needs_trainings]
     undecided += [note] if noted else []
@@ -120,13 +122,6 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
         for one in chain.means
         if one.verdict == "regressed"
     ]
-
-
-def _describe_untestable_tasks(tasks: Tasks, policy: Policy) -> list[str]:
-    names = [one.task for one in tasks if one.verdict == "not testable"]
-    if not names or policy.not_testable == "ignore":
-        return []
-    return [f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."]
 
 
 def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:

@@ -44,28 +44,28 @@ from harness.plan.resolved_request import ResolvedRequest
 from harness.results.units import TRAINED
 
 
-def resolve_baseline_model(baseline: Baseline, typed: Request, own: Request) -> ConfiguredModel | None:
-    """The model of a baseline; None where it is not to be had, has changed, or is one of several.
+def resolve_baseline_model(baseline: Baseline, typed: Request) -> list[ConfiguredModel]:
+    """The model of a baseline; none where it is not to be had, has changed, or is one of several.
 
     Args:
         baseline: The baseline.
         typed: The request for the candidate.
-        own: A request with the options of the baseline.
     """
     if len(baseline.artifacts) > 1:
-        return None
+        return []
     run = baseline.runs[0]
     pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
     # By the options of the baseline: the candidate's would make of it what is compared with it.
+    own = Request.parse_options((), typed.suites, baseline.options)
     request = replace(
         typed, models=(pinned,), recipe=(), recipe_settings={}, settings=own.settings,
         evaluation=own.evaluation,
     )  # fmt: skip
     try:
-        (model,) = ResolvedRequest.resolve_request(request).asked
+        models = ResolvedRequest.resolve_request(request).asked
     except (HarnessError, OSError):
-        return None
-    return model if model.artifact.key == run.artifact else None
+        return []
+    return [model for model in models if model.artifact.key == run.artifact]
 
 
 def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel) -> str:
