@@ -452,17 +452,14 @@ def set_baseline(
     results = paths.resolve_results_folder(request.results)
     # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
-    lost = dict[str, str]()
     every = [
         CheckRequest.plan_requests(replace(request, models=()), model, seeds) for model in request.models
     ]
     _require_repeats(every)
     runs = [run for check_request in every for run in check_request.runs]
     first = find_anchor(results, name, runs, anchor)
-    for check_request in every:
-        if not CheckSide.read_side(check_request.runs, check_request.opened, results).complete:
-            failed = [carry_out(request) for request in check_request.requests]
-            lost |= {task: reason for reasons in failed for task, reason in reasons.items()}
+    lacking = [one for one in every if not CheckSide.read_side(one.runs, one.opened, results).complete]
+    lost = {task: reason for (_, task), reason in _measure_missing_scores(lacking, carry_out).items()}
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(

@@ -135,7 +135,8 @@ def _compute_sensitivity(
         line,
         automatic=automatic,
         detectable=detectable if detectable <= equal.baseline else None,
-        counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
+        # More examples leave what trainings add as it is.
+        counted=equal.seeds is None and equal.examples.freedom >= COUNTED - 1,
         passing=part.even.share_below(line.margin + below),
     )
 
@@ -325,10 +326,14 @@ def _apply_test(
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
     low, high = compared.compute_interval(levels.passing)[0], compared.compute_interval(levels.red)[1]
-    verdict = _compute_verdict(compared, limit.margin, low, high)
+    verdict: Overall = "inconclusive"
     p = compared.compute_bound_p(-limit.margin)
-    if verdict == "regressed":
-        p = compared.compute_loss_p() * levels.tests
+    if compared.same:
+        verdict = "same"
+    elif low > -limit.margin:
+        verdict = "improved" if low > 0 else "passed"
+    elif high < 0 and compared.delta < -limit.margin / 2:
+        verdict, p = "regressed", compared.compute_loss_p() * levels.tests
     return replace(
         untested, verdict=verdict, candidate=compared.candidate, baseline=compared.baseline,
         delta=compared.delta, low=low, high=high, p=None if compared.same else min(1.0, p),
@@ -337,14 +342,6 @@ def _apply_test(
         to_settle="" if verdict != "inconclusive"
         else _describe_sample_size(compared, limit.margin, levels, unit, remedy),
     )  # fmt: skip
-
-
-def _compute_verdict(compared: Compared, margin: float, low: float, high: float) -> Overall:
-    if compared.same:
-        return "same"
-    if low > -margin:
-        return "improved" if low > 0 else "passed"
-    return "regressed" if high < 0 and compared.delta < -margin / 2 else "inconclusive"
 
 
 def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, unit: str, remedy: str) -> str:

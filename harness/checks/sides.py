@@ -395,15 +395,6 @@ def _compare_task(sides: Comparison, task: str) -> Difference | str:
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:
             return f"the {name}: {problem}"
-    return _compute_task_difference(sides, task)
-
-
-def _compute_record_score(record: ScoredRecord) -> float:
-    """The score from a record's units, which follow the recipe's convention, else the main score."""
-    return float(record.score or 0) if record.units is None else float(record.units.score_runs().mean())
-
-
-def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
     both = sides.candidate, sides.baseline
     repeated = any(len(side.group_records(task)) > 1 for side in both)
     try:
@@ -415,10 +406,14 @@ def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
     # A single unit has no variance to test by.
     if min(stratum.count for stratum in candidate_units.strata) < 2:
         return f"its score has a single unit ({candidate_units.unit}), and a test needs two"
-    seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
     # Evaluations with one seed draw the same texts for both sides; repeated trainings share nothing.
-    paired = not repeated and seeds[0] == seeds[1] > 1
+    paired = not repeated and len(mine) == len(theirs) > 1
     return Difference.compare_units(candidate_units, other, paired=paired)
+
+
+def _compute_record_score(record: ScoredRecord) -> float:
+    """The score from a record's units, which follow the recipe's convention, else the main score."""
+    return float(record.score or 0) if record.units is None else float(record.units.score_runs().mean())
 
 
 def mean_score(ones: Sequence[ScoredRecord]) -> float | None:

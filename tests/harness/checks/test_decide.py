@@ -32,7 +32,7 @@ from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.types import Column, Suite
 from harness.results.record_units import ScoredRecord
-from harness.results.units import Stratum, Units
+from harness.results.units import TRAINED, Stratum, Units
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)
@@ -251,6 +251,27 @@ def test_a_loss_that_is_said_to_be_seen_is_red_in_four_of_five_checks() -> None:
         drawn = np.random.default_rng(1).normal(-one.detectable, error, 1000)
         red = sum(line(made(float(d), error, units=10**6), one.margin).verdict == "regressed" for d in drawn)
         assert red / 1000 == pytest.approx(0.8, abs=4 * sqrt(0.16 / 1000))
+
+
+def test_a_task_alone_in_its_suite_takes_no_share_of_the_level_of_the_others() -> None:
+    baseline = two(T=(0.0, 0.0), U=(0.0, 0.0), V=(0.0, 0.0)).baseline
+    alone = Suite(name="v", title="", columns=(Column(name="V", type="any", tasks=(task("V"),)),))
+    seen = [
+        estimate_baseline_power(baseline, suites, of(margin=0.01)).tasks["T"].detectable
+        for suites in ([TWO], [TWO, alone])
+    ]
+    assert seen[0] == seen[1]
+
+
+def test_more_examples_are_no_remedy_for_what_trainings_add() -> None:
+    """By how many times as many an equal model would pass is told of a score without this part alone."""
+    values = np.random.default_rng(1).normal(0.5, 0.1, (5, 1, 500)) + np.arange(5)[:, None, None] / 50
+    counted = []
+    for runs in (1, 5):
+        stratum = Stratum(measures=("mean",), examples="e", gold=np.zeros(0), predicted=values[:runs])
+        many = replace(record("a", 0.0), units=Units(metric="m", unit=TRAINED, strata=(stratum,)))
+        counted.append(estimate_baseline_power(side({"T": [many]}), [SUITE], DEFAULT).tasks["T"].counted)
+    assert counted == [True, False]
 
 
 # Parts of a task
