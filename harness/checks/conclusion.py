@@ -94,21 +94,19 @@ def _describe_regressions(
     """Sentences on tasks and means that regressed; of a suite of one task, on the task alone."""
     lost = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
-    collapse = f"more than {policy.collapse:g} points (collapse in the policy)"
     others = [one for one in means if one.verdict == "regressed" and alone.get(one.suite) not in lost]
     lines: list[tuple[str, TaskOutcome | MeanOutcome]] = [(one.task, one) for one in lost]
     lines += [(_name_mean(one, alone), alone.get(one.suite) or one) for one in others]
-    return [_describe_loss(name, line, collapse) for name, line in lines]
-
-
-def _describe_loss(name: str, line: TaskOutcome | MeanOutcome, collapse: str) -> str:
-    """Why a loss is red, which may be below the margin."""
-    if isinstance(line, TaskOutcome) and line.collapsed:
-        return f"{name} {line.loss_text}: {collapse}."
-    if (line.delta or 0.0) < -line.margin:
-        return f"{name} {line.loss_text}: more than its margin of {line.margin_text}."
-    half = f"surely a loss, more than half of its margin of {line.margin_text}"
-    return f"{name} {line.loss_text}: {half}, and it may exceed the margin."
+    texts = []
+    for name, line in lines:
+        why = f"more than its margin of {line.margin_text}"
+        if isinstance(line, TaskOutcome) and line.collapsed:
+            why = f"more than {policy.collapse:g} points (collapse in the policy)"
+        elif (line.delta or 0.0) >= -line.margin:
+            half = f"surely a loss, more than half of its margin of {line.margin_text}"
+            why = f"{half}, and it may exceed the margin"
+        texts.append(f"{name} {line.loss_text}: {why}.")
+    return texts
 
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:

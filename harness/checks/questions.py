@@ -179,21 +179,18 @@ def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
     drawn: list[tuple[Task, Role, str]] = []
     sources = [task for task in tasks if task.output == "vector" and isinstance(task.source, CorpusSource)]
     for task in sources:
-        for text in [*_draw_task_texts(task, resolved, -(-TEXTS // len(sources))), ODD]:
+        located = locate_data(task.data, resolved.data, subsets=task.subsets)
+        found, seed = replace(task, data=located.data), resolved.request.settings.seed
+        assert isinstance(found.source, CorpusSource)
+        with prepare_task_data(found, located.folder, resolved.cache):
+            rows = found.source.corpus(found, seed=seed, data=located.folder) or ()
+        texts = list(dict.fromkeys(row for row in rows if isinstance(row, str) and row.strip()))
+        count = min(-(-TEXTS // len(sources)), len(texts))
+        for text in [*random.Random(seed).sample(texts, count), ODD]:
             drawn += [(task, role, text) for role in task.roles]
     if not drawn:
         raise HarnessError("no task of the suites names its texts")
     return drawn
-
-
-def _draw_task_texts(task: Task, resolved: ResolvedRequest, count: int) -> list[str]:
-    located = locate_data(task.data, resolved.data, subsets=task.subsets)
-    task, seed = replace(task, data=located.data), resolved.request.settings.seed
-    assert isinstance(task.source, CorpusSource)
-    with prepare_task_data(task, located.folder, resolved.cache):
-        rows = task.source.corpus(task, seed=seed, data=located.folder) or ()
-    texts = list(dict.fromkeys(row for row in rows if isinstance(row, str) and row.strip()))
-    return random.Random(seed).sample(texts, min(count, len(texts)))
 
 
 def _encode_texts(

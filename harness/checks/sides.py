@@ -324,11 +324,8 @@ class Comparison:
 
     def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
-        return replace(
-            self,
-            candidate=self.candidate.select_subsets(task, cells),
-            baseline=self.baseline.select_subsets(task, cells),
-        )
+        sides = self.candidate.select_subsets(task, cells), self.baseline.select_subsets(task, cells)
+        return replace(self, candidate=sides[0], baseline=sides[1])
 
     def select_averages(self, suites: Sequence[Suite]) -> Comparison:
         """The same, of each task only the splits and subsets that its suite averages."""
