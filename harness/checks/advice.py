@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harness.checks.conclusion import describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
-from harness.checks.difference import LEAST_RUNS
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
+from harness.results.score_differences import LEAST_RUNS
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6

@@ -399,9 +399,10 @@ def check_candidate(
         raise UsageError(
             f"{baseline} is a model, not a baseline: a suite is needed.", hint='Use e.g. suite="nanobeir".'
         )
-    run = _build_baseline_request(suites, reference.baseline).replace_fields(
-        request | {"allow": allowed}, of="harness.check"
-    )
+    run = Request(models=(), suites=suites)
+    if reference.baseline is not None:
+        run = replace(Request.parse_options((), suites, reference.baseline.options), results=None)
+    run = run.replace_fields(request | {"allow": allowed}, of="harness.check")
 
     def execute_request(part: Request) -> Mapping[str, str]:
         from harness.driver import evaluation
@@ -413,13 +414,6 @@ def check_candidate(
             candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request,
             question=check_value("question", question, Question | None),
         )  # fmt: skip
-
-
-def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
-    """The request with a baseline's options, or with the defaults."""
-    if baseline is None:
-        return Request(models=(), suites=suites)
-    return replace(Request.parse_options((), suites, baseline.options), results=None)
 
 
 def set_baseline(

@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from harness.checks.difference import LEAST_RUNS, Compared, Difference, MeanDifference
 from harness.checks.outcome import MeanOutcome, Overall, PartLoss, Power, Sensitivity, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score, select_tested
 from harness.core.types import Suite, Task
+from harness.results.score_differences import LEAST_RUNS, Compared, Difference, MeanDifference
 
 POWER, GREEN = 0.8, 0.975
 """The power of a detectable loss and of the counts that settle a line. With 3.6 standard errors as its margin
@@ -68,7 +68,7 @@ def _assign_levels(
     return {name: mean if name in alone else task for name in names}, mean
 
 
-def find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
+def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
     """Tasks or parts that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
     p = {
         name: one.compute_bound_p(0.0) if gain else one.compute_loss_p()
@@ -178,7 +178,7 @@ def evaluate_comparison(
     differences = averages.compute_differences(tasks)
     tested = select_tested(differences)
     levels, of_mean = _assign_levels([n for n, one in tested.items() if not one.same], suites, policy)
-    fallen, risen = (find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     lost, outcomes = _find_lost_parts(averages, tasks, policy), []
     for task in tasks:
         name, limit, difference = task.name, power.tasks[task.name], differences.get(task.name)
@@ -256,12 +256,15 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
         for cell, one in sides.compute_subset_differences(task.name).items()
     }
     lost: dict[str, list[PartLoss]] = {}
-    for name, split, subset in find_discoveries(tested, policy.alpha, gain=False):
+    for name, split, subset in _find_discoveries(tested, policy.alpha, gain=False):
         difference = tested[name, split, subset]
         several = len({place for task, place, _ in tested if task == name}) > 1
         low, high = difference.compute_interval(policy.alpha)
+        if several:
+            # "default" is the subset of a task that has none.
+            subset = split if subset == "default" else f"{subset} ({split})"
         part = PartLoss(
-            part=f"{subset} ({split})" if several else subset,
+            part=subset,
             candidate=difference.candidate, baseline=difference.baseline, delta=difference.delta,
             low=low, high=high, p=difference.compute_loss_p(), units=difference.units,
             collapsed=difference.delta < -policy.collapse * POINT,
@@ -314,8 +317,13 @@ def _evaluate_means(
             remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else " (a larger suite)"
             outcome = _apply_test(outcome, mean, limit, levels, "examples", remedy)
             if outcome.to_settle:
-                wider = _describe_wider_margin(suite, outcome, limit, policy)
-                outcome = replace(outcome, to_settle=outcome.to_settle + wider)
+                least, most = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS, outcome.baseline or 0.0
+                wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
+                # A margin that most equal models pass is not widened because this one did not.
+                if passing is not None and passing < ENOUGH and wider > limit.margin:
+                    offer = f"--margin auto, which allows {100 * wider:.2f}; with {outcome.margin_text}"
+                    offer = f", or {offer} an equal model passes in {100 * passing:.0f} % of checks"
+                    outcome = replace(outcome, to_settle=outcome.to_settle + offer)
             outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
         means.append(outcome)
     return means
@@ -372,16 +380,3 @@ def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, un
         options.append(f"about {needed:,} seeds of {short[0] if len(short) == 1 else 'each'} in all")
     more = f"more {unit}{remedy}"
     return " or ".join(options) or (f"more seeds and {more}" if compared.seeds else more)
-
-
-def _describe_wider_margin(suite: Suite, mean: MeanOutcome, limit: Sensitivity, policy: Policy) -> str:
-    """The margin "auto" as another thing that would settle an inconclusive mean."""
-    least = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS
-    wider = _choose_margin(limit.automatic or 0.0, least, mean.baseline or 0.0, policy)
-    # A margin that most equal models pass is not widened because this one did not.
-    if limit.passing is None or limit.passing >= ENOUGH or wider <= limit.margin:
-        return ""
-    return (
-        f", or --margin auto, which allows {100 * wider:.2f}; with {mean.margin_text} an equal model "
-        f"passes in {100 * limit.passing:.0f} % of checks"
-    )

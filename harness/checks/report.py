@@ -429,10 +429,9 @@ def render_markdown(check: Check) -> str:
     sections = [section for section in _iter_markdown_sections(check) if section[2]]
     needs = [len(_fit_markdown_table(*section, room=sys.maxsize)) + ASIDE for section in sections]
     for number, section in enumerate(sections):
-        left = ROOM - sum(len(part) + 2 for part in parts)
-        # A table gets at most half of the room while others follow, or more where those need less.
-        later = needs[number + 1 :]
-        parts.append(_fit_markdown_table(*section, room=max(left // 2 if later else left, left - sum(later))))
+        # A table gets at most half of the room, or more where those that follow need less.
+        left, later = ROOM - sum(len(part) + 2 for part in parts), sum(needs[number + 1 :])
+        parts.append(_fit_markdown_table(*section, room=max(left // 2, left - later)))
     return "\n\n".join(parts) + "\n"
 
 

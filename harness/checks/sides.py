@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.difference import Difference, Part
 from harness.checks.outcome import SEEDED
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
@@ -21,6 +20,7 @@ from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import Identity
 from harness.results.record_units import Parts, ScoredRecord
+from harness.results.score_differences import Difference, Part
 from harness.results.scores import Mean, list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
@@ -208,7 +208,9 @@ class CheckRequest:
         requests, scores = [first], _plan_request_scores(resolved_request)
         # A recipe that makes a model has its seeds in the trainings; another seed of the evaluation is no
         # repeat.
-        again = () if resolved_request.stages else _find_seed_columns(resolved_request.suites)
+        columns = [column for suite in resolved_request.suites for column in suite.columns]
+        drawn = [c for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks)]
+        again = () if resolved_request.stages else tuple(column.name for column in drawn)
         for seed in range(1, seeds) if again else ():
             more = replace(
                 first,
@@ -257,12 +259,6 @@ def _build_baseline_models(scores: Sequence[PlannedScore]) -> tuple[BaselineMode
         )
         for artifact, own in keys.items()
     )  # fmt: skip
-
-
-def _find_seed_columns(suites: Sequence[Suite]) -> tuple[str, ...]:
-    """The columns whose score depends on the seed."""
-    columns = [column for suite in suites for column in suite.columns]
-    return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
 def _plan_request_scores(resolved: ResolvedRequest) -> list[PlannedScore]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from harness.checks.difference import Difference, MeanDifference
 from harness.core import paths
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import OWN_UNITS, Column, Data, Suite, Task
@@ -17,6 +16,7 @@ from harness.driver.report.suite import is_selection_score, serialize_selection
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
 from harness.results.results import MeasuredSuite, choose_settings, describe_record, open_stores
+from harness.results.score_differences import Difference, MeanDifference
 from harness.results.scores import MAIN_SCORE, collect_raw_metrics
 from harness.storage.record import Record
 from harness.tools.measured import ResultTable

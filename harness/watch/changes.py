@@ -32,11 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.difference import Difference, MeanDifference
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.errors import shorten_names
 from harness.core.types import build_artifact_slug
 from harness.plan.request import PreparedRun
+from harness.results.score_differences import Difference, MeanDifference
 from harness.watch.state import SETTLED, ChangePoint, Look, Watch, WatchEntry
 
 Floats: TypeAlias = NDArray[np.float64]

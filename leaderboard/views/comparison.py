@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from harness.checks.difference import Difference, MeanDifference
 from harness.core import paths
 from harness.core.types import Column
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
+from harness.results.score_differences import Difference, MeanDifference
 from harness.results.scores import list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store

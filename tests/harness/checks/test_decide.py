@@ -21,7 +21,6 @@ from fakes import task
 from harness.checks.baselines import BaselineModel
 from harness.checks.conclusion import merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison
-from harness.checks.difference import Compared, Difference, MeanDifference, Part
 from harness.checks.outcome import (
     MeanOutcome,
     Power,
@@ -32,6 +31,7 @@ from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CheckSide, Comparison
 from harness.core.types import Column, Suite
 from harness.results.record_units import ScoredRecord
+from harness.results.score_differences import Compared, Difference, MeanDifference, Part
 from harness.results.units import TRAINED, Stratum, Units
 
 RNG = np.random.default_rng(5)
@@ -585,6 +585,15 @@ def of_splits(model: str, dev: float, test: float) -> ScoredRecord:
     ]
     units = Units(metric="m", unit="queries", strata=tuple(strata))
     return replace(both[0], units=units, score=float(units.score_runs().mean()))
+
+
+def test_a_split_of_a_task_without_subsets_is_named_alone() -> None:
+    both = of_splits("x", 0.0, -0.3), of_splits("a", 0.0, 0.0)
+    units = [one.units for one in both if one.units is not None]
+    named = [replace(one, strata=tuple(replace(s, subset="default") for s in one.strata)) for one in units]
+    mine, theirs = (replace(one, units=own) for one, own in zip(both, named, strict=True))
+    (lost,) = decided(sides([mine], [theirs]), [SUITE], DEFAULT).tasks[0].lost
+    assert lost.part == "test"
 
 
 @pytest.mark.parametrize("apart", ["", "development"])

@@ -14,13 +14,13 @@ import sklearn.metrics
 from simulate_changes import draw_accuracy, draw_ndcg, draw_precision, draw_spearman
 
 from fakes import task
-from harness.checks.difference import (
+from harness.core.types import Column, Suite
+from harness.results.score_differences import (
     Difference,
     MeanDifference,
     Part,
     Uncertainty,
 )
-from harness.core.types import Column, Suite
 from harness.results.units import GROUPS, Stratum, Units
 from harness.results.weighted_metrics import Floats
 
