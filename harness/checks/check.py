@@ -104,8 +104,8 @@ def run_check(
         for sentence in explain_unseen_margins(planned, models=len(sides.baseline.artifacts)):
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
-    asked = AskedQuestion(name=question or "replace", source="default" if question is None else "typed")
-    result = _build_check(requests[0], reference, sides, policy, asked, outputs, warnings)
+    purpose = AskedQuestion(name=question or "replace", source="default" if question is None else "typed")
+    result = _build_check(requests[0], reference, sides, policy, purpose, outputs, warnings)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -222,6 +222,9 @@ def _build_check(
         # What single trainings leave open they leave open since the anchor, too.
         end = merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
     remarks = [*gone, *_iter_check_warnings(tasks, means, sides, resolved, question)]
+    # What a mean lacks beside other trainings: examples, which more tasks have.
+    if any(one.other_needs for one in means):
+        remarks += explain_unseen_margins(power.means, models=len(sides.baseline.artifacts))
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
@@ -359,7 +362,6 @@ def _iter_check_warnings(
             "One training of each side: what another seed would change is not in the bounds. To judge a "
             "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
         )
-    # What a mean lacks beside other trainings: examples, which more tasks have.
     undecided = any(one.other_needs for one in means)
     for suite, mean in zip(resolved.suites, means, strict=True):
         if suite.left_out and undecided:

@@ -207,12 +207,12 @@ def evaluate_comparison(
             outcome = replace(outcome, suspect=suspect, lost=tuple(lost.get(name, ())))
         outcomes.append(outcome)
     means = _evaluate_means(sides, suites, tested, power, of_mean, policy)
-    for at, suite in enumerate(suites):
+    for place, suite in enumerate(suites):
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
-        if alone and means[at].delta is not None:
-            means[at] = replace(means[at], p=alone[0].p)
+        if alone and means[place].delta is not None:
+            means[place] = replace(means[place], p=alone[0].p)
             if alone[0].verdict == "regressed":
-                means[at] = replace(means[at], verdict="regressed", to_settle="")
+                means[place] = replace(means[place], verdict="regressed", to_settle="")
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
 

@@ -56,10 +56,10 @@ def resolve_baseline_model(baseline: Baseline, typed: Request) -> list[Configure
     run = baseline.runs[0]
     pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
     # By the options of the baseline: the candidate's would make of it what is compared with it.
-    own = Request.parse_options((), typed.suites, baseline.options)
+    stored = Request.parse_options((), typed.suites, baseline.options)
     request = replace(
-        typed, models=(pinned,), recipe=(), recipe_settings={}, settings=own.settings,
-        evaluation=own.evaluation,
+        typed, models=(pinned,), recipe=(), recipe_settings={}, settings=stored.settings,
+        evaluation=stored.evaluation,
     )  # fmt: skip
     try:
         models = ResolvedRequest.resolve_request(request).asked
@@ -180,10 +180,10 @@ def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
     sources = [task for task in tasks if task.output == "vector" and isinstance(task.source, CorpusSource)]
     for task in sources:
         located = locate_data(task.data, resolved.data, subsets=task.subsets)
-        found, seed = replace(task, data=located.data), resolved.request.settings.seed
-        assert isinstance(found.source, CorpusSource)
-        with prepare_task_data(found, located.folder, resolved.cache):
-            rows = found.source.corpus(found, seed=seed, data=located.folder) or ()
+        local, seed = replace(task, data=located.data), resolved.request.settings.seed
+        assert isinstance(local.source, CorpusSource)
+        with prepare_task_data(local, located.folder, resolved.cache):
+            rows = local.source.corpus(local, seed=seed, data=located.folder) or ()
         texts = list(dict.fromkeys(row for row in rows if isinstance(row, str) and row.strip()))
         count = min(-(-TEXTS // len(sources)), len(texts))
         for text in [*random.Random(seed).sample(texts, count), ODD]:
@@ -295,10 +295,10 @@ def judge_port(
         if one.verdict == "regressed"
     ]
     if outputs.stage or apart:
-        found = [f"Not the same model: {outputs.text}"]
+        reasons = [f"Not the same model: {outputs.text}"]
         if not outputs.stage:
-            found = [f"Not the same model: scores differ. {text}", *apart]
-        because = (*found, *describe_chain_regressions(chain))
+            reasons = [f"Not the same model: scores differ. {text}", *apart]
+        because = (*reasons, *describe_chain_regressions(chain))
         return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
     unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)

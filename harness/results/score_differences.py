@@ -228,8 +228,8 @@ class Compared:
     def compute_loss_p(self) -> float:
         """The p-value of "not lower than the baseline", which the upper bound decides."""
         # Of a difference that is known exactly, 0 is no loss.
-        known = self.total.variance <= FLAT
-        return float(self.delta >= 0.0) if known else 1 - self.total.share_below(-self.delta)
+        exact = self.total.variance <= FLAT
+        return float(self.delta >= 0.0) if exact else 1 - self.total.share_below(-self.delta)
 
     def compute_two_sided_test(self, alpha: float = 0.05) -> tuple[float, float, float]:
         """The p-value of "no difference", and the bounds of its 1 - alpha interval."""
