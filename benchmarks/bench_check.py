@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from measuring import read_options
 
-from harness.checks.difference import Difference
+from harness.results.score_differences import Difference
 from harness.results.units import Stratum, Units
 from harness.results.weighted_metrics import Floats
 

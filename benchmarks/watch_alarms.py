@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from measuring import read_options
 
-from harness.checks.difference import Difference, MeanDifference
 from harness.core.types import Column, Data, Suite, Task
+from harness.results.score_differences import Difference, MeanDifference
 from harness.results.units import NOTHING, Stratum, Units
 from harness.watch.changes import LEAST, detect_drops, look_at
 from harness.watch.state import Watch, WatchEntry

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harness.checks.conclusion import describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
-from harness.checks.difference import LEAST_RUNS
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
+from harness.results.score_differences import LEAST_RUNS
 from harness.results.scores import format_delta, score_text
 
 SHOWN = 6
@@ -59,8 +59,8 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
-    losses = [one for one in sorted(check.tasks, key=get_task_delta) if one.low is not None]
-    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if get_task_delta(one) < 0)
+    losses = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.low is not None]
+    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if (one.delta or 0.0) < 0)
     summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}"
     yield "Reject the candidate."
     slow, count = describe_chain_regressions(check.chain), len(check.baseline.artifacts)
@@ -146,34 +146,25 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
 
 def describe_suspects(check: Check, *, every: bool = False) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
-    lower = [one for one in sorted(check.tasks, key=get_task_delta) if one.suspect]
+    lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
     tasks, note = [one for one in lower if one.verdict in COUNTED], "passed, and perhaps lower"
     if check.question.name == "port":
         tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
     named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
-    parts = join_names(_list_lost_parts(check), every=every, between="; ")
-    texts = [f"Worth a look ({note}): {named}."] if tasks else []
-    return [*texts, f"Where it lost: {parts}."] if parts else texts
-
-
-def _list_lost_parts(check: Check) -> list[str]:
-    """Each split or subset, as a language, on which the candidate is lower: the largest losses first."""
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
-    return [
+    losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"
         for _, name, part in sorted(parts, key=lambda one: one[:2])
     ]
-
-
-def get_task_delta(task: TaskOutcome) -> float:
-    """The difference of a task; 0 where it has none."""
-    return task.delta or 0.0
+    where = join_names(losses, every=every, between="; ")
+    texts = [f"Worth a look ({note}): {named}."] if tasks else []
+    return [*texts, f"Where it lost: {where}."] if where else texts
 
 
 def sort_outcomes(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
     """The tasks that collapsed, then the others by verdict; the largest difference first."""
     return sorted(
-        tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(get_task_delta(one)))
+        tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(one.delta or 0.0))
     )
 
 

@@ -216,20 +216,16 @@ def find_anchor(
     # None has the name, or one that cannot be read, which is replaced, too.
     with contextlib.suppress(UsageError, RecordError):
         former = BASELINES.find_document(results, name)
-    chain = former.anchor if former is not None else None
     # The same models again are no step of a chain.
     alike = former is not None and former.artifacts == tuple(dict.fromkeys(run.artifact for run in runs))
+    first = None if alike else former
+    chain = former.anchor if former is not None else None
     if anchor is not None:
-        named = BASELINES.find_document(results, anchor)
-        chain = chain if chain is not None and chain.runs == named.runs else None
-        first = Anchor(name=anchor, when=named.when, runs=named.runs)
-    elif former is None or alike:
-        return chain
-    else:
-        first = Anchor(name=name, when=former.when, runs=former.runs)
-    if chain is None or alike:
-        return chain or first
-    return dataclasses.replace(chain, baselines=chain.baselines + 1)
+        first = BASELINES.find_document(results, anchor)
+        chain = chain if chain is not None and chain.runs == first.runs else None
+    if chain is not None:
+        return chain if alike else dataclasses.replace(chain, baselines=chain.baselines + 1)
+    return Anchor(name=first.name, when=first.when, runs=first.runs) if first is not None else None
 
 
 def _is_model(text: str) -> bool:
@@ -432,10 +428,13 @@ class Reference:
             RecordError: A baseline's file cannot be read.
         """
         path, home = paths.resolve_home_path(text), paths.resolve_results_folder(results)
-        if path.suffix == ".json" and path.is_file():
-            return _read_reference(text, path)
-        if path.suffix == EXPORT and path.is_file():
-            return _read_reference(text, _unpack_baseline(path, cache))
+        if path.suffix in (".json", EXPORT) and path.is_file():
+            file = path if path.suffix == ".json" else _unpack_baseline(path, cache)
+            # It is in <results>/baselines, so its records may be in <results>/records.
+            beside = file.absolute().parent.parent
+            baseline = _require_valid_options(BASELINES.read_document_file(file))
+            where = beside if (beside / "records").is_dir() else None
+            return Reference(name=text, baseline=baseline, results=where)
         # Baselines go first: set_baseline refuses the names of catalog models, so that only a folder can be
         # hidden.
         if path.suffix != ".json" and text in BASELINES.list_names(home):
@@ -446,14 +445,6 @@ class Reference:
             valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
             raise explain_unknown("baseline or model", text, valid_names, then=ADVICE)
         return Reference(name=text)
-
-
-def _read_reference(text: str, path: Path) -> Reference:
-    # The file of a baseline is in <results>/baselines, so its records may be in <results>/records.
-    beside = path.absolute().parent.parent
-    results = beside if (beside / "records").is_dir() else None
-    baseline = _require_valid_options(BASELINES.read_document_file(path))
-    return Reference(name=text, baseline=baseline, results=results)
 
 
 def _require_valid_options(baseline: Baseline) -> Baseline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from harness.checks import questions
 from harness.checks.advice import explain_unseen_margins
 from harness.checks.baselines import Baseline, Reference, find_anchor, require_new_name, write_baseline
-from harness.checks.conclusion import Conclusion, describe_chain_regressions, merge_verdicts
+from harness.checks.conclusion import merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
     AskedQuestion,
@@ -89,7 +89,12 @@ def run_check(
         warnings += filter(None, [questions.suggest_question(*map(_get_first_model, requests))])
     sides = _read_comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
-    outputs = _compare_port(requests, reference) if question == "port" else None
+    outputs = None
+    if question == "port":
+        ported = [_get_first_model(one) for one in requests]
+        if reference.baseline is not None:
+            ported += questions.resolve_baseline_model(reference.baseline, resolved.request)
+        outputs = questions.compare_outputs(ported, resolved)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
@@ -99,14 +104,8 @@ def run_check(
         for sentence in explain_unseen_margins(planned, models=len(sides.baseline.artifacts)):
             announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
-    power = _estimate_power(resolved, sides, policy)
-    chain, gone = _compare_with_anchor(reference, requests[0], sides.candidate, policy, power)
-    evidence = _Evidence(
-        candidate=requests[0], reference=reference, sides=sides, policy=policy, power=power,
-        question=AskedQuestion(source="default") if question is None else AskedQuestion(name=question),
-        outputs=outputs, chain=chain,
-    )  # fmt: skip
-    result = _build_check(evidence, [*warnings, *gone])
+    purpose = AskedQuestion(name=question or "replace", source="default" if question is None else "typed")
+    result = _build_check(requests[0], reference, sides, policy, purpose, outputs, warnings)
     result = replace(result, seconds=round(time.monotonic() - began, 3))
     result.write(resolved.results)
     return result
@@ -123,16 +122,6 @@ def _drop_empty_suites(request: Request) -> Request:
 def _get_first_model(request: CheckRequest) -> ConfiguredModel:
     """The model of a request, of a recipe what it makes first."""
     return (request.opened.trained or request.opened.asked)[0]
-
-
-def _compare_port(requests: Sequence[CheckRequest], reference: Reference) -> questions.PortComparison:
-    """The tokens and vectors of the candidate beside those of the baseline's model."""
-    models, resolved = [_get_first_model(one) for one in requests], requests[0].opened
-    if reference.baseline is not None:
-        options = _build_baseline_request(resolved.request.suites, reference.baseline)
-        model = questions.resolve_baseline_model(reference.baseline, resolved.request, options)
-        models += [model] if model is not None else []
-    return questions.compare_outputs(models, resolved)
 
 
 def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> Power:
@@ -202,31 +191,40 @@ def _read_comparison(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Evidence:
-    """What a check is decided by: `outputs` are those of a port, and the chain is None without an anchor."""
-
-    candidate: CheckRequest
-    reference: Reference
-    sides: Comparison
-    policy: Policy
-    power: Power
-    question: AskedQuestion
-    outputs: questions.PortComparison | None
-    chain: Chain | None
-
-
-def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
-    """The check of what was measured, with remarks that do not decide."""
-    resolved, sides, reference = evidence.candidate.opened, evidence.sides, evidence.reference
-    decisions = evaluate_comparison(sides, resolved.suites, evidence.policy, evidence.power)
+def _build_check(
+    request: CheckRequest,
+    reference: Reference,
+    sides: Comparison,
+    policy: Policy,
+    question: AskedQuestion,
+    outputs: questions.PortComparison | None,
+    warnings: Sequence[str],
+) -> Check:
+    """The check of what was measured, with remarks that do not decide; `outputs` are those of a port."""
+    resolved = request.opened
+    power = _estimate_power(resolved, sides, policy)
+    chain, gone = _compare_with_anchor(reference, request, sides.candidate, policy, power)
+    decisions = evaluate_comparison(sides, resolved.suites, policy, power)
     tasks = (*decisions.tasks, *_iter_missing_outcomes(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predict_benchmark(suite, sides))
         for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
-    tasks, means, end = _judge_question(evidence, tasks, means)
-    remarks = [*_iter_check_warnings(tasks, means, evidence)]
+    if outputs is not None:
+        tasks, means, end = questions.judge_port(tasks, means, outputs, policy, chain)
+    else:
+        note = None
+        if question.name == "retrain":
+            deviations = questions.find_seed_deviations(
+                _get_first_model(request), [mean.suite for mean in means]
+            )
+            tasks, means, note = questions.judge_retraining(tasks, means, sides, deviations)
+        # What single trainings leave open they leave open since the anchor, too.
+        end = merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
+    remarks = [*gone, *_iter_check_warnings(tasks, means, sides, resolved, question)]
+    # What a mean lacks beside other trainings: examples, which more tasks have.
+    if any(one.other_needs for one in means):
+        remarks += explain_unseen_margins(power.means, models=len(sides.baseline.artifacts))
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
@@ -235,31 +233,11 @@ def _build_check(evidence: _Evidence, warnings: Sequence[str]) -> Check:
         id="", when=datetime.now(tz=UTC).isoformat(timespec="seconds"), candidate=candidate,
         baseline=replace(theirs, source=reference.name, baseline=name),
         suites=tuple(suite.name for suite in resolved.suites), recipe=", ".join(resolved.request.recipe),
-        policy=evidence.policy.to_json(), overall=end.verdict, because=end.because, exit_code=end.exit_code,
-        tasks=tasks, means=means, chain=evidence.chain,
-        warnings=tuple(dict.fromkeys((*warnings, *remarks))), question=evidence.question,
+        policy=policy.to_json(), overall=end.verdict, because=end.because, exit_code=end.exit_code,
+        tasks=tasks, means=means, chain=chain,
+        warnings=tuple(dict.fromkeys((*warnings, *remarks))), question=question,
     )  # fmt: skip
     return replace(check, id=_digest(check, resolved.request.suites))
-
-
-def _judge_question(
-    evidence: _Evidence, tasks: tuple[TaskOutcome, ...], means: tuple[MeanOutcome, ...]
-) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
-    """The outcomes and the verdict as the question asks for them, from those by the intervals."""
-    policy, chain = evidence.policy, evidence.chain
-    if evidence.outputs is not None:
-        tasks, means, end = questions.judge_port(tasks, means, evidence.outputs, policy)
-        if lost := describe_chain_regressions(chain):
-            because = (*lost, *(end.because if end.verdict == "regressed" else ()))
-            end = replace(end, verdict="regressed", because=because, exit_code=1)
-        return tasks, means, end
-    note = None
-    if evidence.question.name == "retrain":
-        model = _get_first_model(evidence.candidate)
-        deviations = questions.find_seed_deviations(model, [mean.suite for mean in means])
-        tasks, means, note = questions.judge_retraining(tasks, means, evidence.sides, deviations)
-    # What single trainings leave open they leave open since the anchor, too.
-    return tasks, means, merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
 
 
 def _compare_with_anchor(
@@ -290,17 +268,15 @@ def _compare_with_anchor(
 
 def _describe_sides(sides: Sequence[CheckSide]) -> list[CheckedModel]:
     """The first model of each side, by the name that it has in a table of both."""
-    named = []
+    named, dtypes = [], []
     for side in sides:
-        first = side.runs[0]
-        models = (one.model for ones in side.scored.values() for one in ones)
-        about = next((model for model in models if model["artifact"] == first.artifact), {})
-        place = {"folder": about.get("folder") or "", "revision": first.revision or ""}
-        shared = about.get("source") == "local"
-        named.append(NamedModel(name=first.model, key=first.artifact, shared=shared, **place))
+        run, records = side.runs[0], (one for ones in side.scored.values() for one in ones)
+        record = next((one for one in records if one.model["artifact"] == run.artifact), None)
+        about, identity = (record.model, record.identity) if record is not None else ({}, {})
+        place = {"folder": about.get("folder"), "revision": run.revision, "group": None}
+        named.append(NamedModel.from_fields(run.model, about.get("source", ""), run.artifact, **place))
+        dtypes.append((identity.get("encoding") or {}).get("dtype"))
     names = distinguish_names(named)
-    firsts = (next((one for ones in side.scored.values() for one in ones), None) for side in sides)
-    dtypes = [one and (one.identity.get("encoding") or {}).get("dtype") for one in firsts]
     # The same model in two precisions, as a port may be, has one name.
     several = len({*names.values()}) < len({*filter(None, dtypes)})
     return [
@@ -363,10 +339,13 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
 
 
 def _iter_check_warnings(
-    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], evidence: _Evidence
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    sides: Comparison,
+    resolved: ResolvedRequest,
+    question: AskedQuestion,
 ) -> Iterator[str]:
-    """Remarks that do not decide: other conditions, single trainings, what is not seen, no prediction."""
-    sides, resolved = evidence.sides, evidence.candidate.opened
+    """Remarks that do not decide: other conditions, single trainings, what is left out, no prediction."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
@@ -375,7 +354,7 @@ def _iter_check_warnings(
     yield from find_provenance_differences(pairs)
     once = any((one.unit == TRAINED or resolved.stages) and one.runs == (1, 1) for one in tasks)
     # A port is no training, and a retraining says the same itself.
-    single = evidence.question.name == "replace" and all(
+    single = question.name == "replace" and all(
         len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
     )
     if once or (single and any(one.delta and one.unit != TRAINED for one in tasks)):
@@ -383,14 +362,11 @@ def _iter_check_warnings(
             "One training of each side: what another seed would change is not in the bounds. To judge a "
             "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
         )
-    # What a mean lacks beside other trainings: examples, which more tasks have.
     undecided = any(one.other_needs for one in means)
-    if undecided:
-        yield from explain_unseen_margins(evidence.power.means, models=len(sides.baseline.artifacts))
-    for suite in resolved.suites:
+    for suite, mean in zip(resolved.suites, means, strict=True):
         if suite.left_out and undecided:
             yield f"Left out of {suite.name} by the options: {shorten_names(suite.left_out)}."
-        if suite.predictor is not None and not _predict_benchmark(suite, sides):
+        if suite.predictor is not None and not mean.predicted:
             yield f"{suite.predictor.target} is not predicted: a task of {suite.name} has no score."
 
 
@@ -425,9 +401,10 @@ def check_candidate(
         raise UsageError(
             f"{baseline} is a model, not a baseline: a suite is needed.", hint='Use e.g. suite="nanobeir".'
         )
-    run = _build_baseline_request(suites, reference.baseline).replace_fields(
-        request | {"allow": allowed}, of="harness.check"
-    )
+    run = Request(models=(), suites=suites)
+    if reference.baseline is not None:
+        run = replace(Request.parse_options((), suites, reference.baseline.options), results=None)
+    run = run.replace_fields(request | {"allow": allowed}, of="harness.check")
 
     def execute_request(part: Request) -> Mapping[str, str]:
         from harness.driver import evaluation
@@ -439,13 +416,6 @@ def check_candidate(
             candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request,
             question=check_value("question", question, Question | None),
         )  # fmt: skip
-
-
-def _build_baseline_request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
-    """The request with a baseline's options, or with the defaults."""
-    if baseline is None:
-        return Request(models=(), suites=suites)
-    return replace(Request.parse_options((), suites, baseline.options), results=None)
 
 
 def set_baseline(
@@ -478,17 +448,14 @@ def set_baseline(
     results = paths.resolve_results_folder(request.results)
     # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
-    lost = dict[str, str]()
     every = [
         CheckRequest.plan_requests(replace(request, models=()), model, seeds) for model in request.models
     ]
     _require_repeats(every)
     runs = [run for check_request in every for run in check_request.runs]
     first = find_anchor(results, name, runs, anchor)
-    for check_request in every:
-        if not CheckSide.read_side(check_request.runs, check_request.opened, results).complete:
-            failed = [carry_out(request) for request in check_request.requests]
-            lost |= {task: reason for reasons in failed for task, reason in reasons.items()}
+    lacking = [one for one in every if not CheckSide.read_side(one.runs, one.opened, results).complete]
+    lost = {task: reason for (_, task), reason in _measure_missing_scores(lacking, carry_out).items()}
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(

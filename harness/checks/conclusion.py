@@ -55,7 +55,9 @@ def merge_verdicts(
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     untested = [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
     gone = _describe_missing_scores(tasks) or untested
-    undecided = _describe_untestable_tasks(tasks, policy)
+    names = [task.task for task in tasks if task.verdict == "not testable"]
+    unclear = f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."
+    undecided = [unclear] if names and policy.not_testable != "ignore" else []
     open_means = [one for one in means if one.verdict == "inconclusive" and one.delta is not None]
     noted = [one for one in open_means if note and one.needs_trainings]
     undecided += [note] if noted else []
@@ -92,21 +94,19 @@ def _describe_regressions(
     """Sentences on tasks and means that regressed; of a suite of one task, on the task alone."""
     lost = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
-    collapse = f"more than {policy.collapse:g} points (collapse in the policy)"
     others = [one for one in means if one.verdict == "regressed" and alone.get(one.suite) not in lost]
     lines: list[tuple[str, TaskOutcome | MeanOutcome]] = [(one.task, one) for one in lost]
     lines += [(_name_mean(one, alone), alone.get(one.suite) or one) for one in others]
-    return [_describe_loss(name, line, collapse) for name, line in lines]
-
-
-def _describe_loss(name: str, line: TaskOutcome | MeanOutcome, collapse: str) -> str:
-    """Why a loss is red, which may be below the margin."""
-    if isinstance(line, TaskOutcome) and line.collapsed:
-        return f"{name} {line.loss_text}: {collapse}."
-    if (line.delta or 0.0) < -line.margin:
-        return f"{name} {line.loss_text}: more than its margin of {line.margin_text}."
-    half = f"surely a loss, more than half of its margin of {line.margin_text}"
-    return f"{name} {line.loss_text}: {half}, and it may exceed the margin."
+    texts = []
+    for name, line in lines:
+        why = f"more than its margin of {line.margin_text}"
+        if isinstance(line, TaskOutcome) and line.collapsed:
+            why = f"more than {policy.collapse:g} points (collapse in the policy)"
+        elif (line.delta or 0.0) >= -line.margin:
+            half = f"surely a loss, more than half of its margin of {line.margin_text}"
+            why = f"{half}, and it may exceed the margin"
+        texts.append(f"{name} {line.loss_text}: {why}.")
+    return texts
 
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:
@@ -120,13 +120,6 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
         for one in chain.means
         if one.verdict == "regressed"
     ]
-
-
-def _describe_untestable_tasks(tasks: Tasks, policy: Policy) -> list[str]:
-    names = [one.task for one in tasks if one.verdict == "not testable"]
-    if not names or policy.not_testable == "ignore":
-        return []
-    return [f"{len(names)} of {len(tasks)} tasks cannot be tested: {shorten_names(names)}."]
 
 
 def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:

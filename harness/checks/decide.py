@@ -3,31 +3,21 @@
 A task or a mean passes if the lower bound of its difference lies above -margin (one-sided at alpha). Else it
 has regressed if the upper bound lies below 0 and the estimate below half of the margin, and is inconclusive
 otherwise. Means are the primary endpoints; tasks are secondary, with Bonferroni's bound for red over those
-that must not regress, and Benjamini and Hochberg's procedure for the list of suspects (both in
-`significance.py`).
+that must not regress, and Benjamini and Hochberg's procedure for the list of suspects.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from harness.checks.difference import LEAST_RUNS, Compared, Difference, MeanDifference
 from harness.checks.outcome import MeanOutcome, Overall, PartLoss, Power, Sensitivity, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score, select_tested
-from harness.checks.significance import (
-    SharedLevel,
-    assign_task_levels,
-    compute_bound_p,
-    compute_confidence_interval,
-    compute_loss_p,
-    find_discoveries,
-)
 from harness.core.types import Suite, Task
+from harness.results.score_differences import LEAST_RUNS, Compared, Difference, MeanDifference
 
 POWER, GREEN = 0.8, 0.975
 """The power of a detectable loss and of the counts that settle a line. With 3.6 standard errors as its margin
@@ -46,6 +36,48 @@ POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
 
 Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
+Name = TypeVar("Name", str, tuple[str, str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Levels:
+    """The level of passing, and that at which so many tests together call a regression (Bonferroni)."""
+
+    passing: float
+    together: float
+    tests: int
+
+    @property
+    def red(self) -> float:
+        """The level at which each test calls a regression."""
+        return self.together / self.tests
+
+
+def _assign_levels(
+    differing: Collection[str], suites: Sequence[Suite], policy: Policy
+) -> tuple[dict[str, _Levels], _Levels]:
+    """The levels of each task, those of a mean if it is alone in its suite, and of each mean.
+
+    Tasks that are not among the `differing`, or that may regress, cannot be red: they take no share.
+    """
+    names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
+    alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
+    several = [name for name in names if name in differing and name not in alone and policy.forbids(name)]
+    mean = _Levels(passing=policy.alpha, together=RED, tests=len(suites))
+    task = replace(mean, together=policy.task_alpha, tests=max(len(several), 1))
+    return {name: mean if name in alone else task for name in names}, mean
+
+
+def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: bool) -> set[Name]:
+    """Tasks or parts that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
+    p = {
+        name: one.compute_bound_p(0.0) if gain else one.compute_loss_p()
+        for name, one in tested.items()
+        if not one.same
+    }
+    order = sorted(p, key=lambda name: p[name])
+    last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
+    return set(order[:last])
 
 
 def estimate_baseline_power(
@@ -60,21 +92,17 @@ def estimate_baseline_power(
         trainings: The number of a candidate's models, where the baseline has several.
     """
     equal = side.estimate_null_differences(suites, policy.changed, trainings)
-    # The levels are those of evaluate_comparison, before it is known which tasks can be tested.
-    names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
-    red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
-    # The mean of a suite of one task is that task's score: both lines have one level, and say the same.
-    alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
-    repeated = len(side.artifacts) > 1
+    (levels, of_mean), repeated = _assign_levels(equal, suites, policy), len(side.artifacts) > 1
     tasks = {
-        task: _compute_sensitivity(equal.get(task), policy, red[task in alone], task=task, repeated=repeated)
-        for task in names
+        task: _compute_sensitivity(equal.get(task), policy, own.red, task=task, repeated=repeated)
+        for task, own in levels.items()
     }
     means = {}
     for suite in suites:
-        difference = MeanDifference.aggregate_suite(suite, equal)
-        mean = _compute_sensitivity(difference, policy, red[1], repeated=repeated)
-        means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
+        mean = MeanDifference.aggregate_suite(suite, equal)
+        line = _compute_sensitivity(mean, policy, of_mean.red, repeated=repeated)
+        # The mean of a suite of one task is that task's score: both lines say the same.
+        means[suite.name] = line if len(suite.tasks) > 1 else tasks[suite.tasks[0].name]
     return Power(tasks=tasks, means=means)
 
 
@@ -107,7 +135,8 @@ def _compute_sensitivity(
         line,
         automatic=automatic,
         detectable=detectable if detectable <= equal.baseline else None,
-        counted=equal.examples.variance > 0 and equal.examples.freedom >= COUNTED - 1,
+        # More examples leave what trainings add as it is.
+        counted=equal.seeds is None and equal.examples.freedom >= COUNTED - 1,
         passing=part.even.share_below(line.margin + below),
     )
 
@@ -148,43 +177,42 @@ def evaluate_comparison(
     averages = sides.select_averages(suites)
     differences = averages.compute_differences(tasks)
     tested = select_tested(differences)
-    levels = assign_task_levels(tested, suites, policy)
-    fallen, risen = (find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
-    lost = _find_lost_parts(averages, tasks, policy)
-    outcomes = []
+    levels, of_mean = _assign_levels([n for n, one in tested.items() if not one.same], suites, policy)
+    fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    lost, outcomes = _find_lost_parts(averages, tasks, policy), []
     for task in tasks:
-        limit = power.tasks[task.name]
-        outcome = _build_task_outcome(averages, task, limit, policy)
-        homes = [suite.name for suite in suites if any(one.name == task.name for one in suite.tasks)]
-        outcome = replace(outcome, suites=tuple(homes))
-        difference = differences.get(task.name)
+        name, limit, difference = task.name, power.tasks[task.name], differences.get(task.name)
+        mine, theirs = averages.candidate.scored[name], averages.baseline.scored[name]
+        outcome = TaskOutcome(
+            task=name, type=task.type, metric=task.metric, verdict="missing",
+            suites=tuple(suite.name for suite in suites if any(one.name == name for one in suite.tasks)),
+            must_not_regress=policy.forbids(name), margin=limit.margin, margin_source=limit.source,
+            candidate=mean_score(mine), baseline=mean_score(theirs), runs=(len(mine), len(theirs)),
+            candidate_keys=tuple(one.key for one in mine), baseline_keys=tuple(one.key for one in theirs),
+        )  # fmt: skip
         if difference is None:
-            outcome = replace(outcome, reason=averages.explain_missing_score(task.name))
+            outcome = replace(outcome, reason=averages.explain_missing_score(name))
         elif isinstance(difference, str):
             delta = (outcome.candidate or 0) - (outcome.baseline or 0)
             outcome = replace(outcome, verdict="not testable", reason=difference, delta=delta)
         else:
-            outcome = _evaluate_task(outcome, averages, difference, limit, levels[task.name], policy)
+            if units := mine[0].units:
+                outcome = replace(outcome, unit=units.unit, metric=units.metric)
+            outcome = _evaluate_task(outcome, difference, limit, levels[name], policy)
             # Of a hundred tasks of an equal model a few look better: only gains within the discovery rate are
             # called so.
-            if outcome.verdict == "improved" and task.name not in risen:
+            if outcome.verdict == "improved" and name not in risen:
                 outcome = replace(outcome, verdict="passed")
-            suspect = task.name in fallen and outcome.verdict != "regressed"
-            outcome = replace(outcome, suspect=suspect, lost=tuple(lost.get(task.name, ())))
+            suspect = name in fallen and outcome.verdict != "regressed"
+            outcome = replace(outcome, suspect=suspect, lost=tuple(lost.get(name, ())))
         outcomes.append(outcome)
-    means = []
-    for suite in suites:
-        mean = MeanDifference.aggregate_suite(suite, tested | sides.compute_part_differences(suite))
-        level = SharedLevel(alpha=RED, tests=len(suites))
-        of_mean = _evaluate_mean(suite, mean, power.means[suite.name], level, policy)
+    means = _evaluate_means(sides, suites, tested, power, of_mean, policy)
+    for place, suite in enumerate(suites):
         alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
-        if alone and mean is not None:
-            verdict = "regressed" if alone[0].verdict == "regressed" else of_mean.verdict
-            of_mean = replace(of_mean, verdict=verdict, p=alone[0].p)
-        if of_mean.to_settle:
-            settle = _describe_remedies(suite, of_mean, power.means[suite.name], policy)
-            of_mean = replace(of_mean, to_settle=settle)
-        means.append(of_mean)
+        if alone and means[place].delta is not None:
+            means[place] = replace(means[place], p=alone[0].p)
+            if alone[0].verdict == "regressed":
+                means[place] = replace(means[place], verdict="regressed", to_settle="")
     return _Decisions(tasks=tuple(outcomes), means=tuple(means))
 
 
@@ -205,18 +233,19 @@ def evaluate_chain(
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     tested = select_tested(sides.select_averages(suites).compute_differences(tasks))
-    level, means = SharedLevel(alpha=2 * RED / (baselines * (baselines + 1)), tests=len(suites)), []
-    for suite in suites:
-        limit, budget = power.means[suite.name], policy.chain_margin
-        if budget != "mean_margin":
-            limit = Sensitivity(margin=budget * POINT, source="policy")
-        mean = MeanDifference.aggregate_suite(suite, tested | sides.compute_part_differences(suite))
-        outcome = _evaluate_mean(suite, mean, replace(limit, detectable=None), level, policy)
-        # Red is what has used up the budget, and not half of it: each step was judged by itself before.
-        if outcome.verdict == "regressed" and (outcome.delta or 0.0) >= -outcome.margin:
-            outcome = replace(outcome, verdict="inconclusive")
-        means += [replace(outcome, to_settle="")] if outcome.delta is not None else []
-    return tuple(means)
+    spent, budget = 2 * RED / (baselines * (baselines + 1)), policy.chain_margin
+    limits = {name: replace(limit, detectable=None) for name, limit in power.means.items()}
+    if budget != "mean_margin":
+        limits = dict.fromkeys(limits, Sensitivity(margin=budget * POINT, source="policy"))
+    levels = _Levels(passing=policy.alpha, together=spent, tests=len(suites))
+    means = _evaluate_means(sides, suites, tested, replace(power, means=limits), levels, policy)
+    # Red is what has used up the budget, and not half of it: each step was judged by itself before.
+    allowed = [one.verdict == "regressed" and (one.delta or 0.0) >= -one.margin for one in means]
+    return tuple(
+        replace(one, to_settle="", verdict="inconclusive" if within else one.verdict)
+        for one, within in zip(means, allowed, strict=True)
+        if one.delta is not None
+    )
 
 
 def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, list[PartLoss]]:
@@ -227,110 +256,112 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
         for cell, one in sides.compute_subset_differences(task.name).items()
     }
     lost: dict[str, list[PartLoss]] = {}
-    for name, split, subset in find_discoveries(tested, policy.alpha, gain=False):
+    for name, split, subset in _find_discoveries(tested, policy.alpha, gain=False):
         difference = tested[name, split, subset]
         several = len({place for task, place, _ in tested if task == name}) > 1
-        low, high = compute_confidence_interval(difference, policy.alpha)
+        low, high = difference.compute_interval(policy.alpha)
+        if several:
+            # "default" is the subset of a task that has none.
+            subset = split if subset == "default" else f"{subset} ({split})"
         part = PartLoss(
-            part=f"{subset} ({split})" if several else subset,
+            part=subset,
             candidate=difference.candidate, baseline=difference.baseline, delta=difference.delta,
-            low=low, high=high, p=compute_loss_p(difference), units=difference.units,
+            low=low, high=high, p=difference.compute_loss_p(), units=difference.units,
             collapsed=difference.delta < -policy.collapse * POINT,
         )  # fmt: skip
         lost.setdefault(name, []).append(part)
     return {name: sorted(parts, key=lambda part: (part.delta, part.part)) for name, parts in lost.items()}
 
 
-def _build_task_outcome(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
-    """The outcome of a task before any test: its margin, and the scores that exist."""
-    mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
-    return TaskOutcome(
-        task=task.name, type=task.type, metric=task.metric, verdict="missing",
-        must_not_regress=policy.forbids(task.name), margin=limit.margin, margin_source=limit.source,
-        candidate=mean_score(mine), baseline=mean_score(theirs), runs=(len(mine), len(theirs)),
-        candidate_keys=tuple(one.key for one in mine), baseline_keys=tuple(one.key for one in theirs),
-    )  # fmt: skip
-
-
 def _evaluate_task(
-    untested: TaskOutcome,
-    sides: Comparison,
-    difference: Difference,
-    limit: Sensitivity,
-    level: SharedLevel,
-    policy: Policy,
+    untested: TaskOutcome, difference: Difference, limit: Sensitivity, levels: _Levels, policy: Policy
 ) -> TaskOutcome:
     """The outcome of a tested task."""
-    units = sides.candidate.scored[untested.task][0].units
-    unit, metric = (units.unit, units.metric) if units is not None else ("", untested.metric)
     outcome = replace(
-        _apply_test(untested, difference, limit, level, policy.alpha, unit), metric=metric, unit=unit,
-        units=difference.units, runs=(len(difference.mine), len(difference.theirs)), noise=difference.noise,
+        _apply_test(untested, difference, limit, levels, untested.unit), units=difference.units,
+        runs=(len(difference.mine), len(difference.theirs)), noise=difference.noise,
     )  # fmt: skip
     if difference.same:
         record = untested.candidate_keys == untested.baseline_keys
         reason = "one and the same record" if record else "the same outputs on every example"
         return replace(outcome, reason=reason)
-    if difference.delta > -policy.collapse * POINT or compute_confidence_interval(difference, RED)[1] >= 0:
-        return outcome
     # To be named, a fall must be sure by itself; to be red, also after the correction for the number of
     # tasks.
-    if compute_confidence_interval(difference, level.each)[1] >= 0:
-        return replace(outcome, collapsed=True)
-    p = min(1.0, compute_loss_p(difference) * level.tests)
+    fell = difference.delta <= -policy.collapse * POINT and difference.compute_interval(RED)[1] < 0
+    if not fell or difference.compute_interval(levels.red)[1] >= 0:
+        return replace(outcome, collapsed=fell)
+    p = min(1.0, difference.compute_loss_p() * levels.tests)
     return replace(outcome, collapsed=True, verdict="regressed", p=p, to_settle="")
 
 
-def _evaluate_mean(
-    suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: SharedLevel, policy: Policy
-) -> MeanOutcome:
-    """The outcome of a suite's mean."""
-    untested = MeanOutcome(
-        suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns),
-        left_out=len(suite.left_out),
-    )  # fmt: skip
-    if mean is None:
-        return untested
-    outcome = _apply_test(untested, mean, limit, level, policy.alpha, "examples")
-    return replace(outcome, there=len(mean.columns), wanted=mean.wanted)
+def _evaluate_means(
+    sides: Comparison,
+    suites: Sequence[Suite],
+    tested: Mapping[str, Difference],
+    power: Power,
+    levels: _Levels,
+    policy: Policy,
+) -> list[MeanOutcome]:
+    """The outcome of each suite's mean over its tested tasks."""
+    means = []
+    for suite in suites:
+        limit, left_out = power.means[suite.name], len(suite.left_out)
+        outcome = MeanOutcome(
+            suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns),
+            left_out=left_out,
+        )  # fmt: skip
+        differences = {**tested, **sides.compute_part_differences(suite)}
+        if mean := MeanDifference.aggregate_suite(suite, differences):
+            left = f"some of the {left_out:,} tasks" if left_out > 1 else "the task"
+            # Tasks are more examples, and no more seeds.
+            remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else " (a larger suite)"
+            outcome = _apply_test(outcome, mean, limit, levels, "examples", remedy)
+            if outcome.to_settle:
+                least, most = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS, outcome.baseline or 0.0
+                wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
+                # A margin that most equal models pass is not widened because this one did not.
+                if passing is not None and passing < ENOUGH and wider > limit.margin:
+                    offer = f"--margin auto, which allows {100 * wider:.2f}; with {outcome.margin_text}"
+                    offer = f", or {offer} an equal model passes in {100 * passing:.0f} % of checks"
+                    outcome = replace(outcome, to_settle=outcome.to_settle + offer)
+            outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
+        means.append(outcome)
+    return means
 
 
 def _apply_test(
-    untested: Outcome, compared: Compared, limit: Sensitivity, level: SharedLevel, alpha: float, unit: str
+    untested: Outcome, compared: Compared, limit: Sensitivity, levels: _Levels, unit: str, remedy: str = ""
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
-    low = compute_confidence_interval(compared, alpha)[0]
-    high = compute_confidence_interval(compared, level.each)[1]
-    verdict = _compute_verdict(compared, limit.margin, low, high)
-    p = compute_bound_p(compared, -limit.margin)
-    if verdict == "regressed":
-        p = compute_loss_p(compared) * level.tests
+    low, high = compared.compute_interval(levels.passing)[0], compared.compute_interval(levels.red)[1]
+    verdict: Overall = "inconclusive"
+    p = compared.compute_bound_p(-limit.margin)
+    if compared.same:
+        verdict = "same"
+    elif low > -limit.margin:
+        verdict = "improved" if low > 0 else "passed"
+    elif high < 0 and compared.delta < -limit.margin / 2:
+        verdict, p = "regressed", compared.compute_loss_p() * levels.tests
     return replace(
         untested, verdict=verdict, candidate=compared.candidate, baseline=compared.baseline,
         delta=compared.delta, low=low, high=high, p=None if compared.same else min(1.0, p),
         margin=limit.margin, margin_source=limit.source, detectable=limit.detectable,
         error=math.sqrt(compared.total.variance),
         to_settle="" if verdict != "inconclusive"
-        else _describe_sample_size(compared, limit.margin, alpha, level.each, unit),
+        else _describe_sample_size(compared, limit.margin, levels, unit, remedy),
     )  # fmt: skip
 
 
-def _compute_verdict(compared: Compared, margin: float, low: float, high: float) -> Overall:
-    if compared.same:
-        return "same"
-    if low > -margin:
-        return "improved" if low > 0 else "passed"
-    return "regressed" if high < 0 and compared.delta < -margin / 2 else "inconclusive"
-
-
-def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
+def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, unit: str, remedy: str) -> str:
     """The units or seeds that would settle a verdict in 80 % of checks, if the observed difference is true.
 
     If more than half of the margin was lost, it is the number that shows a regression, else the number that
     shows a loss smaller than the margin.
     """
     lost = compared.delta < -margin / 2
-    distance, level = (-compared.delta, red) if lost else (margin + compared.delta, alpha)
+    distance, level = margin + compared.delta, levels.passing
+    if lost:
+        distance, level = -compared.delta, levels.red
     target_variance = (distance / _compute_effect_size(level, POWER)) ** 2
     by_seeds, by_units = compared.seeds.variance if compared.seeds else 0.0, compared.examples.variance
     # The harmonic mean: with so many runs of each side the variance from runs is the same.
@@ -341,29 +372,11 @@ def _describe_sample_size(compared: Compared, margin: float, alpha: float, red: 
     options = []
     if units > 1:
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
-        options.append(f"{times} times as many {unit} to {'show this loss' if lost else 'pass'}")
+        options.append(f"{times} times as many {unit} to {'show this loss' if lost else 'pass'}{remedy}")
     if runs > seeds:
         needed = math.ceil(runs)
         sides = {"the candidate": compared.mine, "the baseline": compared.theirs}
         short = [side for side, values in sides.items() if len(values) < needed]
         options.append(f"about {needed:,} seeds of {short[0] if len(short) == 1 else 'each'} in all")
-    return " or ".join(options) or (f"more seeds and more {unit}" if compared.seeds else f"more {unit}")
-
-
-def _describe_remedies(suite: Suite, mean: MeanOutcome, limit: Sensitivity, policy: Policy) -> str:
-    """What would settle an inconclusive mean: the tasks that are at hand, and the margin "auto"."""
-    if mean.verdict == "regressed":
-        return ""
-    left = f"some of the {mean.left_out:,} tasks" if mean.left_out > 1 else "the task"
-    remedy = f"add {left} left out, e.g. by --tasks" if mean.left_out else "a larger suite"
-    # Tasks are more examples, and no more seeds.
-    text = re.sub("examples( to .*?)?(?= or |$)", rf"\g<0> ({remedy})", mean.to_settle)
-    least = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS
-    wider = _choose_margin(limit.automatic or 0.0, least, mean.baseline or 0.0, policy)
-    # A margin that most equal models pass is not widened because this one did not.
-    if limit.passing is None or limit.passing >= ENOUGH or wider <= limit.margin:
-        return text
-    return (
-        f"{text}, or --margin auto, which allows {100 * wider:.2f}; with {mean.margin_text} an equal model "
-        f"passes in {100 * limit.passing:.0f} % of checks"
-    )
+    more = f"more {unit}{remedy}"
+    return " or ".join(options) or (f"more seeds and {more}" if compared.seeds else more)

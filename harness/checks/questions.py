@@ -19,9 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.baselines import Baseline
-from harness.checks.conclusion import Conclusion, find_single_tasks, merge_verdicts
+from harness.checks.conclusion import (
+    Conclusion,
+    describe_chain_regressions,
+    find_single_tasks,
+    merge_verdicts,
+)
 from harness.checks.decide import POINT, Outcome
-from harness.checks.outcome import TRAININGS, MeanOutcome, Overall, TaskOutcome
+from harness.checks.outcome import TRAININGS, Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.checks.sides import Comparison
 from harness.core.encoding import Encoding
@@ -39,28 +44,28 @@ from harness.plan.resolved_request import ResolvedRequest
 from harness.results.units import TRAINED
 
 
-def resolve_baseline_model(baseline: Baseline, typed: Request, own: Request) -> ConfiguredModel | None:
-    """The model of a baseline; None where it is not to be had, has changed, or is one of several.
+def resolve_baseline_model(baseline: Baseline, typed: Request) -> list[ConfiguredModel]:
+    """The model of a baseline; none where it is not to be had, has changed, or is one of several.
 
     Args:
         baseline: The baseline.
         typed: The request for the candidate.
-        own: A request with the options of the baseline.
     """
     if len(baseline.artifacts) > 1:
-        return None
+        return []
     run = baseline.runs[0]
     pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
     # By the options of the baseline: the candidate's would make of it what is compared with it.
+    stored = Request.parse_options((), typed.suites, baseline.options)
     request = replace(
-        typed, models=(pinned,), recipe=(), recipe_settings={}, settings=own.settings,
-        evaluation=own.evaluation,
+        typed, models=(pinned,), recipe=(), recipe_settings={}, settings=stored.settings,
+        evaluation=stored.evaluation,
     )  # fmt: skip
     try:
-        (model,) = ResolvedRequest.resolve_request(request).asked
+        models = ResolvedRequest.resolve_request(request).asked
     except (HarnessError, OSError):
-        return None
-    return model if model.artifact.key == run.artifact else None
+        return []
+    return [model for model in models if model.artifact.key == run.artifact]
 
 
 def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel) -> str:
@@ -174,21 +179,18 @@ def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
     drawn: list[tuple[Task, Role, str]] = []
     sources = [task for task in tasks if task.output == "vector" and isinstance(task.source, CorpusSource)]
     for task in sources:
-        for text in [*_draw_task_texts(task, resolved, -(-TEXTS // len(sources))), ODD]:
+        located = locate_data(task.data, resolved.data, subsets=task.subsets)
+        local, seed = replace(task, data=located.data), resolved.request.settings.seed
+        assert isinstance(local.source, CorpusSource)
+        with prepare_task_data(local, located.folder, resolved.cache):
+            rows = local.source.corpus(local, seed=seed, data=located.folder) or ()
+        texts = list(dict.fromkeys(row for row in rows if isinstance(row, str) and row.strip()))
+        count = min(-(-TEXTS // len(sources)), len(texts))
+        for text in [*random.Random(seed).sample(texts, count), ODD]:
             drawn += [(task, role, text) for role in task.roles]
     if not drawn:
         raise HarnessError("no task of the suites names its texts")
     return drawn
-
-
-def _draw_task_texts(task: Task, resolved: ResolvedRequest, count: int) -> list[str]:
-    located = locate_data(task.data, resolved.data, subsets=task.subsets)
-    task, seed = replace(task, data=located.data), resolved.request.settings.seed
-    assert isinstance(task.source, CorpusSource)
-    with prepare_task_data(task, located.folder, resolved.cache):
-        rows = task.source.corpus(task, seed=seed, data=located.folder) or ()
-    texts = list(dict.fromkeys(row for row in rows if isinstance(row, str) and row.strip()))
-    return random.Random(seed).sample(texts, min(count, len(texts)))
 
 
 def _encode_texts(
@@ -264,7 +266,11 @@ def _compute_distances(first: NDArray[np.float32], second: NDArray[np.float32]) 
 
 
 def judge_port(
-    tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], outputs: PortComparison, policy: Policy
+    tasks: Sequence[TaskOutcome],
+    means: Sequence[MeanOutcome],
+    outputs: PortComparison,
+    policy: Policy,
+    chain: Chain | None = None,
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
     """The outcomes and the verdict of a port.
 
@@ -273,33 +279,39 @@ def judge_port(
         means: Likewise, of each suite.
         outputs: The comparison of tokens and vectors.
         policy: The exit codes.
+        chain: The candidate against the baseline's anchor.
     """
     tasks = tuple(_judge_task(one, compared=outputs.compared) for one in tasks)
-    red = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     # A mean moves with its tasks, which are judged one by one.
     settled: Overall = "passed" if outputs.compared else "inconclusive"
     means = tuple(replace(one, p=None, to_settle="") for one in means)
     lower = [one for one in means if one.verdict in ("regressed", "inconclusive") and one.delta is not None]
     means = tuple(replace(one, verdict=settled) if one in lower else one for one in means)
-    end = merge_verdicts(tasks, means, policy)
-    text = outputs.text[0].upper() + outputs.text[1:]
-    if outputs.stage:
-        other = f"Not the same model: {outputs.text}"
-        return tasks, means, Conclusion(verdict="regressed", because=(other,), exit_code=1)
-    if red:
-        texts = [f"{one.task}: {one.delta_text} points, {one.margin_text} allowed." for one in red]
-        because = (f"Not the same model: scores differ. {text}", *texts)
-        return tasks, means, replace(end, because=because)
+    end, text = merge_verdicts(tasks, means, policy, chain), outputs.text[0].upper() + outputs.text[1:]
+    decisive = [one for one in tasks if one.must_not_regress]
+    apart = [
+        f"{one.task}: {one.delta_text} points, {one.margin_text} allowed."
+        for one in decisive
+        if one.verdict == "regressed"
+    ]
+    if outputs.stage or apart:
+        reasons = [f"Not the same model: {outputs.text}"]
+        if not outputs.stage:
+            reasons = [f"Not the same model: scores differ. {text}", *apart]
+        because = (*reasons, *describe_chain_regressions(chain))
+        return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
-    undecided = [one for one in tasks if one.verdict == "inconclusive" and one.must_not_regress]
-    unsure = sum(not one.is_learned for one in undecided)
-    if unsure and not outputs.compared and end.verdict != "inconclusive":
+    unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)
+    if unsure and not outputs.compared and end.verdict not in ("inconclusive", "regressed"):
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
         end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
     if end.verdict in ("inconclusive", "regressed"):
         return tasks, means, replace(end, because=(*end.because, text))
-    text = f"The same model: {outputs.text}" if outputs.compared else text
-    return tasks, means, replace(end, because=(text,))
+    return (
+        tasks,
+        means,
+        replace(end, because=(f"The same model: {outputs.text}" if outputs.compared else text,)),
+    )
 
 
 def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:

@@ -160,23 +160,17 @@ def _explain_rules(check: Check) -> Iterator[str]:
     if lines and seen and not port and not single:
         yield f"Planned before measuring: in 80 % of checks a loss of {', '.join(seen)} is red."
     for mean in check.means:
-        if mean.predicted:
-            sides = (_format_prediction(mean.predicted, side) for side in ("baseline", "candidate"))
-            yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
+        if predicted := mean.predicted:
+            sides = (
+                [100 * predicted[side + end] for end in ("", "_low", "_high")]
+                for side in ("baseline", "candidate")
+            )
+            values = " → ".join("{:.1f} [{:.1f}, {:.1f}]".format(*side) for side in sides)
+            yield f"{mean.suite}: predicted {predicted['target']}: {values}"
     if (chain := check.chain) and not single:
         since = f"since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before)"
         red = "It is red when the loss is sure and above"
         yield from (f"{m.suite} {since}: {m.delta_text}. {red} {m.margin_text} in all." for m in chain.means)
-
-
-def _format_prediction(predicted: Mapping[str, Any], side: str) -> str:
-    """The predicted mean of one side, e.g. "51.5 ± 0.6"; bounds of unequal width are written out."""
-    value, low, high = (predicted.get(side + part) for part in ("", "_low", "_high"))
-    if value is None or low is None or high is None:
-        return "" if value is None else f"{100 * value:.1f}"
-    below, above = f"{100 * (value - low):.1f}", f"{100 * (high - value):.1f}"
-    bounds = f"± {above}" if below == above else f"[{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{100 * value:.1f} {bounds}"
 
 
 def _format_verdict_counts(check: Check) -> str:
@@ -435,10 +429,9 @@ def render_markdown(check: Check) -> str:
     sections = [section for section in _iter_markdown_sections(check) if section[2]]
     needs = [len(_fit_markdown_table(*section, room=sys.maxsize)) + ASIDE for section in sections]
     for number, section in enumerate(sections):
-        left = ROOM - sum(len(part) + 2 for part in parts)
-        # A table gets at most half of the room while others follow, or more where those need less.
-        later = needs[number + 1 :]
-        parts.append(_fit_markdown_table(*section, room=max(left // 2 if later else left, left - sum(later))))
+        # A table gets at most half of the room, or more where those that follow need less.
+        left, later = ROOM - sum(len(part) + 2 for part in parts), sum(needs[number + 1 :])
+        parts.append(_fit_markdown_table(*section, room=max(left // 2, left - later)))
     return "\n\n".join(parts) + "\n"
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.difference import Difference, Part
 from harness.checks.outcome import SEEDED
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
@@ -21,6 +20,7 @@ from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import Identity
 from harness.results.record_units import Parts, ScoredRecord
+from harness.results.score_differences import Difference, Part
 from harness.results.scores import Mean, list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
@@ -208,7 +208,9 @@ class CheckRequest:
         requests, scores = [first], _plan_request_scores(resolved_request)
         # A recipe that makes a model has its seeds in the trainings; another seed of the evaluation is no
         # repeat.
-        again = () if resolved_request.stages else _find_seed_columns(resolved_request.suites)
+        columns = [column for suite in resolved_request.suites for column in suite.columns]
+        drawn = [c for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks)]
+        again = () if resolved_request.stages else tuple(column.name for column in drawn)
         for seed in range(1, seeds) if again else ():
             more = replace(
                 first,
@@ -257,12 +259,6 @@ def _build_baseline_models(scores: Sequence[PlannedScore]) -> tuple[BaselineMode
         )
         for artifact, own in keys.items()
     )  # fmt: skip
-
-
-def _find_seed_columns(suites: Sequence[Suite]) -> tuple[str, ...]:
-    """The columns whose score depends on the seed."""
-    columns = [column for suite in suites for column in suite.columns]
-    return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
 def _plan_request_scores(resolved: ResolvedRequest) -> list[PlannedScore]:
@@ -324,11 +320,8 @@ class Comparison:
 
     def select_subsets(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
         """The same with the scores of some (split, subset) of a task in place of the task's."""
-        return replace(
-            self,
-            candidate=self.candidate.select_subsets(task, cells),
-            baseline=self.baseline.select_subsets(task, cells),
-        )
+        sides = self.candidate.select_subsets(task, cells), self.baseline.select_subsets(task, cells)
+        return replace(self, candidate=sides[0], baseline=sides[1])
 
     def select_averages(self, suites: Sequence[Suite]) -> Comparison:
         """The same, of each task only the splits and subsets that its suite averages."""
@@ -395,15 +388,6 @@ def _compare_task(sides: Comparison, task: str) -> Difference | str:
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:
             return f"the {name}: {problem}"
-    return _compute_task_difference(sides, task)
-
-
-def _compute_record_score(record: ScoredRecord) -> float:
-    """The score from a record's units, which follow the recipe's convention, else the main score."""
-    return float(record.score or 0) if record.units is None else float(record.units.score_runs().mean())
-
-
-def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
     both = sides.candidate, sides.baseline
     repeated = any(len(side.group_records(task)) > 1 for side in both)
     try:
@@ -415,10 +399,14 @@ def _compute_task_difference(sides: Comparison, task: str) -> Difference | str:
     # A single unit has no variance to test by.
     if min(stratum.count for stratum in candidate_units.strata) < 2:
         return f"its score has a single unit ({candidate_units.unit}), and a test needs two"
-    seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
     # Evaluations with one seed draw the same texts for both sides; repeated trainings share nothing.
-    paired = not repeated and seeds[0] == seeds[1] > 1
+    paired = not repeated and len(mine) == len(theirs) > 1
     return Difference.compare_units(candidate_units, other, paired=paired)
+
+
+def _compute_record_score(record: ScoredRecord) -> float:
+    """The score from a record's units, which follow the recipe's convention, else the main score."""
+    return float(record.score or 0) if record.units is None else float(record.units.score_runs().mean())
 
 
 def mean_score(ones: Sequence[ScoredRecord]) -> float | None:

@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from harness.checks.difference import Difference, MeanDifference
-from harness.checks.significance import compute_paired_test
 from harness.core import paths
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import OWN_UNITS, Column, Data, Suite, Task
@@ -18,6 +16,7 @@ from harness.driver.report.suite import is_selection_score, serialize_selection
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
 from harness.results.results import MeasuredSuite, choose_settings, describe_record, open_stores
+from harness.results.score_differences import Difference, MeanDifference
 from harness.results.scores import MAIN_SCORE, collect_raw_metrics
 from harness.storage.record import Record
 from harness.tools.measured import ResultTable
@@ -217,7 +216,7 @@ def _compare_means(
     mean = MeanDifference.aggregate_suite(Suite(name="", title="", columns=columns), tests)
     if mean is None or len(mean.columns) < len(columns):
         return {"delta": delta, "test": None}
-    p, low, high = compute_paired_test(mean)
+    p, low, high = mean.compute_two_sided_test()
     return {"delta": delta, "test": {"p": p, "low": low, "high": high}}
 
 
@@ -341,7 +340,7 @@ def _test(
     difference = Difference.compare_units(second, first, paired="recipe" not in second_record.identity)
     if delta is None or abs(difference.delta - delta) > NEAR:
         return {"test": None, "untested": "the kept examples do not give the score"}
-    p, low, high = compute_paired_test(difference)
+    p, low, high = difference.compute_two_sided_test()
     test = {"queries": difference.units, "p": p, "low": low, "high": high}
     return {"test": test, "untested": "", "difference": difference}
 

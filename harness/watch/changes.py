@@ -32,12 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.difference import Difference, MeanDifference
 from harness.checks.sides import CheckSide, Comparison
-from harness.checks.significance import compute_confidence_interval, compute_loss_p
 from harness.core.errors import shorten_names
 from harness.core.types import build_artifact_slug
 from harness.plan.request import PreparedRun
+from harness.results.score_differences import Difference, MeanDifference
 from harness.watch.state import SETTLED, ChangePoint, Look, Watch, WatchEntry
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -82,13 +81,13 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
     if mean.same:
         return Look(number=0, delta=0.0, low=0.0, high=0.0, p=1.0, level=0.0, verdict="same", **fields)
     level = compute_look_level(number)
-    low, high = compute_confidence_interval(mean, level)
+    low, high = mean.compute_interval(level)
     return Look(
         number=number,
         delta=mean.delta,
         low=low,
         high=high,
-        p=compute_loss_p(mean),
+        p=mean.compute_loss_p(),
         level=level,
         verdict="lower" if high < 0 else "not lower",
         **fields,

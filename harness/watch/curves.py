@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checks.difference import Part
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.results.notes import parse_amount
+from harness.results.score_differences import Part
 
 Floats: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = dict[str, Any]

@@ -13,12 +13,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from harness.checks.difference import Difference, MeanDifference
-from harness.checks.significance import compute_paired_test
 from harness.core import paths
 from harness.core.types import Column
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
+from harness.results.score_differences import Difference, MeanDifference
 from harness.results.scores import list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
@@ -164,7 +163,7 @@ class Common:
         """Whether two entries are level on a column: by its test, else by their known intervals."""
         # Tests are kept with the smaller row first.
         if test := self.tests.get((min(one, other), max(one, other), at)):
-            return compute_paired_test(test)[0] > LEVEL
+            return test.compute_two_sided_test()[0] > LEVEL
         values, low, high = self.scores.values, self.scores.low, self.scores.high
         halves = [float(high[row, at] - low[row, at]) / 2 for row in (one, other)]
         widths = [half if isfinite(half) else None for half in halves]

@@ -21,7 +21,6 @@ from fakes import task
 from harness.checks.baselines import BaselineModel
 from harness.checks.conclusion import merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_comparison
-from harness.checks.difference import Compared, Difference, MeanDifference, Part
 from harness.checks.outcome import (
     MeanOutcome,
     Power,
@@ -30,10 +29,10 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CheckSide, Comparison
-from harness.checks.significance import compute_confidence_interval, compute_paired_test
 from harness.core.types import Column, Suite
 from harness.results.record_units import ScoredRecord
-from harness.results.units import Stratum, Units
+from harness.results.score_differences import Compared, Difference, MeanDifference, Part
+from harness.results.units import TRAINED, Stratum, Units
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)
@@ -254,6 +253,27 @@ def test_a_loss_that_is_said_to_be_seen_is_red_in_four_of_five_checks() -> None:
         assert red / 1000 == pytest.approx(0.8, abs=4 * sqrt(0.16 / 1000))
 
 
+def test_a_task_alone_in_its_suite_takes_no_share_of_the_level_of_the_others() -> None:
+    baseline = two(T=(0.0, 0.0), U=(0.0, 0.0), V=(0.0, 0.0)).baseline
+    alone = Suite(name="v", title="", columns=(Column(name="V", type="any", tasks=(task("V"),)),))
+    seen = [
+        estimate_baseline_power(baseline, suites, of(margin=0.01)).tasks["T"].detectable
+        for suites in ([TWO], [TWO, alone])
+    ]
+    assert seen[0] == seen[1]
+
+
+def test_more_examples_are_no_remedy_for_what_trainings_add() -> None:
+    """By how many times as many an equal model would pass is told of a score without this part alone."""
+    values = np.random.default_rng(1).normal(0.5, 0.1, (5, 1, 500)) + np.arange(5)[:, None, None] / 50
+    counted = []
+    for runs in (1, 5):
+        stratum = Stratum(measures=("mean",), examples="e", gold=np.zeros(0), predicted=values[:runs])
+        many = replace(record("a", 0.0), units=Units(metric="m", unit=TRAINED, strata=(stratum,)))
+        counted.append(estimate_baseline_power(side({"T": [many]}), [SUITE], DEFAULT).tasks["T"].counted)
+    assert counted == [True, False]
+
+
 # Parts of a task
 
 
@@ -428,7 +448,7 @@ def test_suspects_and_gains_are_discoveries_among_all_tasks() -> None:
 
 def test_a_difference_of_two_models_by_hand() -> None:
     one = made(-0.02, 0.01, units=21)
-    p, low, high = compute_paired_test(one)
+    p, low, high = one.compute_two_sided_test()
     assert p == pytest.approx(2 * scipy.stats.t.cdf(-2, 20))
     assert (low, high) == pytest.approx([-0.02 + 0.01 * scipy.stats.t.ppf(s, 20) for s in (0.025, 0.975)])
 
@@ -567,6 +587,15 @@ def of_splits(model: str, dev: float, test: float) -> ScoredRecord:
     return replace(both[0], units=units, score=float(units.score_runs().mean()))
 
 
+def test_a_split_of_a_task_without_subsets_is_named_alone() -> None:
+    both = of_splits("x", 0.0, -0.3), of_splits("a", 0.0, 0.0)
+    units = [one.units for one in both if one.units is not None]
+    named = [replace(one, strata=tuple(replace(s, subset="default") for s in one.strata)) for one in units]
+    mine, theirs = (replace(one, units=own) for one, own in zip(both, named, strict=True))
+    (lost,) = decided(sides([mine], [theirs]), [SUITE], DEFAULT).tasks[0].lost
+    assert lost.part == "test"
+
+
 @pytest.mark.parametrize("apart", ["", "development"])
 def test_a_part_of_a_task_counts_by_itself_and_not_where_it_is_shown_only(apart: str) -> None:
     """Better on dev, as good on test."""
@@ -611,7 +640,7 @@ def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
     assert against.mine == pytest.approx((0.5, 0.5, 0.5))
     assert seeds_of(together).variance == pytest.approx(seeds_of(difference(ups, ups)).variance)
     assert seeds_of(against).variance == pytest.approx(variance(ups) / 3)
-    wide, narrow = (np.diff(compute_confidence_interval(one, 0.05))[0] for one in (together, against))
+    wide, narrow = (np.diff(one.compute_interval(0.05))[0] for one in (together, against))
     assert wide > narrow
 
 
@@ -654,7 +683,7 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
             for at, name in enumerate(names)
         }
         made = over(columns, found)
-        low, high = compute_confidence_interval(made, 0.05)
+        low, high = made.compute_interval(0.05)
         missed += not low <= 0 <= high
     assert missed / trials < 0.1 + 4 * sqrt(0.09 / trials)
 

@@ -17,7 +17,8 @@ import harness
 import tiny
 from check_data import small_check
 from harness.checks import check
-from harness.checks.policy import DEFAULT
+from harness.checks.outcome import PartLoss
+from harness.checks.policy import DEFAULT, Policy
 from harness.checks.questions import (
     ModelOutputs,
     PortComparison,
@@ -176,6 +177,14 @@ def test_a_score_is_red_beyond_the_limit_and_chance(delta: float, verdict: str) 
     if verdict == "regressed":
         assert judged.margin == pytest.approx(0.0005 + 3 * 0.001)
         assert end.because[1].endswith(" points, 0.35 allowed.")
+
+
+def test_a_collapsed_language_is_red_whatever_else_is_in_doubt() -> None:
+    lost = PartLoss(part="de", delta=-0.2, low=-0.3, high=-0.1, collapsed=True)
+    task = replace(small_check().tasks[1], delta=0.002, error=0.001, low=0.0, high=0.004, lost=(lost,))
+    outputs = PortComparison(text="vectors were not compared.", compared=False)
+    (judged,), _, end = judge_port((task,), (), outputs, Policy(parts="fail"))
+    assert (judged.verdict, end.verdict, end.exit_code) == ("inconclusive", "regressed", 1)
 
 
 def test_zeros_of_both_models_are_the_same() -> None:

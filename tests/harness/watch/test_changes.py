@@ -5,7 +5,7 @@ import pytest
 import watch_alarms
 from scipy import stats
 
-from harness.checks.difference import Difference, MeanDifference
+from harness.results.score_differences import Difference, MeanDifference
 from harness.watch.changes import ALARMS, HINDSIGHT, compute_look_level, detect_drops, look_at
 from harness.watch.state import Look, Watch, WatchEntry
 

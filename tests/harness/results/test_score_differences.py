@@ -14,19 +14,13 @@ import sklearn.metrics
 from simulate_changes import draw_accuracy, draw_ndcg, draw_precision, draw_spearman
 
 from fakes import task
-from harness.checks.difference import (
+from harness.core.types import Column, Suite
+from harness.results.score_differences import (
     Difference,
     MeanDifference,
     Part,
     Uncertainty,
 )
-from harness.checks.significance import (
-    compute_bound_p,
-    compute_confidence_interval,
-    compute_loss_p,
-    compute_paired_test,
-)
-from harness.core.types import Column, Suite
 from harness.results.units import GROUPS, Stratum, Units
 from harness.results.weighted_metrics import Floats
 
@@ -64,8 +58,8 @@ def test_the_p_value_of_a_mean_is_nearly_that_of_the_paired_t_test() -> None:
     mine = theirs + rng.normal(-0.01, 0.1, 400)
     found = compared(means(mine), means(theirs))
     test = scipy.stats.ttest_rel(mine, theirs, alternative="less")
-    assert compute_loss_p(found) == pytest.approx(test.pvalue, rel=0.05)
-    assert compute_bound_p(found, 0.0) == pytest.approx(1 - test.pvalue, rel=0.05)
+    assert found.compute_loss_p() == pytest.approx(test.pvalue, rel=0.05)
+    assert found.compute_bound_p(0.0) == pytest.approx(1 - test.pvalue, rel=0.05)
 
 
 def spearman(gold: Floats, predicted: Floats) -> float:
@@ -468,14 +462,18 @@ def test_one_record_on_both_sides_is_certain() -> None:
         mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1), same=True
     )
     assert found.seeds is None
-    assert compute_paired_test(found) == (1.0, 0.0, 0.0)
+    assert found.compute_two_sided_test() == (1.0, 0.0, 0.0)
 
 
 def test_nothing_that_differs_is_no_loss() -> None:
     """A correlation of equal ranks has no variance: it is neither lower nor a discovery."""
     flat = Difference(mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1))
-    assert (compute_loss_p(flat), compute_bound_p(flat, 0.0), compute_paired_test(flat)[0]) == (1.0, 1.0, 1.0)
-    assert compute_loss_p(replace(flat, mine=(0.49,))) == 0.0
+    assert (flat.compute_loss_p(), flat.compute_bound_p(0.0), flat.compute_two_sided_test()[0]) == (
+        1.0,
+        1.0,
+        1.0,
+    )
+    assert replace(flat, mine=(0.49,)).compute_loss_p() == 0.0
 
 
 def _units(measure: str, gold: Sequence[float], predicted: Sequence[Sequence[float]]) -> Units:
@@ -512,7 +510,7 @@ def test_units_that_make_no_difference_might_have_differed(
     )
     assert one.delta == 0.0
     assert one.total.variance == pytest.approx(1 / deciding**2)
-    low, high = compute_confidence_interval(one, 0.05)
+    low, high = one.compute_interval(0.05)
     assert low < 0 < high
 
 
@@ -536,7 +534,7 @@ def test_a_positive_alone_that_rises_a_place_is_no_sure_gain() -> None:
     second[0] = 0.84
     found = compared(*(units("average_precision", one[None, None], gold) for one in (first, second)))
     assert found.delta == 0.5
-    assert compute_confidence_interval(found, 0.05)[0] < 0
+    assert found.compute_interval(0.05)[0] < 0
 
 
 def test_two_pairs_in_the_reverse_order_are_bounded_by_more_than_nothing() -> None:
@@ -546,7 +544,7 @@ def test_two_pairs_in_the_reverse_order_are_bounded_by_more_than_nothing() -> No
             for own in ([2.0, 1.0], [1.0, 2.0])
         )
     )
-    low, high = compute_confidence_interval(found, 0.05)
+    low, high = found.compute_interval(0.05)
     assert found.delta == pytest.approx(-2)
     assert low < -2.5 < -1.5 < high
 

@@ -216,6 +216,26 @@ class Compared:
         parts = [part for part in (self.examples, self.seeds) if part is not None and part.variance > FLAT]
         return Uncertainty(parts=tuple(parts))
 
+    def compute_interval(self, alpha: float) -> tuple[float, float]:
+        """The bounds of the difference, each one-sided at alpha."""
+        low, high = (self.total.compute_bound_offset(share) for share in (alpha, 1 - alpha))
+        return self.delta + low, self.delta + high
+
+    def compute_bound_p(self, bound: float) -> float:
+        """The p-value of "the true difference is not above a bound", which the lower bound decides."""
+        return self.total.share_below(bound - self.delta)
+
+    def compute_loss_p(self) -> float:
+        """The p-value of "not lower than the baseline", which the upper bound decides."""
+        # Of a difference that is known exactly, 0 is no loss.
+        exact = self.total.variance <= FLAT
+        return float(self.delta >= 0.0) if exact else 1 - self.total.share_below(-self.delta)
+
+    def compute_two_sided_test(self, alpha: float = 0.05) -> tuple[float, float, float]:
+        """The p-value of "no difference", and the bounds of its 1 - alpha interval."""
+        p = 1.0 if self.same else min(1.0, 2 * min(self.compute_bound_p(0.0), self.compute_loss_p()))
+        return (p, *self.compute_interval(alpha / 2))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Compared):
