@@ -66,7 +66,7 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     slow, count = describe_chain_regressions(check.chain), len(check.baseline.artifacts)
     if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
-        summary = f"See what this does to {red[0].task if red else 'scores'}"
+        summary = f"What this does to {red[0].task if red else 'scores'}"
     elif red:
         summary = f"Look at {red[0].task} first"
     command = _build_compare_command(check, red[0] if red else None, results)
@@ -106,11 +106,17 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     ignored = check.policy.get("not_testable") == "ignore"
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
+    # Else a port's score follows from its vectors, and is not in doubt.
+    if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
+        yield (
+            "Put the baseline's model back to its place, so that vectors can be compared; if outputs may "
+            "differ, ask --question replace."
+        )
     if any(mean.needs_trainings for mean in check.means):
         yield (
-            f"Train {LEAST_RUNS - 1} more of the baseline with other seeds, better of both sides (--seeds "
-            f"{LEAST_RUNS} with a recipe; finished models: repeat --model at harness baseline set), or ask "
-            "--question replace if only these two models matter."
+            f"Train {LEAST_RUNS - 1} more of the baseline with other seeds (--seeds {LEAST_RUNS} with a recipe, or "
+            "harness baseline set NAME --model A --model B --model C), and better as many of the candidate. If "
+            "only these two models matter, ask --question replace."
         )
     for mean in check.means:
         if mean.other_needs:
@@ -147,7 +153,7 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
 def describe_suspects(check: Check, *, every: bool = False) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
-    tasks, note = [one for one in lower if one.verdict in COUNTED], "passed, and perhaps lower"
+    tasks, note = [one for one in lower if one.verdict in COUNTED], "probably lower, within their margins"
     if check.question.name == "port":
         tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
     named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")

@@ -360,7 +360,7 @@ def _iter_check_warnings(
     if once or (single and any(one.delta and one.unit != TRAINED for one in tasks)):
         yield (
             "One training of each side: what another seed would change is not in the bounds. To judge a "
-            "recipe, give several (--seeds 3 with a recipe; repeat --model at harness baseline set)."
+            "recipe, give several: --seeds 3, or harness baseline set NAME --model A --model B --model C."
         )
     undecided = any(one.other_needs for one in means)
     for suite, mean in zip(resolved.suites, means, strict=True):

@@ -101,10 +101,9 @@ def _describe_regressions(
     for name, line in lines:
         why = f"more than its margin of {line.margin_text}"
         if isinstance(line, TaskOutcome) and line.collapsed:
-            why = f"more than {policy.collapse:g} points (collapse in the policy)"
+            why = f"more than {policy.collapse:g} points, the policy's limit of a collapse"
         elif (line.delta or 0.0) >= -line.margin:
-            half = f"surely a loss, more than half of its margin of {line.margin_text}"
-            why = f"{half}, and it may exceed the margin"
+            why = f"surely lower, by over half of its margin of {line.margin_text} as measured"
         texts.append(f"{name} {line.loss_text}: {why}.")
     return texts
 
@@ -115,8 +114,7 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
         return []
     return [
         f"{_name_mean(one, {})} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
-        f"since {chain.anchor} of {chain.when[:10]}, over {chain.baselines + 1} steps; "
-        f"{one.margin_text} in all are allowed."
+        f"since its anchor, {chain.anchor} of {chain.when[:10]}: {one.margin_text} in all are allowed."
         for one in chain.means
         if one.verdict == "regressed"
     ]

@@ -249,9 +249,9 @@ def compare_encoded(
     apart, most = float(np.median(distances)), float(np.quantile(distances, FAR))
     same = apart <= LIMITS[dtype] and most <= FARTHER * LIMITS[dtype]
     text = (
-        f"tokens are equal, vectors {'agree' if same else f'are not: {BEHIND}'}. Of {len(texts)} texts "
-        f"1 − cosine is {apart:.1e} in the median ({dtype} allows {LIMITS[dtype]:.0e}), and for "
-        f"{100 * FAR:g} % within {most:.1e} ({FARTHER * LIMITS[dtype]:.0e} allowed)."
+        f"tokens are equal, vectors {'agree' if same else f'are not: {BEHIND}'}. 1 − cosine "
+        f"over {len(texts)} texts: median {apart:.1e} (limit of {dtype}: {LIMITS[dtype]:.0e}), "
+        f"{100 * FAR:g}th percentile {most:.1e} (limit: {FARTHER * LIMITS[dtype]:.0e})."
     )
     return PortComparison(text=text, stage="" if same else "vectors")
 

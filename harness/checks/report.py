@@ -70,6 +70,8 @@ def _collect_verdict_reasons(check: Check, *, most: int = sys.maxsize) -> list[s
         f"{one.task} {one.loss_text}: {_format_verdict(one)}."
         for one in sort_outcomes(check.tasks)
         if one.collapsed and not (one.verdict == "regressed" and one.must_not_regress)
+        # A probe of a port that is another model says nothing more.
+        if check.question.name != "port" or check.overall != "regressed"
     ]
     left = len(check.because) - most
     because = [*check.because[:most], *([f"and {left:,} more"] if left > 0 else [])]
@@ -139,7 +141,11 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
 
 
 RULE = "Passed: low > −margin. Regressed: else, high < 0, over half of the margin lost. Improved: low > 0."
-PORT_RULE = "Red: off by more than the margin, 0.05 points and 3 standard errors. Probes, clusterings: never."
+ONE_TRAINING = "With one training of a side nothing passes; red is a loss beyond what seeds are known to do."
+PORT_RULE = (
+    "Red: off by more than the margin (0.05 points and 3 standard errors). Where vectors were not compared, "
+    "passed: within 0.05 points. Probes and clusterings are never red."
+)
 
 
 def _explain_rules(check: Check) -> Iterator[str]:
@@ -153,12 +159,12 @@ def _explain_rules(check: Check) -> Iterator[str]:
         text = f"Points are scores × 100. [low, high]{' of these two trainings only' if single else ''}: the "
         text += f"true difference is above low ({sure:g} % sure) and below high (97.5 % for {means}, "
         yield f"{text}{tasks:g} % for all tasks together)."
-        yield PORT_RULE if port else RULE
+        yield PORT_RULE if port else ONE_TRAINING if single else RULE
     if any(line.p is not None for line in lines):
         yield "p: chance of such scores if the loss were the margin; of regressed, if there were none."
     seen = [f"{100 * one.detectable:.2f} points on {one.suite}" for one in check.means if one.detectable]
     if lines and seen and not port and not single:
-        yield f"Planned before measuring: in 80 % of checks a loss of {', '.join(seen)} is red."
+        yield f"What it can see: a true loss of {', '.join(seen)} is red in 80 % of checks."
     for mean in check.means:
         if predicted := mean.predicted:
             sides = (
@@ -168,7 +174,7 @@ def _explain_rules(check: Check) -> Iterator[str]:
             values = " → ".join("{:.1f} [{:.1f}, {:.1f}]".format(*side) for side in sides)
             yield f"{mean.suite}: predicted {predicted['target']}: {values}"
     if (chain := check.chain) and not single:
-        since = f"since {chain.anchor} of {chain.when[:10]} (anchor, {chain.baselines} before)"
+        since = f"since its anchor, {chain.anchor} of {chain.when[:10]}"
         red = "It is red when the loss is sure and above"
         yield from (f"{m.suite} {since}: {m.delta_text}. {red} {m.margin_text} in all." for m in chain.means)
 

@@ -118,7 +118,7 @@ def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> 
     assert "by itself:\nharness" in describe_next_steps(small_check(tasks=()))
     party = replace(small_check().baseline, artifacts=small_check().candidate.artifacts)
     port = small_check(tasks=(REGRESSED,), baseline=party, question=PORT)
-    assert describe_next_steps(port).endswith("See what this does to SciFact:\nharness show cccccccccccc")
+    assert describe_next_steps(port).endswith("What this does to SciFact:\nharness show cccccccccccc")
     repeated = replace(small_check().baseline, artifacts=("d" * 64, "e" * 64, "f" * 64))
     assert "first of 3 trainings" in describe_next_steps(small_check(baseline=repeated))
 
@@ -253,7 +253,9 @@ def test_a_collapse_is_named_first_and_once() -> None:
     because = merge_verdicts((*TASKS, COLLAPSED), (), DEFAULT).because
     text = printed(small_check(tasks=(*TASKS, COLLAPSED), because=because))
     lines = text.splitlines()
-    collapse = "ArguAna lost 12.34 points [10.34, 15.34]: more than 5 points (collapse in the policy)."
+    collapse = (
+        "ArguAna lost 12.34 points [10.34, 15.34]: more than 5 points, the policy's limit of a collapse."
+    )
     assert lines[0] == f"REGRESSED. Reject the candidate. {collapse}"
     assert lines[2] == ("Why:   SciFact lost 3.50 points [1.50, 6.50]: more than its margin of 2.50.")
     assert text.count("ArguAna lost") == 1
@@ -269,7 +271,7 @@ def test_a_collapse_is_named_first_and_once() -> None:
 
 def test_suspects_are_named_with_their_differences() -> None:
     worse = task("NQ", "inconclusive", points=-2, suspect=True)
-    text = "Worth a look (passed, and perhaps lower): FiQA2018 −1.20 [−4.20, +0.80]."
+    text = "Worth a look (probably lower, within their margins): FiQA2018 −1.20 [−4.20, +0.80]."
     for made in (passed(PASSED, SUSPECT, worse), small_check(tasks=(REGRESSED, SUSPECT, worse))):
         assert f"{text}\n" in printed(made)
         assert any(text == seen(token) for token in tokens(render_markdown(made)) if token.type == "inline")
@@ -355,7 +357,7 @@ def test_what_is_missing_is_named_with_its_reason_once() -> None:
     ],
 )
 def test_a_margin_is_printed_as_what_it_is(changed: dict[str, Any], margin: str, source: str) -> None:
-    line = "Planned before measuring: in 80 % of checks a loss of 1.02 points on mteb is red."
+    line = "What it can see: a true loss of 1.02 points on mteb is red in 80 % of checks."
     check = passed(*TASKS[3:], means=(mean("passed", **changed),))
     for whole in (printed(check, width=400), render_markdown(check), render_junit(small_check(
         means=check.means))):  # fmt: skip
@@ -420,7 +422,7 @@ def test_a_single_task_whose_mean_regressed_is_red_whatever_its_policy_allows() 
     means = (replace(mean("regressed", **numbers), there=1, wanted=1),)
     end = merge_verdicts((line,), means, policy)
     assert end.because == (
-        "SciFact lost 6.00 points [4.50, 7.50]: more than 5 points (collapse in the policy).",
+        "SciFact lost 6.00 points [4.50, 7.50]: more than 5 points, the policy's limit of a collapse.",
     )
     made = small_check(tasks=(line,), means=means, because=end.because, policy=policy.to_json())
     assert rows(printed(made, width=300))["SciFact"][-2] == "regressed"
@@ -498,7 +500,7 @@ def test_a_red_port_says_what_is_not_the_baselines_and_what_to_look_at() -> None
     assert asked.startswith(
         "Port: is candidate nightly-0102 the same model as baseline release (all-MiniLM-L6-v2)?"
     )
-    assert todo == "Next:  See what this does to ArguAna:"
+    assert todo == "Next:  What this does to ArguAna:"
     table = rows(printed(made, every=True, width=300))
     assert "p" not in table["task"]
     assert table["mean of mteb"][-3:-1] == ["–"] * 2
@@ -542,7 +544,7 @@ def spoken(check: Check, suite: str) -> str:
 @pytest.mark.parametrize(
     ("points", "text"),
     [
-        (-0.0165, "surely a loss, more than half of its margin of 2.00, and it may exceed the margin."),
+        (-0.0165, "surely lower, by over half of its margin of 2.00 as measured."),
         (-0.0205, "more than its margin of 2.00."),
     ],
 )
