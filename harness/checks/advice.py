@@ -114,9 +114,9 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
         )
     if any(mean.needs_trainings for mean in check.means):
         yield (
-            f"Train {LEAST_RUNS - 1} more of the baseline with other seeds (--seeds {LEAST_RUNS} with a recipe, or "
-            "harness baseline set NAME --model A --model B --model C), and better as many of the candidate. If "
-            "only these two models matter, ask --question replace."
+            f"Train {LEAST_RUNS - 1} more of the baseline with other seeds (--seeds {LEAST_RUNS} with a "
+            "recipe, or harness baseline set NAME --model A --model B --model C), and better as many of the "
+            "candidate. If only these two models matter, ask --question replace."
         )
     for mean in check.means:
         if mean.other_needs:
