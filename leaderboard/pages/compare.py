@@ -35,10 +35,10 @@ from leaderboard.views.suite_table import (
 )
 from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
-from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, build_form, offer
+from leaderboard.web.filters import REVISIONS
 from leaderboard.web.formats import format_parameters, format_seeds
 from leaderboard.web.page import Page, build_missing_error, check_name
-from leaderboard.web.page_state import State, Text, Texts, build_address
+from leaderboard.web.page_state import Control, Options, State, Text, Texts, build_address
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
@@ -89,13 +89,13 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
     queries = site.queries
     entries = [*{entry.id: entry for entry in (_resolve_entry(queries, name) for name in state.m)}.values()]
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    parts, controls = _build_chooser(queries, entries, state), [ask_name(state, "Add a model")]
+    parts, controls = _build_chooser(queries, entries, state), [state.ask_name("Add a model")]
     if not LEAST <= len(entries) <= MOST:
         return Page(
             title="Compare",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_build_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context={"form": build_form(state, PATH, controls), "compared": False, "same": 0, **parts},
+            context={"form": state.build_form(PATH, controls), "compared": False, "same": 0, **parts},
         )
     shared, labels = _load_common(site, entries, state), _list_entry_labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
@@ -121,7 +121,7 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
         context={
-            "form": build_form(state, PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
+            "form": state.build_form(PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
             "compared": True, "same": 0 if differences.rows else len(fields), **parts,
         },
     )  # fmt: skip
@@ -200,7 +200,7 @@ def _build_compare_controls(queries: Queries, shared: Common, state: _CompareSta
         "revisions": ("Scores", REVISIONS),
     }
     values = {"suite": site_suite.slug, "view": shared.scores.convention}
-    return offer(state, offered, values=values, always=("suite",))
+    return state.offer(offered, values=values, always=("suite",))
 
 
 def _list_compare_notes(shared: Common) -> list[str]:

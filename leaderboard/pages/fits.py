@@ -19,7 +19,6 @@ from leaderboard.views.documents import build_documents_table, iter_document_pat
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
 from leaderboard.web.drawing import format_tick
-from leaderboard.web.filters import build_form, offer
 from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, Text, build_address
 from leaderboard.web.routes import serve_page
@@ -236,7 +235,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     # Frontiers and scores of all methods are drawn together.
     drawn = methods if fit.law not in ("frontier", "correlation") else []
     offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
-    controls = offer(state, offered, values={"method": method})
+    controls = state.offer(offered, values={"method": method})
     plans = [quantity for plan in fit.plans.values() for quantity in plan.values()]
     untold = sum(bool(quantity.reason) for quantity in (*fit.quantities, *plans))
     charts, notes = [*_plot_fit(fit, method)], [*fit.notes]
@@ -265,7 +264,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
             "method": method,
             "when": fit.when,
         },
-        context={"form": build_form(state, path, controls) if controls else None, "facts": [*facts.items()]},
+        context={"form": state.build_form(path, controls) if controls else None, "facts": [*facts.items()]},
     )
 
 

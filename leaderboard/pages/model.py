@@ -41,10 +41,9 @@ from leaderboard.views.training import (
     sweep_charts,
     sweep_table,
 )
-from leaderboard.web.filters import FilterForm, ask_name, build_form
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Moved, Page, build_missing_error, check_name
-from leaderboard.web.page_state import Paging, State, Text, build_address, build_paging
+from leaderboard.web.page_state import FilterForm, Paging, State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
@@ -371,7 +370,7 @@ def _build_results_section(
     inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
     some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
     where = build_paging(len(some), state, path)
-    controls = build_form(state, path, [ask_name(state, "Tasks", "part of a task, a type or a suite")])
+    controls = state.build_form(path, [state.ask_name("Tasks", "part of a task, a type or a suite")])
     if not rows:
         return [], where, controls, 0
     fields = build_result_fields(shown)

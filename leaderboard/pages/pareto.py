@@ -44,21 +44,10 @@ from leaderboard.views.cells import build_delta_cell, format_count, format_headi
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
-from leaderboard.web.filters import (
-    EACH,
-    EMPTY_IS_NONE,
-    Control,
-    EntryState,
-    FilterForm,
-    Options,
-    build_entry_controls,
-    build_filter_chips,
-    build_form,
-    offer,
-)
+from leaderboard.web.filters import CHIPS, EACH, EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import Paging, Text, build_paging
+from leaderboard.web.page_state import FilterForm, Options, Paging, Text, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link
@@ -684,19 +673,16 @@ def _build_pareto_form(
         "scale": ("Axis", () if state.x == "date" else SCALES),
     }
     values = {"device": across.device, "view": scores.convention}
-    choices = offer(state, offered, values=values, always=("suite", "y"))
+    choices = state.offer(offered, values=values, always=("suite", "y"))
     if state.x == "cost":
         # Behind the suite, the score and the axis, to which it belongs.
-        price = Control(
-            kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
-        )
-        choices.insert(3, price)
+        choices.insert(3, state.ask("number", "price", "USD an hour", least=0, step="any"))
     note = "Means over some of the tasks, hollow and never on the frontier."
-    part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
+    part = state.ask("check", "part", "Incomplete means too", note=note)
     kept = {name: getattr(state, name) for name in ("suite", "x", "y", "price", "theme")}
     reset = f"{PATH}?{_ParetoState(**kept).build_query()}"
-    every = [*choices, part, *build_entry_controls(state, entries)]
-    return build_form(state, PATH, every, chips=build_filter_chips(state, PATH), reset=reset)
+    every = [*choices, part, *state.build_entry_controls(entries)]
+    return state.build_form(PATH, every, chips=CHIPS, reset=reset)
 
 
 def _describe_points(points: _Points, title: str, across: _Across, state: _ParetoState) -> str:

@@ -15,8 +15,8 @@ from markupsafe import Markup, escape
 
 from harness.core.terminal import clean_text
 from leaderboard.data.queries import Card, Queries
-from leaderboard.web.filters import FACTS, FilterForm
-from leaderboard.web.page_state import State
+from leaderboard.web.filters import FACTS
+from leaderboard.web.page_state import FilterForm, State
 from leaderboard.web.routes import PRINTED, PageRoute
 from leaderboard.web.tables import Cell, Table, TableRow, mark_row_heads
 
