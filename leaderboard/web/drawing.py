@@ -329,7 +329,7 @@ def _draw_columns(plane: _Plane, trace: Json) -> Iterator[str]:
 
 def _draw_categories(data: Sequence[Json]) -> str:
     """Horizontal bars: below the name of each category one for each series."""
-    values = [v for trace in data for v in _list_axis_values(trace, "x") if v is not None] or [1.0]
+    values = [v for trace in data for v in trace["x"] if v is not None] or [1.0]
     low, high = min(0.0, *values), max(0.0, *values) or 1.0
     # The longest bar leaves room for its number.
     scale = _Scale(kind="linear", low=low, high=high + (high - low) * 0.12)
@@ -346,19 +346,11 @@ def _draw_categories(data: Sequence[Json]) -> str:
 
 
 def _draw_bar(scale: _Scale, trace: Json, index: int, top: int) -> str:
-    """A horizontal bar from 0, its interval and its number."""
-    value, bars = trace["x"][index], trace["error_x"]
-    left, right = sorted((scale.find_share(0), scale.find_share(value)))
+    """A horizontal bar from 0, and its number."""
+    left, right = sorted((scale.find_share(0), scale.find_share(trace["x"][index])))
     box = f'x="{_format_share(left)}" width="{_format_share(right - left)}" y="{top}" height="15"'
-    parts = [_link(trace, index, f"<rect {box}/>")]
-    if bars["visible"] and (bars["array"][index] or bars["arrayminus"][index]):
-        ends = (value - bars["arrayminus"][index], value + bars["array"][index])
-        least, most = (scale.find_share(end) for end in ends)
-        across = f'x1="{_format_share(least)}" x2="{_format_share(most)}"'
-        parts.append(f'<line class="bar" {across} y1="{top + 7.5}" y2="{top + 7.5}"/>')
-        right = max(right, most)
-    parts.append(f'<text x="{_format_share(right)}" dx="5" y="{top + 12}">{trace["text"][index]}</text>')
-    return "".join(parts)
+    number = f'<text x="{_format_share(right)}" dx="5" y="{top + 12}">{trace["text"][index]}</text>'
+    return _link(trace, index, f"<rect {box}/>") + number
 
 
 def _draw_legend(data: Sequence[Json], layout: Json) -> str:

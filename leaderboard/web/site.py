@@ -34,8 +34,8 @@ from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import Moved, NotFound, Page, build_missing_error
 from leaderboard.web.page_state import LOOKS, State, build_address, default_values, describe_errors
-from leaderboard.web.plain import PlainFiles, list_plain_formats, name_file, write_entries
-from leaderboard.web.routes import FORMATS, PageRoute, load_page_routes
+from leaderboard.web.plain import PlainFiles, name_file, write_entries
+from leaderboard.web.routes import FORMATS, PRINTED, PageRoute, load_page_routes
 
 T = TypeVar("T")
 TITLE = "Encoder leaderboard"
@@ -525,8 +525,9 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     began = time.perf_counter()
     site = open_site(settings)
     _prepare(folder)
+    # Parquet of what papers print; a browser makes CSV of any table.
+    routes = [replace(one, formats=("parquet",) if one.formats == PRINTED else ()) for one in site.pages]
     # All paths first: links to other pages of the site are taken out.
-    routes = [replace(route, formats=list_plain_formats(route)) for route in site.pages]
     pages = [(route, path) for route in routes for path in route.all_paths(site)]
     site.plain = PlainFiles(pages, site.queries)
     size = 0
