@@ -215,7 +215,6 @@ class NewEntry(_EntryFacts):
     facts: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Sequence[EntryOutcome] = ()
     averages: Sequence[tuple[str, str, str]] = ()
-    revisions: Sequence[str] = ()
 
     @cached_property
     def group(self) -> str | None:
@@ -243,9 +242,8 @@ class NewEntry(_EntryFacts):
     @cached_property
     def slug(self) -> str:
         """The entry's name in URLs."""
-        revision = "joined" if self.revisions else self.revision
         # Links from elsewhere hold this name: another list of parts here would break all of them.
-        what = _digest(self.origin, self.source, revision, self.artifact, self.treatment)[:8]
+        what = _digest(self.origin, self.source, self.revision, self.artifact, self.treatment)[:8]
         return f"{self.model_slug}-{what}"
 
 

@@ -10,11 +10,11 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
@@ -46,6 +46,8 @@ from leaderboard.data.suites import (
 from leaderboard.data.tables import BEST, SETTINGS, TABLES
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
@@ -138,7 +140,7 @@ class IndexChanged(Exception):
 
 
 class Queries:
-    """One version of the tables; suites that were put together are cached."""
+    """One version of the tables; suites that were put together are cached, and what views `known` of them."""
 
     def __init__(self, index: SiteIndex, version: int) -> None:
         self.index = index
@@ -150,6 +152,7 @@ class Queries:
         # Badges are made beside pages.
         self._lock = threading.Lock()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
+        self.known: dict[Any, Any] = {}
         snapshot = index.snapshot
         self.snapshot = snapshot if snapshot and snapshot.version == version else None
 
@@ -231,13 +234,13 @@ class Queries:
                 instructions=facts.get("use_instructions"),
                 size_from=facts.get("size_from", ""),
             )
-            for number, facts in self._load_facts(origin="imported").items()
+            for number, facts in self.load_facts(origin="imported").items()
         }
 
     @cached_property
     def measured_facts(self) -> dict[int, Mapping[str, Any]]:
         """The `weights` (a hash) and the `treatment` of each measured entry, by the entry's number."""
-        return self._load_facts(origin="measured")
+        return self.load_facts(origin="measured")
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -772,14 +775,24 @@ class Queries:
         rows = self._fetch_rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
         return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
-    def load_entry_facts(self, entries: Iterable[Entry]) -> dict[int, Mapping[str, Any]]:
-        """The facts of some entries that have no column of their own, by the entry's number."""
-        return self._load_facts(id=[entry.id for entry in entries])
-
-    def _load_facts(self, **where: Any) -> dict[int, Mapping[str, Any]]:
+    def load_facts(self, **where: Any) -> dict[int, Mapping[str, Any]]:
+        """The facts of entries, by number or origin, that have no column of their own; by entry's number."""
         fits, values = _build_sql_conditions(where)
         rows = self._fetch_rows(f"SELECT id, facts FROM entries WHERE {fits}", *values)
         return {number: json.loads(facts) for number, facts in rows}
+
+
+def cache_by_queries(compute: Callable[[Queries], R]) -> Callable[[Queries], R]:
+    """Make a function keep what it gives for each Queries, as long as these live."""
+
+    @wraps(compute)
+    def load(queries: Queries) -> R:
+        if compute not in queries.known:
+            queries.known[compute] = compute(queries)
+        known: R = queries.known[compute]
+        return known
+
+    return load
 
 
 _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))

@@ -91,6 +91,8 @@ BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed
 
 SETTINGS: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
+DOUBLE = "%s (%s) stands in two folders. One is left out."
+
 
 def compute_permanent_id(*parts: str) -> int:
     """A number made of texts, which every program can hold exactly: below 2**52."""
@@ -140,7 +142,7 @@ class Tables:
         doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
         for entry in entries:
             if entry["slug"] in self.slugs:
-                _warn_double(entry["model"], entry["treatment"])
+                log.warning(DOUBLE, entry["model"], entry["treatment"])
         self.slugs |= {entry["slug"] for entry in entries}
         for name in TABLES:
             data = rows[name]
@@ -161,11 +163,7 @@ class Tables:
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
-        import pyarrow as pa
-
-        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-        # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
-        data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+        data = _convert_rows([dict(zip(kinds, row, strict=True)) for row in rows], kinds)
         self._fill(f"CREATE TEMP TABLE {name} AS", kinds, data)
 
     def _fill(self, statement: str, kinds: Mapping[str, str], data: pa.Table) -> None:
@@ -239,6 +237,7 @@ def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     import pyarrow as pa
 
     columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
+    # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample.
     return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
 
 
@@ -246,11 +245,6 @@ def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
     from pyarrow.compute import field
 
     return data.filter(~field(column).isin(values)) if values and len(data) else data
-
-
-def _warn_double(model: str, treatment: str) -> None:
-    """Say that an entry stands in two folders."""
-    log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
 
 
 def _convert_column(name: str, kind: str, values: list[Any]) -> list[Any]:
@@ -276,7 +270,7 @@ def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
         "facts": json.dumps(entry.facts, default=str), "newest": max(written, default=None),
         "tasks": len(entry.outcomes), "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
         "seeds": json.dumps([entry.lineage.seed] if entry.lineage else []),
-        "revisions": json.dumps(list(entry.revisions)), "member": False,
+        "revisions": "[]", "member": False,
     }  # fmt: skip
 
 
@@ -409,7 +403,7 @@ def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
                 values = {column: getattr(item, column) for column in ("kind", "name", "written", "document")}
                 rows["documents"].append({**values, "unit": name, "facts": json.dumps(item.facts)})
             elif item.slug in slugs:
-                _warn_double(item.model, item.treatment)
+                log.warning(DOUBLE, item.model, item.treatment)
             else:
                 slugs.add(item.slug)
                 _add_entry(rows, item, name, reading.scopes)

@@ -263,7 +263,7 @@ def _build_facts_table(
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
-    stated = queries.load_entry_facts(entries)
+    stated = queries.load_facts(id=[entry.id for entry in entries])
     # The version of mteb that scored.
     versions = [
         one.get("mteb_versions") or one.get("treatment", {}).get("scoring")

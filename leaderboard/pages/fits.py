@@ -115,20 +115,15 @@ def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredF
 
 
 def _find_constant(fit: StoredFit, method: str, name: str, label: str) -> Cell:
+    """A value with its interval, or a dash with the reason why there is none."""
     quantity = next((q for q in fit.quantities if (q.name, q.method) == (name, method)), None)
     if quantity is None:
         return EMPTY
-    ends = [quantity.value, quantity.low, quantity.high]
+    value, low, high = ends = [quantity.value, quantity.low, quantity.high]
     if label != name:
-        ends = [None if end is None or end <= 0 else math.log10(end) for end in ends]
-    return _build_quantity_cell(ends, quantity.reason)
-
-
-def _build_quantity_cell(ends: Sequence[float | None], reason: str = "") -> Cell:
-    """A value with its interval, or a dash with the reason why there is none."""
-    value, low, high = ends
+        value, low, high = (None if end is None or end <= 0 else math.log10(end) for end in ends)
     if value is None:
-        return Cell(text="–", kind="away", note=reason)
+        return Cell(text="–", kind="away", note=quantity.reason)
     text = f"{value:.4g}" if low is None or high is None else f"{value:.4g} [{low:.4g}, {high:.4g}]"
     return Cell(text=text, value=value)
 

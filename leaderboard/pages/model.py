@@ -127,7 +127,7 @@ def find_model(queries: Queries, slug: str) -> _Model:
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
     names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
-    cards = queries.load_entry_facts(model.entries)
+    cards = queries.load_facts(id=[entry.id for entry in model.entries])
     stated = [{**cards[e.id], **{name: getattr(e, name) for name in names}} for e in model.entries]
     facts: dict[str, Any]
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}

@@ -317,10 +317,9 @@ def _build_line_entry(line: Line, paper: Paper) -> Entry:
     name = model if size in model.casefold() else f"{model} {size}"
     name = f"{model} ({tokens[1]} tokens)" if tokens else name
     return Entry(
-        id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
-        trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=find_printed_parameters(line.first), dimension=None, max_tokens=None, released=None,
-        open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
+        id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, trust="reported",
+        treatment=line.first.setting, output="", parameters=find_printed_parameters(line.first),
+        trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
 
 

@@ -132,17 +132,6 @@ MODEL_FIELDS: Sequence[TableField[Standing]] = [
 START = TableField[Standing]("treatment", "Seeds and start", _start_cell)
 
 
-def _build_recipes_table(queries: Queries) -> Table:
-    """Every recipe of the catalog, of both kinds."""
-    labels = {
-        "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
-        "measured": "Measured entries", "kind": "Makes",
-    }  # fmt: skip
-    recipes = catalog.load_recipe_entries().values()
-    rows = [_build_recipe_cells(one, len(_find_recipe_entries(queries, one.name))) for one in recipes]
-    return values_table("recipes", f"{len(recipes)} recipes", labels, rows)
-
-
 def _build_recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
     variants, href = ", ".join(entry.variants), build_address(f"/recipes/{entry.name}")
     note = " · ".join(f"{name}: {what}" for name, what in entry.variants.items())
@@ -256,4 +245,11 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
 @serve_page("/recipes", "Every recipe: what it does, its source, its variants, and how many entries it made.")
 def _show_recipes(site: Site, state: State) -> Page:
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
-    return Page(title="Recipes", lead=lead, tables=[_build_recipes_table(site.queries)])
+    labels = {
+        "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
+        "measured": "Measured entries", "kind": "Makes",
+    }  # fmt: skip
+    recipes = catalog.load_recipe_entries().values()
+    rows = [_build_recipe_cells(one, len(_find_recipe_entries(site.queries, one.name))) for one in recipes]
+    table = values_table("recipes", f"{len(recipes)} recipes", labels, rows)
+    return Page(title="Recipes", lead=lead, tables=[table])

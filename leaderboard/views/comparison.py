@@ -9,7 +9,6 @@ from itertools import combinations, product
 from math import hypot, isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from harness.results.scores import list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
-from leaderboard.data.queries import Queries, ScopeScore
+from leaderboard.data.queries import Queries, ScopeScore, cache_by_queries
 from leaderboard.data.ranking import FEWEST, Floats, compute_half_widths
 from leaderboard.data.scores import NONE, OTHER, SuiteScores
 from leaderboard.data.suites import list_conventions
@@ -289,13 +288,11 @@ _Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
 _Record: TypeAlias = "tuple[str, str, str]"
 """An artifact's folder, a task and a key: where a store has a record."""
 
-# Weak keys: what is known of a snapshot goes when its Queries go.
-_known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
-
 
 def _run_paired_tests(queries: Queries, shared: Common, stores: Sequence[Store]) -> _Tests:
     """The tests over examples of two rows on a column that all have, cached."""
-    scores, cache = shared.scores, _known_tests.setdefault(queries, {})
+    scores = shared.scores
+    cache: dict[tuple[Any, ...], Difference | None] = queries.known.setdefault("tests", {})
     columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
     measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured" and stores]
     # Each test reads the examples of both sides from files.
@@ -389,17 +386,13 @@ def _collect_columns(
     return places
 
 
-_scopes: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def _load_column_scopes(queries: Queries) -> Mapping[str, list[list[int]]]:
     """The scopes of each suite's columns by its first convention, cached."""
-    if queries not in _scopes:
-        _scopes[queries] = {
-            slug: queries.list_scope_columns(one, list_conventions(one.suite)[0])
-            for slug, one in queries.suites.items()
-        }
-    return _scopes[queries]
+    return {
+        slug: queries.list_scope_columns(one, list_conventions(one.suite)[0])
+        for slug, one in queries.suites.items()
+    }
 
 
 def _count_overlaps(columns: _Places) -> dict[str, int]:

@@ -13,7 +13,6 @@ from math import hypot
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
-from leaderboard.data.queries import EntryResult, Queries
+from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.ranking import compute_half_widths
 from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR
 from leaderboard.data.suites import (
@@ -77,28 +76,24 @@ def read_aliases() -> Mapping[str, str]:
         return {row["weights"]: row["model"] for row in csv.DictReader(file)}
 
 
-_pages: WeakKeyDictionary[Queries, dict[int, str]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def join_models(queries: Queries) -> Mapping[int, str]:
     """The name in URLs of each entry's model, by the entry's number, cached.
 
     Joined are the names of a backbone of the papers, and measured weights of one hash, with the model on the
     hub that an alias names; never names that look alike.
     """
-    if queries not in _pages:
-        entries = queries.entries
-        hub = {entry.model: entry.model_slug for entry in entries.values() if entry.origin == "imported"}
-        owners = {key: hub[name] for key, name in read_aliases().items() if name in hub}
-        keys = {number: facts.get("weights") or "" for number, facts in queries.measured_facts.items()}
-        slugs = {number: owners.setdefault(key or str(number), entries[number].model_slug)
-                 for number, key in keys.items()}  # fmt: skip
-        _pages[queries] = {
-            number: backbone.slug if (backbone := find_backbone(entry.model))
-            else slugs.get(number, entry.model_slug)
-            for number, entry in entries.items()
-        }  # fmt: skip
-    return _pages[queries]
+    entries = queries.entries
+    hub = {entry.model: entry.model_slug for entry in entries.values() if entry.origin == "imported"}
+    owners = {key: hub[name] for key, name in read_aliases().items() if name in hub}
+    keys = {number: facts.get("weights") or "" for number, facts in queries.measured_facts.items()}
+    slugs = {number: owners.setdefault(key or str(number), entries[number].model_slug)
+             for number, key in keys.items()}  # fmt: skip
+    return {
+        number: backbone.slug if (backbone := find_backbone(entry.model))
+        else slugs.get(number, entry.model_slug)
+        for number, entry in entries.items()
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,33 +224,22 @@ def _shorten(condition: str) -> str:
     return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28}$", r"\1", condition)[:40]
 
 
-_comparisons: WeakKeyDictionary[Queries, Sequence[NumberPair]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def load_comparisons(queries: Queries) -> Sequence[NumberPair]:
     """The comparisons of a site, cached."""
-    if queries not in _comparisons:
-        places = _collect_values(queries).items()
-        pairs = [one for place, some in places for one in compare_values(*place, some)]
-        _comparisons[queries] = _judge_draws(queries, pairs)
-    return _comparisons[queries]
-
-
-def _judge_draws(queries: Queries, pairs: Sequence[NumberPair]) -> Sequence[NumberPair]:
-    """The pairs, with the interval of those that two versions of mteb scored: random draws may differ."""
+    places = _collect_values(queries).items()
+    pairs = [one for place, some in places for one in compare_values(*place, some)]
+    # With the interval of those that two versions of mteb scored: random draws may differ.
     sides = {
         at: side.result
         for at, pair in enumerate(pairs) if pair.verdict == "differs" and pair.has_two_versions
         for side in (pair.base, pair.value) if side and side.result and side.entry.origin == "measured"
     }  # fmt: skip
     documents = queries.load_result_documents([*sides.values()])
-    judged = list(pairs)
-    for place, result in sides.items():
-        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[place].delta or 0.0
-        judged[place] = pairs[place]._replace(
-            draws=half, verdict="draws" if abs(delta) <= half else "differs"
-        )
-    return judged
+    for at, result in sides.items():
+        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[at].delta or 0.0
+        pairs[at] = pairs[at]._replace(draws=half, verdict="draws" if abs(delta) <= half else "differs")
+    return pairs
 
 
 def measure_draws(scores: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> float:

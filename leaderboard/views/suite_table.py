@@ -615,17 +615,12 @@ def format_entry_kinds(entry: Entry) -> str:
 
 def describe_lineage(entry: Entry) -> str:
     """What a recipe made an entry's model of, under which seeds, and the treatment; empty for any other."""
-    return f"{describe_training(entry)}; {entry.treatment}" if entry.lineage else ""
-
-
-def describe_training(entry: Entry) -> str:
-    """What a recipe made an entry's model of, and under which seeds; empty for any other."""
     lineage = entry.lineage
     if lineage is None:
         return ""
     parents = " and ".join(parent.text for parent in lineage.parents)
     chosen = [lineage.choices_text] if lineage.choices else []
-    return "; ".join([f"{lineage.text} on {parents}", *chosen, format_seeds(entry.seeds)])
+    return "; ".join([f"{lineage.text} on {parents}", *chosen, format_seeds(entry.seeds), entry.treatment])
 
 
 def _build_origin_cell(entry: Entry) -> Cell:

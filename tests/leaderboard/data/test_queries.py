@@ -54,7 +54,7 @@ def test_facts_of_an_entry() -> None:
     assert {names("nanobeir")[0], "Elsewhere", "ArguAna"} <= large.trained_on  # and what is like it
     assert (base.trained_on, base.backbone) == (frozenset(), "acme/tiny-base")  # known to be of nothing
     assert (hostile.trained_on, hostile.size, hostile.trust) == (None, "", "external")  # not known
-    assert queries().load_entry_facts([base])[base.id]["license"] == "mit"
+    assert queries().load_facts(id=[base.id])[base.id]["license"] == "mit"
 
 
 class Scores:

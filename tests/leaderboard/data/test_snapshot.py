@@ -94,7 +94,8 @@ def contents(index: SiteIndex) -> dict[str, Any]:
     queries = Queries(index, index.version)
     entries, found = [*queries.entries.values()], dict[str, Any]()
     results = queries.find_results()
-    records, facts = queries.load_result_documents([r.id for r in results]), queries.load_entry_facts(entries)
+    records = queries.load_result_documents([r.id for r in results])
+    facts = queries.load_facts(id=[e.id for e in entries])
     for entry in entries:
         found[entry.slug] = (
             replace(entry, id=0),
