@@ -43,6 +43,16 @@ def find_size_class(number: int | None) -> str:
     return next(matches, "")
 
 
+def format_seeds(seeds: Sequence[int]) -> str:
+    """Seeds in words.
+
+    >>> format_seeds([1]), format_seeds([1, 2, 3])
+    ('seed 1', '3 seeds: 1, 2, 3')
+    """
+    listed = ", ".join(map(str, seeds))
+    return f"{len(seeds)} seeds: {listed}" if len(seeds) > 1 else f"seed {listed}"
+
+
 def extract_letters(text: str) -> str:
     """Letters and digits alone: names as people type them differ in signs and capitals.
 
@@ -159,6 +169,16 @@ class Entry(_EntryFacts):
     def backbone(self) -> str:
         """The model that it was made of, by its makers' own account; else the model itself."""
         return self.adapted_from or self.model
+
+    @property
+    def lineage_text(self) -> str:
+        """What a recipe made its model of, under which seeds, and the treatment; empty for any other."""
+        if self.lineage is None:
+            return ""
+        parents = " and ".join(parent.text for parent in self.lineage.parents)
+        chosen = [self.lineage.choices_text] if self.lineage.choices else []
+        made = f"{self.lineage.text} on {parents}"
+        return "; ".join([made, *chosen, format_seeds(self.seeds), self.treatment])
 
 
 def compute_precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:

@@ -365,23 +365,32 @@ class Queries:
         return frozenset(kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents"))
 
     def load_suite_scores(
-        self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
+        self,
+        site_suite: SiteSuite,
+        convention: str = "",
+        *,
+        entries: Sequence[Entry] | None = None,
+        pinned: bool = False,
+        revisions: bool = False,
     ) -> SuiteScores:
-        """A suite with all its entries by a convention; an empty name stands for the suite's first one.
+        """A suite by a convention, with all its entries (cached) or a row for each of some.
 
         Args:
             site_suite: The suite.
-            convention: The convention's name; empty for the first.
+            convention: The convention's name; empty for the suite's first one.
+            entries: The rows, in order, which may be members of others; None for all.
             pinned: Whether only scores on the pinned revisions of the data count.
-            revisions: Whether each revision of an imported model has its own row.
+            revisions: Of all entries, whether each revision of an imported model has its own row.
         """
+        convention = convention or list_conventions(site_suite.suite)[0]
+        if entries is not None:
+            return self._build_scores(entries, site_suite, convention, pinned, revisions)
         scopes = [] if site_suite.typed else site_suite.list_scopes()
         forms = tuple(one.form for some in scopes for one in some)
-        convention = convention or list_conventions(site_suite.suite)[0]
         key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
-            scores = self.load_entry_scores(None, site_suite, convention, pinned=pinned, revisions=revisions)
+            scores = self._build_scores(None, site_suite, convention, pinned, revisions)
         with self._lock:
             self._suite_scores[key] = scores
             # Used last, dropped last.
@@ -402,29 +411,18 @@ class Queries:
         if task not in self._wholes:
             return {}
         suite, column = self._wholes[task]
-        scores = self.load_entry_scores(entries, suite)
+        scores = self.load_suite_scores(suite, entries=entries)
         means = [(row, scores.values[row, at]) for row, at in scores.contradicted if at == column]
         return {entries[row].id: float(mean) for row, mean in means}
 
-    def load_entry_scores(
+    def _build_scores(
         self,
         entries: Sequence[Entry] | None,
         site_suite: SiteSuite,
-        convention: str = "",
-        *,
-        pinned: bool = False,
-        revisions: bool = False,
+        convention: str,
+        pinned: bool,
+        revisions: bool,
     ) -> SuiteScores:
-        """A suite with a row for each of some entries, which may be members of others.
-
-        Args:
-            entries: The rows, in order; None for all, as load_suite_scores has them.
-            site_suite: The suite.
-            convention: The convention's name; empty for the first.
-            pinned: Whether only scores on the pinned revisions of the data count.
-            revisions: Of all entries, whether each revision of an imported model has its own row.
-        """
-        convention = convention or list_conventions(site_suite.suite)[0]
         columns, wholes, others = self._resolve_column_scopes(site_suite, convention)
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}

@@ -129,24 +129,6 @@ def select_mean_columns(suite: Suite) -> list[int]:
     return [place for place, column in enumerate(suite.columns) if column.name not in apart]
 
 
-def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = ()) -> Floats:
-    """What each of the averaged columns weighs in the mean over "tasks" or "types", of mean 1.
-
-    A type weighs what its columns weigh on average.
-
-    Args:
-        suite: The suite.
-        over: The mean.
-        weights: What each of the suite's columns weighs, (columns,); empty for 1 each.
-    """
-    places = select_mean_columns(suite)
-    shares = np.array(weights)[places] if weights else np.ones(len(places))
-    if over == "types":
-        types = [suite.columns[place].type for place in places]
-        shares = shares / [types.count(kind) for kind in types]
-    return shares / shares.mean() if len(shares) else shares
-
-
 def choose_shared_columns(
     counted: NDArray[np.bool_], least: int | None, select_rows: Callable[[Sequence[int]], NDArray[np.bool_]]
 ) -> tuple[list[int], list[tuple[int, int]]]:

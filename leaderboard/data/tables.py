@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import duckdb
 
+from harness.core.paths import resolve_cache_folder
 from harness.core.provenance import count_cores
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument, Unit
 from leaderboard.data.records import SOURCE, RecordReader
@@ -353,32 +354,23 @@ class _Chunk:
     messages: Sequence[logging.LogRecord] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What is needed to read units: the suites of one's own, and what all suites ask.
+def read_units(units: Mapping[str, Unit], scopes: Scopes, suites: Sequence[str]) -> Iterator[_Chunk]:
+    """The contents of some units.
 
-    Attributes:
-        cache: The cache that suites are opened from.
-        suites: The suites of one's own, as SiteSettings has them.
+    Args:
+        units: The units by name.
         scopes: What suites ask.
+        suites: The suites of one's own, as SiteSettings has them.
     """
-
-    cache: Path
-    suites: Sequence[str]
-    scopes: Scopes
-
-
-def read_units(units: Mapping[str, Unit], reading: Reading) -> Iterator[_Chunk]:
-    """The contents of some units, which have a name each."""
     rest = dict(units)
     workers = min(MOST, count_cores())
     if workers > 1 and sum(len(unit.records) for unit in units.values()) >= MANY:
-        for chunk in _read_in_processes(units, reading, workers):
+        for chunk in _read_in_processes(units, (scopes, suites), workers):
             for name in chunk.names:
                 del rest[name]
             yield chunk
     for names in _split(rest):
-        yield _read_chunk({name: rest[name] for name in names}, reading)
+        yield _read_chunk({name: rest[name] for name in names}, scopes)
 
 
 def _split(names: Iterable[str]) -> Iterator[list[str]]:
@@ -387,7 +379,7 @@ def _split(names: Iterable[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
+def _read_chunk(units: Mapping[str, Unit], scopes: Scopes) -> _Chunk:
     rows: dict[str, list[Row]] = {name: [] for name in (*TABLES, "texts")}
     slugs, failed = set[str](), []
     for name, unit in units.items():
@@ -406,12 +398,14 @@ def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
                 log.warning(DOUBLE, item.model, item.treatment)
             else:
                 slugs.add(item.slug)
-                _add_entry(rows, item, name, reading.scopes)
+                _add_entry(rows, item, name, scopes)
     tables = {name: _convert_rows(some, TABLES.get(name, _TEXTS)) for name, some in rows.items()}
     return _Chunk(names=list(units), failed=failed, rows=tables)
 
 
-def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int) -> Iterator[_Chunk]:
+def _read_in_processes(
+    units: Mapping[str, Unit], asked: tuple[Scopes, Sequence[str]], workers: int
+) -> Iterator[_Chunk]:
     """What artifacts hold, read by other processes; those of a process that ended are left out."""
     jobs = (
         [(name, units[name].name, units[name].records) for name in names]
@@ -419,7 +413,7 @@ def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int
     )
     # Not forked: the process that serves pages has threads, whose locks a fork would copy.
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(reading,))
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=asked)
     try:
         # Two ahead for each process: of all at once, those that wait to be written would fill the memory.
         ahead = deque(executor.submit(_read_artifacts, job) for job in islice(jobs, 2 * workers))
@@ -437,18 +431,18 @@ def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int
 
 
 _worker: dict[str, Any] = {}
-"""What a process that reads has: the `reading`, its `reader` of records, and the `messages` of its log."""
+"""What a process that reads has: the `scopes`, its `reader` of records, and the `messages` of its log."""
 
 
-def _start_reader(reading: Reading) -> None:
+def _start_reader(scopes: Scopes, own_suites: Sequence[str]) -> None:
     """Prepare a process that reads."""
     # Ctrl-C is for the process that started this one, which ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    suites = list(load_site_suites(reading.cache, reading.suites).values())
+    suites = list(load_site_suites(resolve_cache_folder(), own_suites).values())
     messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
     logging.getLogger().addHandler(QueueHandler(messages))
-    _worker.update(reading=reading, reader=RecordReader.for_suites(suites), messages=messages)
+    _worker.update(scopes=scopes, reader=RecordReader.for_suites(suites), messages=messages)
     # Records make no circles, and each collection would look through all that was imported.
     gc.set_threshold(100_000)
 
@@ -467,5 +461,5 @@ def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[str]]]) -> _Chunk:
         name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, paths))
         for name, key, paths in jobs
     }
-    chunk = _read_chunk(units, _worker["reading"])
+    chunk = _read_chunk(units, _worker["scopes"])
     return replace(chunk, messages=[messages.get() for _ in range(messages.qsize())])

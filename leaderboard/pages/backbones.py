@@ -31,7 +31,7 @@ from leaderboard.views.backbones import (
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
-from leaderboard.views.suite_table import build_mean_cell, describe_lineage, format_entry_kinds
+from leaderboard.views.suite_table import build_mean_cell, format_entry_kinds
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import Page, check_name
@@ -175,10 +175,11 @@ def _iter_measured_means(queries: Queries, convention: GlueView) -> Iterator[_Nu
         if listed is None or not matches:
             continue
         view = convention.chosen if benchmark.suite == GLUE else ""
-        scores, over = queries.load_entry_scores(matches, listed, view), _choose_mean_kind(benchmark)
+        scores = queries.load_suite_scores(listed, view, entries=matches)
+        over = _choose_mean_kind(benchmark)
         for row, entry in enumerate(matches):
             if scores.mean(over).complete[row]:
-                text = describe_lineage(entry) or entry.treatment
+                text = entry.lineage_text or entry.treatment
                 cell = build_mean_cell(scores, row, over)
                 kinds = dict.fromkeys([*cell.kind.split(), *format_entry_kinds(entry).split()])
                 yield _Number(

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.core.errors import find_similar_names
-from leaderboard.data.entries import TRUST, Entry
+from leaderboard.data.entries import TRUST, Entry, format_seeds
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import Floats
 from leaderboard.data.scores import OTHER, SuiteScores
@@ -26,17 +26,11 @@ from leaderboard.views.comparison import (
     load_common,
     load_record_fields,
 )
-from leaderboard.views.suite_table import (
-    build_mean_cell,
-    build_task_cell,
-    describe_lineage,
-    mean_of,
-    name_entry_model,
-)
+from leaderboard.views.suite_table import build_mean_cell, build_task_cell, mean_of, name_entry_model
 from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
 from leaderboard.web.filters import REVISIONS
-from leaderboard.web.formats import format_parameters, format_seeds
+from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, build_missing_error, check_name
 from leaderboard.web.page_state import Control, Options, State, Text, Texts, build_address
 from leaderboard.web.routes import PRINTED, serve_page
@@ -97,7 +91,13 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
             tables=[_build_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
             context={"form": state.build_form(PATH, controls), "compared": False, "same": 0, **parts},
         )
-    shared, labels = _load_common(site, entries, state), _list_entry_labels(entries)
+    names = {name for one in queries.suites.values() for name in list_conventions(one.suite)}
+    check_name("view", state.view, names, then="The page of a suite offers its conventions.")
+    shared = load_common(
+        queries, entries, suite=state.suite, view=state.view, pinned=state.revisions == "pinned",
+        folders=[*site.settings.results, *filter(None, [site.settings.reference])],
+    )  # fmt: skip
+    labels = _list_entry_labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
     fields = load_record_fields(queries, shared, measured)
     differences = _build_differences_table(fields, [labels[row] for row in measured])
@@ -108,13 +108,13 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
         _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels),
         differences,
     ]  # fmt: skip
-    names = [label[2:] for label in labels]
+    *first, last = [label[2:] for label in labels]
     suite, count = shared.scores.site_suite.suite, len(shared.columns)
     lead = f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
     if shared.types and not count:
         lead = f"{suite.title}: all of them have means within {len(shared.types)} of its types."
     return Page(
-        title=f"{', '.join(names[:-1])} and {names[-1]}", lead=lead,
+        title=f"{', '.join(first)} and {last}", lead=lead,
         tables=[table for table in tables if table.rows],
         charts=[_plot_common_means(shared, labels)] if shared.types else [],
         notes=_list_compare_notes(shared),
@@ -134,16 +134,6 @@ def _resolve_entry(queries: Queries, name: str) -> Entry:
     if entries := queries.models.get(name) or queries.find_named_entries(name):
         return min(entries, key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
     raise build_missing_error("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
-
-
-def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
-    names = {name for one in site.queries.suites.values() for name in list_conventions(one.suite)}
-    check_name("view", state.view, names, then="The page of a suite offers its conventions.")
-    folders = [*site.settings.results, *filter(None, [site.settings.reference])]
-    return load_common(
-        site.queries, entries, suite=state.suite, view=state.view, pinned=state.revisions == "pinned",
-        folders=folders,
-    )  # fmt: skip
 
 
 def _list_entry_labels(entries: Sequence[Entry]) -> list[str]:
@@ -183,7 +173,7 @@ def _describe_entry(entry: Entry) -> str:
     revision = f"revision {(entry.revision or 'not stated')[:10]}" if single else ""
     plural = "" if entry.tasks == 1 else "s"
     tasks = f"{entry.tasks} task{plural}" if entry.tasks else ""
-    parts = (entry.origin, revision, describe_lineage(entry) or entry.treatment, tasks)
+    parts = (entry.origin, revision, entry.lineage_text or entry.treatment, tasks)
     return " · ".join(part for part in parts if part)
 
 

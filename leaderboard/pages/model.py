@@ -32,7 +32,7 @@ from leaderboard.views.model_scores import (
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.views.reproductions import COMPARISON_FIELDS, join_models, load_comparisons
 from leaderboard.views.sorting import fill_table, sort_rows
-from leaderboard.views.suite_table import build_task_cell, describe_lineage, format_entry_kinds, mean_cell
+from leaderboard.views.suite_table import build_task_cell, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import (
     build_training_table,
@@ -190,7 +190,7 @@ def _build_children_table(queries: Queries, model: _Model) -> Table:
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
         (link(e.model, f"/models/{e.model_slug}", kind=format_entry_kinds(e)),
-         Cell(text=e.recipe or "its makers", value=e.recipe, note=describe_lineage(e)),
+         Cell(text=e.recipe or "its makers", value=e.recipe, note=e.lineage_text),
          build_size_cell(e.parameters), e.tasks)
         for e in sorted(children.values(), key=lambda e: e.model.casefold())
     ]  # fmt: skip
@@ -204,7 +204,7 @@ def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table
     rows = [
         (Cell(text=format_entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""),
          build_source_cell(e, path), Cell(text=TRUST[e.trust], value=e.trust),
-         Cell(text=describe_lineage(e) or e.treatment or "not stated", value=e.treatment or None),
+         Cell(text=e.lineage_text or e.treatment or "not stated", value=e.treatment or None),
          e.tasks, Cell(text=(e.newest or "")[:10], value=e.newest))
         for e in model.entries
     ]  # fmt: skip

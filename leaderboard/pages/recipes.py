@@ -20,7 +20,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standings_table, iter_standings
 from leaderboard.views.sorting import Field as TableField
-from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
+from leaderboard.views.suite_table import build_model_cell, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
 from leaderboard.web.page import Moved, Page, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
@@ -120,7 +120,7 @@ def _build_same_tasks_field(rows: Sequence[Standing]) -> TableField[Standing]:
 
 def _start_cell(one: Standing) -> Cell:
     entry = one.entry
-    text = describe_lineage(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
+    text = entry.lineage_text or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
     return Cell(text=text or "–", value=text or None)
 
 

@@ -19,7 +19,7 @@ from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, build_size_cell
 from leaderboard.views.reproductions import build_verdict_cell, join_models, load_comparisons
-from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
+from leaderboard.views.suite_table import GONE, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Best,
@@ -230,7 +230,7 @@ def _build_ranking_fields(
 
 def _build_model_cell(one: Scored) -> Cell:
     entry, href = one.entry, build_address(f"/models/{one.entry.model_slug}")
-    note = describe_lineage(entry) or entry.treatment
+    note = entry.lineage_text or entry.treatment
     return link(entry.model, href, kind=format_entry_kinds(entry), note=note)
 
 

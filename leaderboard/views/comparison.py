@@ -277,7 +277,7 @@ def load_common(
     chosen = queries.suites[slug]
     names = list_conventions(chosen.suite)
     name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
-    scores = queries.load_entry_scores(entries, chosen, name, pinned=pinned)
+    scores = queries.load_suite_scores(chosen, name, entries=entries, pinned=pinned)
     shared = Common(entries=entries, scores=scores, overlaps=overlaps)
     return replace(shared, tests=_run_paired_tests(queries, shared, [Store(folder) for folder in folders]))
 

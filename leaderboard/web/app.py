@@ -160,7 +160,11 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     _add_extras(app, site, metrics)
     static = _StaticFiles(directory=STATIC)
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
-    _answer_head(app)
+    app.openapi()
+    # HEAD, too: after the description was made, which FastAPI keeps and which need not list it.
+    for api_route in app.routes:
+        if isinstance(api_route, APIRoute) and "GET" in (api_route.methods or ()):
+            api_route.methods = {*(api_route.methods or ()), "HEAD"}
     for kind in (HarnessError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, partial(_answer_error, site))
     app.add_middleware(_BoundedQueries)
@@ -184,15 +188,6 @@ class _StaticFiles(StaticFiles):
         # year.
         response.headers["Cache-Control"] = YEAR if address == format_asset_url(path.name) else "no-cache"
         return response
-
-
-def _answer_head(app: FastAPI) -> None:
-    """Let every GET route answer HEAD, which the API's description need not list."""
-    app.openapi()
-    # After the description was made, which FastAPI keeps: so it lists no HEAD.
-    for route in app.routes:
-        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
-            route.methods = {*(route.methods or ()), "HEAD"}
 
 
 def _add_page(app: FastAPI, site: Site, route: PageRoute) -> None:

@@ -88,6 +88,11 @@ class Site:
         self._opening = threading.Lock()
         self._kept_sites: dict[str, Site] = {}
         self._environment = create_environment()
+        own_pages = {route.path for route in self.pages}
+        self._boards = [
+            (label, f"/{slug}" if f"/{slug}" in own_pages else f"/suites/{slug}")
+            for label, slug in BOARDS if slug in index.suites
+        ]  # fmt: skip
 
     @cached_property
     def papers(self) -> dict[str, Paper]:
@@ -190,19 +195,19 @@ class Site:
         with self._refreshing:
             if self._copy is not None:
                 self._copy.pull()
-            version = self.index.refresh().version
+            self.index.refresh()
             self.is_stale = False
-            return self._show_version(version)
+            return self._show_newest()
 
     def follow(self) -> int:
         """Show the newest snapshot, which another process may have made."""
         with self._refreshing:
-            return self._show_version(self.index.version)
+            return self._show_newest()
 
-    def _show_version(self, version: int) -> int:
-        if version != self.queries.version:
+    def _show_newest(self) -> int:
+        if self.index.version != self.queries.version:
             # A new object, so that pages that are being rendered keep theirs.
-            self.queries = Queries(self.index, version)
+            self.queries = Queries(self.index, self.index.version)
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
         self.warnings = [
@@ -256,7 +261,8 @@ class Site:
                 if isinstance(error, StoreError):
                     raise
                 with self._refreshing:
-                    self._show_version(self.index.refresh().version)
+                    self.index.refresh()
+                    self._show_newest()
         return make()
 
     def _render(
@@ -333,7 +339,7 @@ class Site:
             site={
                 "title": TITLE, "version": __version__, "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds, "warnings": self.warnings, "paths": {route.path for route in self.pages},
-                "boards": self._list_boards(), "path": path,
+                "boards": self._boards, "path": path,
                 "address": build_address(path, state.build_filter_query()), "prefix": self.prefix,
                 "as_of": self.as_of,
             },
@@ -352,14 +358,6 @@ class Site:
     def load_template(self, name: str) -> Template:
         """A file of templates/."""
         return self._environment.get_template(name)
-
-    def _list_boards(self) -> list[tuple[str, str]]:
-        """The boards in the head of every page: label and path."""
-        page_paths = {route.path for route in self.pages}
-        return [
-            (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}")
-            for label, slug in BOARDS if slug in self.queries.suites
-        ]  # fmt: skip
 
 
 def _build_unkept_error(id: str) -> NotFound:

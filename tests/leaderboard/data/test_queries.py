@@ -71,7 +71,7 @@ def test_threads_share_the_scores_of_suites() -> None:
     fresh = Queries(shared.index, shared.version)
     with (
         mock.patch("leaderboard.data.queries.HELD", 3),
-        mock.patch.object(fresh, "load_entry_scores", side_effect=lambda *given, **more: Scores()),
+        mock.patch.object(fresh, "_build_scores", side_effect=lambda *given, **more: Scores()),
         ThreadPoolExecutor(4) as threads,
     ):
         list(threads.map(lambda at: fresh.load_suite_scores(suite, f"{at % 9}"), range(200)))
