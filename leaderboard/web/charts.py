@@ -511,9 +511,9 @@ def _draw_bars(plot: Bars) -> tuple[Any, ...]:
         named = zip(plot.categories, texts, strict=True)
         data.append({
             "type": "bar", "orientation": "h", "name": _escape_label(series.label), "x": values, "y": names,
-            "customdata": [series.href] * len(values), "text": texts,
+            "customdata": [series.href] * len(values),
             "hovertext": [_format_hover(series.label, f"{name}: {text}") for name, text in named],
-            "meta": {"colour": _pick_colour(place)},
+            "text": texts, "meta": {"colour": _pick_colour(place)},
         })  # fmt: skip
     # Pixels: for the legend, and for each category its name and its bars.
     height = 110 + len(names) * (14 + 20 * len(plot.series))
