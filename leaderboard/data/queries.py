@@ -331,12 +331,6 @@ class Queries:
         return {one["name"]: CheckSummary.model_validate(one) for one in self.list_document_facts("check")}
 
     @cached_property
-    def checks_of(self) -> dict[str, list[CheckSummary]]:
-        """The checks of each candidate by its ArtifactKey, the newest first."""
-        pairs = [(artifact, check) for check in self.checks.values() for artifact in check.artifacts]
-        return {key: [check for _, check in some] for key, some in group_by(pairs, itemgetter(0)).items()}
-
-    @cached_property
     def watches(self) -> dict[str, WatchSummary]:
         """Every watch by its name, the one with the newest score first."""
         return {one["name"]: WatchSummary.model_validate(one) for one in self.list_document_facts("watch")}

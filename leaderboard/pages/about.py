@@ -66,21 +66,16 @@ def _iter_parameter_rows(path: str, summary: str, state: type[State]) -> Iterato
     yield _build_parameter_row(path, "", "", "", summary)
     for name, field in state.model_fields.items():
         if state is State or name not in State.model_fields:
-            texts = (_describe_values(field), _default(field), field.description or "")
-            yield _build_parameter_row("", name, *texts)
+            default = field.get_default(call_default_factory=True)
+            # As it would stand in an address.
+            default = int(default) if isinstance(default, bool) else default
+            texts = ("" if default in (None, "", []) else str(default), field.description or "")
+            yield _build_parameter_row("", name, _describe_values(field), *texts)
 
 
 def _build_parameter_row(*texts: str) -> TableRow:
     plain = [text.replace("`", "") for text in texts]
     return TableRow(cells=[Cell(text=text, value=text or None) for text in plain])
-
-
-def _default(field: FieldInfo) -> str:
-    """A default as it would stand in an address."""
-    value = field.get_default(call_default_factory=True)
-    if isinstance(value, bool):
-        return str(int(value))
-    return "" if value in (None, "", []) else str(value)
 
 
 def _describe_values(field: FieldInfo) -> str:

@@ -199,8 +199,9 @@ def _list_compare_notes(shared: Common) -> list[str]:
         notes.append("Papers print only means within types of some of them: they have no task to compare on.")
     elif not shared.columns:
         notes.append("No task of this suite has a score of all of them: no mean can be compared.")
-    more = shared.on_other_data - len(shared.columns)
-    if more:
+    # Whatever the revision of the data.
+    fits = np.isin(shared.scores.reasons, (0, OTHER)) & np.isfinite(shared.scores.values)
+    if more := int(fits.all(axis=0).sum()) - len(shared.columns):
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
     elif other := int((shared.scores.reasons[:, shared.columns] == OTHER).any(axis=0).sum()):
         notes.append(f"On {other} of the tasks some were scored on another revision of the data (marked).")
@@ -390,7 +391,7 @@ def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any
         return ["too few tasks to say", value, ""]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
     higher = first if gap.value > 0 else second
-    return [f"{higher} is higher" if gap.is_clear else ALIKE, value, half]
+    return [f"{higher} is higher" if abs(gap.value) > gap.half else ALIKE, value, half]
 
 
 def _build_tasks_table(

@@ -393,12 +393,6 @@ class _Points:
     part: int
     placed: int
 
-    def find_better(self, dot: _CostPoint) -> _CostPoint | None:
-        """The best of the frontier that is at least as good on both axes, None for one on it."""
-        if dot in self.best or dot.hollow:
-            return None
-        return max(self.list_rivals(self.best, dot), key=lambda one: one.score, default=None)
-
     def list_rivals(self, dots: Sequence[_CostPoint], dot: _CostPoint) -> list[_CostPoint]:
         """Those of some points that are at least as good across as one of them."""
         compare: Callable[[Any, Any], bool] = operator.le if self.plot.better == "lower" else operator.ge
@@ -615,9 +609,11 @@ def _build_pareto_tables(points: _Points, where: Paging, measure: _Measure, scor
         return Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected)
 
     def build_rival_cell(dot: _CostPoint) -> Cell:
-        better = points.find_better(dot)
-        if better is None:
-            return Cell(text="on the frontier") if dot in points.best else EMPTY
+        if dot in points.best:
+            return Cell(text="on the frontier")
+        rivals = [] if dot.hollow else points.list_rivals(points.best, dot)
+        if (better := max(rivals, key=lambda one: one.score, default=None)) is None:
+            return EMPTY
         text = f"{better.label} ({format_delta(better.score - dot.score)})"
         return Cell(text=text, value=better.label, href=better.href)
 

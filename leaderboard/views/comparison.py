@@ -53,11 +53,6 @@ class PairedDifference(NamedTuple):
     half: float | None
     by: Literal["", "examples", "intervals", "tasks"] = ""
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether 0 lies outside the interval."""
-        return self.half is not None and abs(self.value) > self.half
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Pair:
@@ -145,12 +140,6 @@ class Common:
         suite = self.scores.site_suite.suite
         rest = [at for at in self.averaged if suite.columns[at].name not in self.selected]
         return rest if self.selected else []
-
-    @property
-    def on_other_data(self) -> int:
-        """How many columns all would have if every revision of the data counted."""
-        fits = (self.scores.reasons == 0) | (self.scores.reasons == OTHER)
-        return int((fits & np.isfinite(self.scores.values)).all(axis=0).sum())
 
     def mean(self, columns: Sequence[int]) -> Floats:
         """The mean over some columns, of each entry."""
