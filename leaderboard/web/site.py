@@ -28,9 +28,8 @@ from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, Snapshot, open_index
-from leaderboard.web import formats
+from leaderboard.web import drawing, formats
 from leaderboard.web.cache import PageCache, RenderedPage
-from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import Moved, NotFound, Page, build_missing_error
 from leaderboard.web.page_state import LOOKS, State, build_address, default_values, describe_errors
@@ -438,8 +437,7 @@ def create_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja_env.globals["zip"] = zip
-    jinja_env.globals["draw_figure"] = draw_figure
+    jinja_env.globals |= {"zip": zip, "drawing": drawing}
     return jinja_env
 
 

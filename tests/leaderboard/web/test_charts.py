@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from html_pages import draw_figure
 from leaderboard.web.charts import (
     NAMES,
     Axis,
@@ -32,7 +33,6 @@ from leaderboard.web.charts import (
     convert_axis_value,
     select_frontier_points,
 )
-from leaderboard.web.drawing import draw_figure
 
 X, Y = Axis(label="Parameters", kind="log"), Axis(label="Mean")
 HOSTILE = "<script>alert(1)</script> </title> \"' & %{x} {{ 7*7 }}\nb"

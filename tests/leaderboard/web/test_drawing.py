@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from html_pages import draw_figure
 from leaderboard.web.charts import (
     Axis,
     Bars,
@@ -23,7 +24,7 @@ from leaderboard.web.charts import (
     Track,
     build_chart,
 )
-from leaderboard.web.drawing import FRAME, LETTER, NARROW, draw_figure
+from leaderboard.web.drawing import FRAME, LETTER, NARROW
 
 Y = Axis(label="Mean")
 
