@@ -477,10 +477,9 @@ def _build_missing_table(queries: Queries, shared: Common, labels: Sequence[str]
 def _build_differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
     """The fields of measured entries that differ."""
     rows = [
-        [one.name, *map(_build_values_cell, one.values),
-         Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)]
-        for one in iter_field_differences(tasks)
-    ]  # fmt: skip
+        [name, *map(_build_values_cell, values), Cell(text=f"{count} of {len(tasks)}", value=count)]
+        for name, values, count in iter_field_differences(tasks)
+    ]
     return values_table(
         "differences", "Measured entries: fields that differ on tasks that all have",
         {"field": "Field", **_build_entry_heads(labels, "e"), "tasks": "Tasks"}, rows, "tasks",

@@ -359,11 +359,6 @@ class _Score:
     high: Floats
     selected: NDArray[np.bool_]
 
-    @property
-    def heading(self) -> str:
-        """Its label, as a sentence begins."""
-        return format_heading(self.label)
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Across:
@@ -438,7 +433,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     across = _load_x_values(queries, scores, state, papers)
     points = _build_pareto_points(scores, rows, state, score, across)
     where, dots = build_paging(len(points.dots), state, PATH), points.dots
-    heading = f"{score.heading}, {suite.suite.title}, against {measure.name}"
+    heading = f"{format_heading(score.label)}, {suite.suite.title}, against {measure.name}"
     notes = [SHARED] if shared else []
     notes += [*_iter_pareto_notes(points, state, across), *_iter_selection_notes(points, state, untouched)]
     return Page(
@@ -563,7 +558,7 @@ def _build_pareto_points(
     dots += [dot for dot in across.printed if all_names.should_keep(dot.entry)]
     dots.sort(key=lambda dot: (dot.hollow, -dot.score))
     dots = [replace(dot, emphasised=bool(state.q) and state.should_keep(dot.entry)) for dot in dots]
-    up = Axis(label=f"{score.heading} (× 100)")
+    up = Axis(label=f"{format_heading(score.label)} (× 100)")
     plot = Scatter(x=across.axis, y=up, series=SERIES, better=measure.better, points=dots)
     best = select_frontier_points(plot, dots)
     named = [dot for dot in dots if state.should_keep(dot.entry)]
@@ -620,7 +615,7 @@ def _build_pareto_tables(points: _Points, where: Paging, measure: _Measure, scor
     fields = [
         column("model", "Model", lambda d: link(d.label, d.href, note=d.entry.treatment), sticky=True),
         column("x", across, show_amount, numeric=True, card=measure.label),
-        column("score", score.heading, _build_score_cell, numeric=True, card="Score"),
+        column("score", format_heading(score.label), _build_score_cell, numeric=True, card="Score"),
         column("step", "Gain", lambda d: gains.get(id(d), EMPTY), numeric=True, note=GAIN, card="Gain"),
         column("there", "Tasks", build_count_cell, numeric=True, card="Tasks"),
         column("origin", "Origin", lambda d: link(d.series, kind=d.series), card="Origin"),

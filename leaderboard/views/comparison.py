@@ -396,14 +396,6 @@ def _choose_best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
     return max(main or counts or queries.suites, key=lambda slug: (counts.get(slug, 0), shares.get(slug, 0)))
 
 
-class _Differing(NamedTuple):
-    """A field that differs: each entry's values, and on how many tasks they differ."""
-
-    name: str
-    values: Sequence[list[Any]]
-    tasks: int
-
-
 def load_record_fields(
     queries: Queries, shared: Common, rows: Sequence[int]
 ) -> list[list[Mapping[str, Any]]]:
@@ -418,13 +410,15 @@ def load_record_fields(
     ]
 
 
-def iter_field_differences(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
-    """The fields in which several differ on some task.
+def iter_field_differences(
+    tasks: Sequence[Sequence[Mapping[str, Any]]],
+) -> Iterator[tuple[str, list[list[Any]], int]]:
+    """The fields in which several differ on some task: each one's values, and on how many tasks they differ.
 
     Args:
         tasks: For each task, each one's fields.
 
-    >>> [tuple(one) for one in iter_field_differences([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]])]
+    >>> list(iter_field_differences([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]]))
     [('b', [[2], [3]], 1)]
     """
     for name in sorted({name for some in tasks for fields in some for name in fields}):
@@ -433,4 +427,4 @@ def iter_field_differences(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iter
         if rows:
             columns = zip(*rows, strict=True)
             every = [[v for at, v in enumerate(values) if v not in values[:at]] for values in columns]
-            yield _Differing(name, every, len(rows))
+            yield name, every, len(rows)

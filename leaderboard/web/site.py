@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from harness import __version__
 from harness.core.errors import StoreError, UsageError
-from harness.core.terminal import clean_text, create_console
+from harness.core.terminal import clean_text, create_console, show_progress
 from harness.results.reported import Paper, read_papers
 from harness.results.scores import score_text
 from leaderboard.data.entries import TRUST
@@ -516,8 +516,6 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
         UsageError: The folder holds something else.
         StoreError: It cannot be written.
     """
-    from rich.progress import Progress
-
     began = time.perf_counter()
     site = open_site(settings)
     _prepare(folder)
@@ -528,13 +526,11 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
     site.plain = PlainFiles(pages, site.queries)
     size = 0
     try:
-        with Progress(console=create_console(), transient=True) as progress:
-            # Not `track`, whose thread prints a traceback of its own on an interrupt.
-            bar = progress.add_task("Writing pages", total=len(pages))
-            for route, path in pages:
+        with show_progress("pages", quiet=False) as progress:
+            for number, (route, path) in enumerate(pages):
+                progress(number, len(pages))
                 for name, content in _write_page(site, site.plain, route, path):
                     size += _write_site_file(folder / name, content)
-                progress.advance(bar)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
         size += _write_site_file(folder / "static" / "entries.js", write_entries(site.queries).encode())
     except OSError as error:
