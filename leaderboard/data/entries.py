@@ -177,8 +177,8 @@ class Entry(_EntryFacts):
             return ""
         parents = " and ".join(parent.text for parent in self.lineage.parents)
         chosen = [self.lineage.choices_text] if self.lineage.choices else []
-        made = f"{self.lineage.text} on {parents}"
-        return "; ".join([made, *chosen, format_seeds(self.seeds), self.treatment])
+        recipe = f"{self.lineage.text} on {parents}"
+        return "; ".join([recipe, *chosen, format_seeds(self.seeds), self.treatment])
 
 
 def compute_precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:

@@ -43,7 +43,7 @@ from leaderboard.data.suites import (
     extract_main_scores,
     list_conventions,
 )
-from leaderboard.data.tables import BEST, SETTINGS, TABLES
+from leaderboard.data.tables import BEST, SETTINGS, TABLES, Tables
 
 log = logging.getLogger(__name__)
 
@@ -159,21 +159,19 @@ class Queries:
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """The tables of the snapshot, the large ones as views; empty tables without a snapshot."""
+        if self.snapshot is None:
+            return Tables().connection
         # One thread: a process renders one page at a time, and several workers share the machine.
         # What a query took goes back to the system when it ends: 27 MB less for each worker.
         freed = {"allocator_bulk_deallocation_flush_threshold": "1MB"}
         connection = duckdb.connect(config={**SETTINGS, **freed, "threads": 1, "memory_limit": MEMORY})
         # Pages of the former version may still be at work: the last of them to end closes the connection.
         weakref.finalize(self, connection.close)
-        for name, columns in TABLES.items():
-            if self.snapshot:
-                # In memory, as every page asks for it; the others are read from their files.
-                kind = "TABLE" if name == "entries" else "VIEW"
-                files = self.snapshot.list_table_files(name)
-                connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
-            else:
-                fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-                connection.execute(f"CREATE TABLE {name} ({fields})")
+        for name in TABLES:
+            # In memory, as every page asks for it; the others are read from their files.
+            kind = "TABLE" if name == "entries" else "VIEW"
+            files = self.snapshot.list_table_files(name)
+            connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
         return connection
 
     def _execute(self, sql: str, *values: Any) -> duckdb.DuckDBPyConnection:
@@ -781,8 +779,8 @@ def cache_by_queries(compute: Callable[[Queries], R]) -> Callable[[Queries], R]:
     def load(queries: Queries) -> R:
         if compute not in queries.known:
             queries.known[compute] = compute(queries)
-        known: R = queries.known[compute]
-        return known
+        result: R = queries.known[compute]
+        return result
 
     return load
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections import Counter, defaultdict
@@ -10,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import hypot
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
@@ -24,9 +22,11 @@ from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.ranking import compute_half_widths
 from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR
 from leaderboard.data.suites import (
+    REVISIONS,
     build_task_scope,
     build_whole_scope,
     explain_other_data,
+    read_table_file,
     resolve_data_revision,
 )
 from leaderboard.views.cells import build_delta_cell, build_score_cell
@@ -72,8 +72,7 @@ PATH = "/reproductions"
 @cache
 def read_aliases() -> Mapping[str, str]:
     """The model on the hub by the SHA-256 of its weights file (data/aliases.csv has the sources)."""
-    with (Path(__file__).parents[1] / "data" / "aliases.csv").open(encoding="utf-8", newline="") as file:
-        return {row["weights"]: row["model"] for row in csv.DictReader(file)}
+    return {row["weights"]: row["model"] for row in read_table_file(REVISIONS.with_name("aliases.csv"))}
 
 
 @cache_by_queries
@@ -236,9 +235,10 @@ def load_comparisons(queries: Queries) -> Sequence[NumberPair]:
         for side in (pair.base, pair.value) if side and side.result and side.entry.origin == "measured"
     }  # fmt: skip
     documents = queries.load_result_documents([*sides.values()])
-    for at, result in sides.items():
-        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[at].delta or 0.0
-        pairs[at] = pairs[at]._replace(draws=half, verdict="draws" if abs(delta) <= half else "differs")
+    for place, result in sides.items():
+        half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[place].delta or 0.0
+        verdict: Verdict = "draws" if abs(delta) <= half else "differs"
+        pairs[place] = pairs[place]._replace(draws=half, verdict=verdict)
     return pairs
 
 
