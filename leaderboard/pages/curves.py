@@ -15,6 +15,7 @@ from harness.watch.curves import (
     AXES,
     NEAR_END,
     CurveComparison,
+    RunComparison,
     RunTable,
     SeedCurve,
     SeedInterval,
@@ -154,9 +155,13 @@ def _build_axes(table: RunTable) -> dict[str, Sequence[SeedCurve]]:
 
 
 def _describe_pairs(comparison: CurveComparison) -> str:
-    pairs = [f"{one.run} against {one.other}: {one.describe_verdict()}" for one in comparison.pairs]
+    pairs = [_describe_pair(pair) for pair in comparison.pairs]
     more = f"; and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
     return f"{'; '.join(pairs[:3])}{more}." if pairs else "A single run."
+
+
+def _describe_pair(pair: RunComparison) -> str:
+    return f"{pair.run} against {pair.other}: {pair.describe_verdict()}"
 
 
 def _plot_runs(
