@@ -136,14 +136,9 @@ def _split_address(page: str) -> tuple[str, str, str]:
     >>> _split_address("index.json")
     ('/', '', 'json')
     """
-    url = page.partition("#")[0]
-    if "://" in url.partition("?")[0]:
-        parts = urlsplit(url)
-        path, query = parts.path, parts.query
-    else:
-        path, _, query = url.partition("?")
-    path = f"/{path.lstrip('/')}"
-    base, dot, ending = path.rpartition(".")
+    # A page without a host gets one, else a colon in its name would end a scheme.
+    url = urlsplit(page if "://" in page.partition("?")[0] else f"//site/{page.lstrip('/')}")
+    base, dot, ending = url.path.rpartition(".")
     if not dot or ending not in FORMATS:
-        return path, query, ""
-    return "/" if base == "/index" else base, query, ending
+        return f"/{url.path.lstrip('/')}", url.query, ""
+    return "/" if base == "/index" else base, url.query, ending

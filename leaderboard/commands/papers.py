@@ -9,12 +9,12 @@ from pathlib import Path
 from statistics import fmean
 
 import click
-from rich.table import Table
+from rich.console import Console
 
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError, explain_unknown, shorten_names
-from harness.core.terminal import create_console, print_table
+from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.results.reported import AVERAGE, Paper, PaperValue, normalize_metric, read_papers
@@ -85,9 +85,14 @@ def command(
         click.echo(json.dumps({"schema": 1, **shown, "lines": [asdict(one) for one in lines]}, indent=1))
         return 0
     out = create_console()
-    print_table(_build_means_table(f"{about.name} on {opened.title} beside papers, scores × 100", lines), out)
+    numbers = ("printed mean", "tasks", "print over these", "measured", "Δ")
+    title = f"{about.name} on {opened.title} beside papers, scores × 100"
+    table = create_table("paper", "model", "setting", numbers=numbers, title=title)
+    for row in map(_format_line, lines):
+        table.add_row(*row)
+    print_table(table, out)
     for paper_line in lines if line else ():
-        print_table(_build_tasks_table(paper_line, means), out)
+        _print_tasks_table(paper_line, means, out)
     for note in _list_comparison_notes(opened, lines, [view.text for view in views]):
         out.print(note, highlight=False, soft_wrap=True)
     return 0
@@ -135,34 +140,22 @@ def _build_suite_line(rows: Sequence[PaperValue], suite: Suite, means: Aggregate
     )  # fmt: skip
 
 
-def _build_means_table(caption: str, lines: Sequence[_Line]) -> Table:
-    table = Table(title=caption)
-    for name in ("paper", "model", "setting"):
-        table.add_column(name)
-    for name in ("printed mean", "tasks", "print over these", "measured", "Δ"):
-        table.add_column(name, justify="right")
-    for line in lines:
-        comparable = line.printed_mean is not None and line.measured_mean is not None
-        delta = (line.measured_mean or 0) - (line.printed_mean or 0) if comparable else None
-        table.add_row(
-            f"{line.paper}, {line.table}", line.model, line.setting, score_text(line.mean),
-            str(len(line.common) or "mean"), score_text(line.printed_mean), score_text(line.measured_mean),
-            format_delta(delta),
-        )  # fmt: skip
-    return table
+def _format_line(line: _Line) -> tuple[str, ...]:
+    printed, measured = line.printed_mean, line.measured_mean
+    delta = None if printed is None or measured is None else measured - printed
+    count, numbers = str(len(line.common) or "mean"), map(score_text, (printed, measured))
+    place = (f"{line.paper}, {line.table}", line.model, line.setting)
+    return (*place, score_text(line.mean), count, *numbers, format_delta(delta))
 
 
-def _build_tasks_table(one: _Line, means: Aggregates) -> Table:
-    table = Table(title=f"{one.paper}, {one.table}: {one.model}, {one.setting}")
-    table.add_column("task")
-    for name in ("printed", "measured", "Δ"):
-        table.add_column(name, justify="right")
-    table.add_column("", style="dim")
-    for name, value in one.columns.items():
-        mine, other = means.columns[name], one.other_queries.get(name, "")
+def _print_tasks_table(line: _Line, means: Aggregates, out: Console) -> None:
+    title = f"{line.paper}, {line.table}: {line.model}, {line.setting}"
+    table = create_table("task", numbers=("printed", "measured", "Δ"), notes=[""], title=title)
+    for name, value in line.columns.items():
+        mine, other = means.columns[name], line.other_queries.get(name, "")
         delta = None if mine is None or other else mine - value
         table.add_row(name, score_text(value), score_text(mine), format_delta(delta), other)
-    return table
+    print_table(table, out)
 
 
 def _list_comparison_notes(suite: Suite, lines: Sequence[_Line], conditions: Sequence[str]) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> None:
             return
         ends = Event()
         # This process alone writes snapshots; the workers look for the newest one.
-        refresher = Thread(target=app.refresh_again_and_again, args=[site, ends])
+        refresher = Thread(target=app.poll_changes, args=[site, ends])
         refresher.start()
         worker = partial(app.create_app, settings, follows=True)
         options |= {"workers": workers, "timeout_worker_healthcheck": PATIENCE}

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from harness.core import paths
 from harness.results.notes import parse_amount
@@ -231,13 +231,8 @@ _LINE = ("table", "model", "size_class", "setting", "suite")
 """What the numbers of one printed line share."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrintedScore:
-    """A printed number of a backbone: its paper's slug, and the notes of it and of the tasks in it."""
-
-    paper: str
-    row: PaperValue
-    notes: tuple[str, ...]
+PrintedScore: TypeAlias = tuple[str, PaperValue, tuple[str, ...]]
+"""A printed number of a backbone: its paper's slug, the number, the notes of it and of the tasks in it."""
 
 
 def collect_printed_scores(papers: Mapping[str, Paper]) -> dict[tuple[str, str], list[PrintedScore]]:
@@ -252,11 +247,9 @@ def collect_printed_scores(papers: Mapping[str, Paper]) -> dict[tuple[str, str],
         for row, benchmark in ((row, one) for row in rows for one in BENCHMARKS if one.has(row)):
             backbone = find_backbone(row.backbone)
             column_scores = scores[backbone.slug, benchmark.key] if backbone else []
-            seen_values = {(one.paper, one.row.value) for one in column_scores}
+            seen_values = {(slug, other.value) for slug, other, _ in column_scores}
             if row.setting != "overview" or (paper.slug, row.value) not in seen_values:
-                column_scores.append(
-                    PrintedScore(paper=paper.slug, row=row, notes=_collect_score_notes(row, rows))
-                )
+                column_scores.append((paper.slug, row, _collect_score_notes(row, rows)))
     return dict(scores)
 
 

@@ -39,7 +39,7 @@ class _EntryCompute:
 
 def load_entry_compute(queries: Queries, entries: Sequence[Entry]) -> dict[int, _EntryCompute]:
     """What entries compute, by the entry's number."""
-    facts, notes = queries.load_entry_facts(entries), queries.notes
+    facts, notes = queries.load_facts(id=[entry.id for entry in entries]), queries.notes
     noted = {note.artifact: note for note in notes.values()}
     # A note on a model of the hub is one on its other revisions, too.
     noted |= {note.model: note for note in notes.values() if "/" in note.model}

@@ -43,6 +43,16 @@ def find_size_class(number: int | None) -> str:
     return next(matches, "")
 
 
+def format_seeds(seeds: Sequence[int]) -> str:
+    """Seeds in words.
+
+    >>> format_seeds([1]), format_seeds([1, 2, 3])
+    ('seed 1', '3 seeds: 1, 2, 3')
+    """
+    listed = ", ".join(map(str, seeds))
+    return f"{len(seeds)} seeds: {listed}" if len(seeds) > 1 else f"seed {listed}"
+
+
 def extract_letters(text: str) -> str:
     """Letters and digits alone: names as people type them differ in signs and capitals.
 
@@ -160,6 +170,16 @@ class Entry(_EntryFacts):
         """The model that it was made of, by its makers' own account; else the model itself."""
         return self.adapted_from or self.model
 
+    @property
+    def lineage_text(self) -> str:
+        """What a recipe made its model of, under which seeds, and the treatment; empty for any other."""
+        if self.lineage is None:
+            return ""
+        parents = " and ".join(parent.text for parent in self.lineage.parents)
+        chosen = [self.lineage.choices_text] if self.lineage.choices else []
+        recipe = f"{self.lineage.text} on {parents}"
+        return "; ".join([recipe, *chosen, format_seeds(self.seeds), self.treatment])
+
 
 def compute_precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:
     """The order of entries of one model, the highest first: no members, trust, tasks, exact, the newest."""
@@ -215,7 +235,6 @@ class NewEntry(_EntryFacts):
     facts: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Sequence[EntryOutcome] = ()
     averages: Sequence[tuple[str, str, str]] = ()
-    revisions: Sequence[str] = ()
 
     @cached_property
     def group(self) -> str | None:
@@ -243,9 +262,8 @@ class NewEntry(_EntryFacts):
     @cached_property
     def slug(self) -> str:
         """The entry's name in URLs."""
-        revision = "joined" if self.revisions else self.revision
         # Links from elsewhere hold this name: another list of parts here would break all of them.
-        what = _digest(self.origin, self.source, revision, self.artifact, self.treatment)[:8]
+        what = _digest(self.origin, self.source, self.revision, self.artifact, self.treatment)[:8]
         return f"{self.model_slug}-{what}"
 
 

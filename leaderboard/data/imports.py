@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from harness.core.types import Offer
 from harness.plan import catalog
 from harness.storage.imported import Imported
 from leaderboard.data.entries import TRUST, NewEntry
-from leaderboard.data.suites import REASONS, Scopes, read_revisions, resolve_data_revision
+from leaderboard.data.suites import REASONS, Scopes, read_revisions, read_table_file, resolve_data_revision
 from leaderboard.data.tables import Row, Tables, build_entry_row, compute_permanent_id
 
 MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
@@ -33,20 +32,15 @@ Card = Mapping[str, Any]
 
 
 @cache
-def _read_registry_rows() -> Sequence[Mapping[str, str]]:
-    with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@cache
 def read_main_revisions() -> Mapping[str, str]:
     """The main revision of each model."""
-    return {row["model"]: row["revision"] for row in _read_registry_rows()}
+    return {row["model"]: row["revision"] for row in read_table_file(MAIN_REVISIONS)}
 
 
 def read_registry_sizes() -> Mapping[str, int]:
     """The number of parameters of each model."""
-    return {row["model"]: int(row["parameters"]) for row in _read_registry_rows() if row["parameters"]}
+    rows = read_table_file(MAIN_REVISIONS)
+    return {row["model"]: int(row["parameters"]) for row in rows if row["parameters"]}
 
 
 @cache

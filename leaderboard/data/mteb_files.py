@@ -357,20 +357,11 @@ def _parse_card_languages(value: Any) -> list[str] | None:
     return _parse_nonempty_names([code.replace("_", "-") for code in _parse_card_names(value) or ()])
 
 
-def _format_card_settings(value: Any) -> str | None:
-    """A small table as JSON."""
-    try:
-        text = json.dumps(value, sort_keys=True) if isinstance(value, dict) and value else ""
-    except (ValueError, RecursionError):
-        return None
-    return text if 0 < len(text) <= _TEXT_LENGTH else None
-
-
 _SAME_NAME: dict[str, Callable[[Any], Any]] = {
     "release_date": _parse_card_date, "n_parameters": _parse_card_count,
-    "n_embedding_parameters": _parse_card_count, "n_active_parameters_override": _parse_card_count,
-    "memory_usage_mb": _parse_positive_number, "max_tokens": _parse_card_count,
-    "embed_dim": _parse_card_count, "license": _parse_card_text, "open_weights": _parse_flag,
+    "n_embedding_parameters": _parse_card_count, "memory_usage_mb": _parse_positive_number,
+    "max_tokens": _parse_card_count, "embed_dim": _parse_card_count, "license": _parse_card_text,
+    "open_weights": _parse_flag,
     "adapted_from": _parse_model_name, "superseded_by": _parse_model_name,
     "training_datasets": _parse_card_names, "public_training_data": _parse_flag_or_link,
     "public_training_code": _parse_flag_or_link, "use_instructions": _parse_flag,
@@ -384,6 +375,5 @@ FACTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tokens_unlimited": ("max_tokens", _is_infinite),
     "training_data_link": ("public_training_data", _link),
     "training_code_link": ("public_training_code", _link),
-    "experiment_settings": ("experiment_kwargs", _format_card_settings),
 }
 """Facts by name: the field of the card, and how it is read."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from types import MappingProxyType
+from typing import NamedTuple
 
 from harness.fits.equations import compute_optimum_law
 from harness.plan.catalog import open_suite
@@ -172,8 +173,7 @@ def group_table_lines(
     return lines
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conflict:
+class Conflict(NamedTuple):
     """One thing that papers print different values of."""
 
     backbone: str
@@ -190,7 +190,7 @@ def find_paper_conflicts(papers: Mapping[str, Paper]) -> list[Conflict]:
         scores, lambda row: (row.backbone, row.suite, normalize_metric(row.suite, row.metric), row.treatment)
     )
     return [
-        Conflict(backbone=backbone, suite=suite, metric=metric, treatment=treatment, prints=tuple(rows))
-        for (backbone, suite, metric, treatment), rows in groups.items()
+        Conflict(*key, rows)
+        for key, rows in groups.items()
         if any(one.paper != other.paper and not one.is_same_value(other) for one in rows for other in rows)
     ]

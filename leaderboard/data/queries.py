@@ -10,11 +10,11 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import numpy as np
@@ -43,9 +43,11 @@ from leaderboard.data.suites import (
     extract_main_scores,
     list_conventions,
 )
-from leaderboard.data.tables import BEST, SETTINGS, TABLES
+from leaderboard.data.tables import BEST, SETTINGS, TABLES, Tables
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
@@ -138,7 +140,7 @@ class IndexChanged(Exception):
 
 
 class Queries:
-    """One version of the tables; suites that were put together are cached."""
+    """One version of the tables; suites that were put together are cached, and what views `known` of them."""
 
     def __init__(self, index: SiteIndex, version: int) -> None:
         self.index = index
@@ -150,27 +152,26 @@ class Queries:
         # Badges are made beside pages.
         self._lock = threading.Lock()
         self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
+        self.known: dict[Any, Any] = {}
         snapshot = index.snapshot
         self.snapshot = snapshot if snapshot and snapshot.version == version else None
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """The tables of the snapshot, the large ones as views; empty tables without a snapshot."""
+        if self.snapshot is None:
+            return Tables().connection
         # One thread: a process renders one page at a time, and several workers share the machine.
         # What a query took goes back to the system when it ends: 27 MB less for each worker.
         freed = {"allocator_bulk_deallocation_flush_threshold": "1MB"}
         connection = duckdb.connect(config={**SETTINGS, **freed, "threads": 1, "memory_limit": MEMORY})
         # Pages of the former version may still be at work: the last of them to end closes the connection.
         weakref.finalize(self, connection.close)
-        for name, columns in TABLES.items():
-            if self.snapshot:
-                # In memory, as every page asks for it; the others are read from their files.
-                kind = "TABLE" if name == "entries" else "VIEW"
-                files = self.snapshot.list_table_files(name)
-                connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
-            else:
-                fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-                connection.execute(f"CREATE TABLE {name} ({fields})")
+        for name in TABLES:
+            # In memory, as every page asks for it; the others are read from their files.
+            kind = "TABLE" if name == "entries" else "VIEW"
+            files = self.snapshot.list_table_files(name)
+            connection.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
         return connection
 
     def _execute(self, sql: str, *values: Any) -> duckdb.DuckDBPyConnection:
@@ -231,13 +232,13 @@ class Queries:
                 instructions=facts.get("use_instructions"),
                 size_from=facts.get("size_from", ""),
             )
-            for number, facts in self._load_facts(origin="imported").items()
+            for number, facts in self.load_facts(origin="imported").items()
         }
 
     @cached_property
     def measured_facts(self) -> dict[int, Mapping[str, Any]]:
         """The `weights` (a hash) and the `treatment` of each measured entry, by the entry's number."""
-        return self._load_facts(origin="measured")
+        return self.load_facts(origin="measured")
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -328,12 +329,6 @@ class Queries:
         return {one["name"]: CheckSummary.model_validate(one) for one in self.list_document_facts("check")}
 
     @cached_property
-    def checks_of(self) -> dict[str, list[CheckSummary]]:
-        """The checks of each candidate by its ArtifactKey, the newest first."""
-        pairs = [(artifact, check) for check in self.checks.values() for artifact in check.artifacts]
-        return {key: [check for _, check in some] for key, some in group_by(pairs, itemgetter(0)).items()}
-
-    @cached_property
     def watches(self) -> dict[str, WatchSummary]:
         """Every watch by its name, the one with the newest score first."""
         return {one["name"]: WatchSummary.model_validate(one) for one in self.list_document_facts("watch")}
@@ -362,23 +357,32 @@ class Queries:
         return frozenset(kind for (kind,) in self._fetch_rows("SELECT DISTINCT kind FROM documents"))
 
     def load_suite_scores(
-        self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
+        self,
+        site_suite: SiteSuite,
+        convention: str = "",
+        *,
+        entries: Sequence[Entry] | None = None,
+        pinned: bool = False,
+        revisions: bool = False,
     ) -> SuiteScores:
-        """A suite with all its entries by a convention; an empty name stands for the suite's first one.
+        """A suite by a convention, with all its entries (cached) or a row for each of some.
 
         Args:
             site_suite: The suite.
-            convention: The convention's name; empty for the first.
+            convention: The convention's name; empty for the suite's first one.
+            entries: The rows, in order, which may be members of others; None for all.
             pinned: Whether only scores on the pinned revisions of the data count.
-            revisions: Whether each revision of an imported model has its own row.
+            revisions: Of all entries, whether each revision of an imported model has its own row.
         """
+        convention = convention or list_conventions(site_suite.suite)[0]
+        if entries is not None:
+            return self._build_scores(entries, site_suite, convention, pinned, revisions)
         scopes = [] if site_suite.typed else site_suite.list_scopes()
         forms = tuple(one.form for some in scopes for one in some)
-        convention = convention or list_conventions(site_suite.suite)[0]
         key = (site_suite.slug, forms, convention, pinned, revisions)
         scores = self._suite_scores.get(key)
         if scores is None:
-            scores = self.load_entry_scores(None, site_suite, convention, pinned=pinned, revisions=revisions)
+            scores = self._build_scores(None, site_suite, convention, pinned, revisions)
         with self._lock:
             self._suite_scores[key] = scores
             # Used last, dropped last.
@@ -399,29 +403,18 @@ class Queries:
         if task not in self._wholes:
             return {}
         suite, column = self._wholes[task]
-        scores = self.load_entry_scores(entries, suite)
+        scores = self.load_suite_scores(suite, entries=entries)
         means = [(row, scores.values[row, at]) for row, at in scores.contradicted if at == column]
         return {entries[row].id: float(mean) for row, mean in means}
 
-    def load_entry_scores(
+    def _build_scores(
         self,
         entries: Sequence[Entry] | None,
         site_suite: SiteSuite,
-        convention: str = "",
-        *,
-        pinned: bool = False,
-        revisions: bool = False,
+        convention: str,
+        pinned: bool,
+        revisions: bool,
     ) -> SuiteScores:
-        """A suite with a row for each of some entries, which may be members of others.
-
-        Args:
-            entries: The rows, in order; None for all, as load_suite_scores has them.
-            site_suite: The suite.
-            convention: The convention's name; empty for the first.
-            pinned: Whether only scores on the pinned revisions of the data count.
-            revisions: Of all entries, whether each revision of an imported model has its own row.
-        """
-        convention = convention or list_conventions(site_suite.suite)[0]
         columns, wholes, others = self._resolve_column_scopes(site_suite, convention)
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
@@ -772,14 +765,24 @@ class Queries:
         rows = self._fetch_rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
         return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
-    def load_entry_facts(self, entries: Iterable[Entry]) -> dict[int, Mapping[str, Any]]:
-        """The facts of some entries that have no column of their own, by the entry's number."""
-        return self._load_facts(id=[entry.id for entry in entries])
-
-    def _load_facts(self, **where: Any) -> dict[int, Mapping[str, Any]]:
+    def load_facts(self, **where: Any) -> dict[int, Mapping[str, Any]]:
+        """The facts of entries, by number or origin, that have no column of their own; by entry's number."""
         fits, values = _build_sql_conditions(where)
         rows = self._fetch_rows(f"SELECT id, facts FROM entries WHERE {fits}", *values)
         return {number: json.loads(facts) for number, facts in rows}
+
+
+def cache_by_queries(compute: Callable[[Queries], R]) -> Callable[[Queries], R]:
+    """Make a function keep what it gives for each Queries, as long as these live."""
+
+    @wraps(compute)
+    def load(queries: Queries) -> R:
+        if compute not in queries.known:
+            queries.known[compute] = compute(queries)
+        result: R = queries.known[compute]
+        return result
+
+    return load
 
 
 _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.core.types import Suite
 from harness.results.scores import list_exclusions
+from leaderboard.data.groups import group_by
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -82,17 +83,19 @@ def compute_suite_means(
         weights: What each column weighs, (columns,); empty for 1 each.
     """
     averaged, column_weights = select_mean_columns(suite), np.array(weights or [1.0] * len(suite.columns))
-    by_type = _compute_type_means(suite, averaged, values, counted, column_weights)
-    over_tasks = _compute_row_means(
-        "tasks", values[:, averaged], counted[:, averaged], column_weights[averaged]
-    )
+    places = group_by(averaged, lambda place: suite.columns[place].type)
+
+    def compute_means(over: str, at: Sequence[int]) -> Means:
+        return _compute_row_means(over, values[:, at], counted[:, at], column_weights[at])
+
+    by_type = {kind: compute_means(kind, at) for kind, at in places.items()}
+    over_tasks = compute_means("tasks", averaged)
     for row, document in averages.items():
         for kind, value in document.get("types", {}).items():
             by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
         if document.get("over_tasks") is not None:
             over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
-    kinds = [suite.columns[place].type for place in averaged]
-    type_weights = [column_weights[averaged][[kind == other for other in kinds]].mean() for kind in by_type]
+    type_weights = [column_weights[at].mean() for at in places.values()]
     type_values = np.array([means.values for means in by_type.values()]).reshape(len(by_type), len(values))
     # A type counts only where all its columns do.
     complete = np.array([means.complete for means in by_type.values()], bool).reshape(type_values.shape)
@@ -124,35 +127,6 @@ def select_mean_columns(suite: Suite) -> list[int]:
     """The places of the columns that the means are over."""
     apart = list_exclusions(suite)
     return [place for place, column in enumerate(suite.columns) if column.name not in apart]
-
-
-def _compute_type_means(
-    suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_], weights: Floats
-) -> dict[str, Means]:
-    types = {place: suite.columns[place].type for place in averaged}
-    return {
-        kind: _compute_row_means(kind, values[:, at], counted[:, at], weights[at])
-        for kind in dict.fromkeys(types.values())
-        for at in [[place for place, other in types.items() if other == kind]]
-    }
-
-
-def compute_column_weights(suite: Suite, over: str, weights: Sequence[float] = ()) -> Floats:
-    """What each of the averaged columns weighs in the mean over "tasks" or "types", of mean 1.
-
-    A type weighs what its columns weigh on average.
-
-    Args:
-        suite: The suite.
-        over: The mean.
-        weights: What each of the suite's columns weighs, (columns,); empty for 1 each.
-    """
-    places = select_mean_columns(suite)
-    shares = np.array(weights)[places] if weights else np.ones(len(places))
-    if over == "types":
-        types = [suite.columns[place].type for place in places]
-        shares = shares / [types.count(kind) for kind in types]
-    return shares / shares.mean() if len(shares) else shares
 
 
 def choose_shared_columns(

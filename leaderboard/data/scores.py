@@ -21,7 +21,6 @@ from leaderboard.data.ranking import (
     Means,
     Ranks,
     SuiteMeans,
-    compute_column_weights,
     compute_half_widths,
     compute_suite_means,
     rank_entries,
@@ -224,10 +223,16 @@ class SuiteScores(Cells, SuiteMeans):
         return self._ranks[key]
 
     def weigh_columns(self, over: str) -> tuple[Floats, Floats]:
-        """The scores of the averaged columns, and what each weighs in the mean over "tasks" or "types"."""
-        suite = self.site_suite.suite
-        weights = compute_column_weights(suite, over, self.site_suite.weights)
-        return self.values[:, select_mean_columns(suite)], weights
+        """The scores of the averaged columns, and what each weighs in the mean over "tasks" or "types".
+
+        The weights are of mean 1. A type weighs what its columns weigh on average.
+        """
+        columns, places = self.site_suite.suite.columns, select_mean_columns(self.site_suite.suite)
+        shares = np.array(self.site_suite.weights or [1.0] * len(columns))[places]
+        if over == "types":
+            types = [columns[place].type for place in places]
+            shares = shares / [types.count(kind) for kind in types]
+        return self.values[:, places], shares / shares.mean() if len(shares) else shares
 
     def compute_mean_halves(self, over: str) -> tuple[Floats, Floats]:
         """Half of the 95 % intervals of each row's mean over "tasks" or "types".

@@ -53,12 +53,16 @@ def read_site_settings(results: Sequence[Path] = (), *, remote: str = "", **othe
     Raises:
         UsageError: A variable does not hold what it should, or a folder that was named is not there.
     """
+    pages = os.environ.get("HARNESS_PAGES_A_MINUTE") or str(PAGES_A_MINUTE)
+    if not pages.isdecimal() or int(pages) < 1:
+        hint = f"For example HARNESS_PAGES_A_MINUTE={PAGES_A_MINUTE}."
+        raise UsageError(f"HARNESS_PAGES_A_MINUTE is {pages!r}, not a whole number above 0.", hint=hint)
     values: dict[str, object] = {
         "results": _resolve_results_folders(results, remote),
         "remote": remote,
         "reference": paths.find_reference_folder(),
         "reported": paths.find_reported_folder(),
-        "pages_a_minute": _read_number_variable("HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
+        "pages_a_minute": int(pages),
     }
     return SiteSettings(**{**values, **others})  # type: ignore[arg-type]
 
@@ -74,14 +78,6 @@ def _resolve_results_folders(results: Sequence[Path], remote: str) -> tuple[Path
             hint = f"Name a folder that exists; `harness run --results {folder} …` makes this one."
             raise UsageError(f"There is no folder {folder}.", hint=hint)
     return (*folders, copy_folder(remote)) if remote else folders
-
-
-def _read_number_variable(name: str, default: int) -> int:
-    text = os.environ.get(name, "")
-    if text and (not text.isdecimal() or int(text) < 1):
-        hint = f"For example {name}={default}."
-        raise UsageError(f"{name} is {text!r}, not a whole number above 0.", hint=hint)
-    return int(text) if text else default
 
 
 def copy_folder(url: str) -> Path:

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from itertools import chain
@@ -34,7 +34,6 @@ from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, SiteSuite, collect_scopes, load_site_suites
 from leaderboard.data.tables import (
     TEXT_ROWS,
-    Reading,
     Tables,
     clean_stored_text,
     create_text_schema,
@@ -60,15 +59,6 @@ SPARE = 600
 
 REPORTED, RANKS = "reported", "ranks.json"
 """What a kept snapshot has beside its tables: those of the papers, and the ranks on the boards."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """A refresh in numbers: units that were read as they are new or changed, and units that are gone."""
-
-    taken: int
-    dropped: int
-    version: int
 
 
 class Snapshot(BaseModel):
@@ -138,8 +128,6 @@ class SiteIndex:
         self.suites = suites
         self._scopes = collect_scopes(list(suites.values()))
         self.scope_ids = {one.form: n for some in self._scopes.values() for n, one in some.items()}
-        cache = paths.resolve_cache_folder()
-        self._reading = Reading(cache=cache, suites=settings.suites, scopes=self._scopes)
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
         self.damaged = False
         self._verified = 0
@@ -177,8 +165,8 @@ class SiteIndex:
             self._verified = snapshot.version if snapshot.is_whole else 0
         return bool(self._verified) and snapshot.has_all_files
 
-    def refresh(self) -> Changes:
-        """Look at every folder; what is as it was is not read.
+    def refresh(self) -> int:
+        """Look at every folder; returns how many units were read, as they are new or changed.
 
         Where another process is doing so, its former snapshot is good enough.
         """
@@ -188,35 +176,35 @@ class SiteIndex:
             with FileLock(self.folder / ".lock", timeout=0 if self.version and not self.damaged else -1):
                 return self._refresh()
         except Timeout:
-            return Changes(taken=0, dropped=0, version=self.version)
+            return 0
 
-    def _refresh(self) -> Changes:
+    def _refresh(self) -> int:
         units = {clean_stored_text(f"{unit.source}/{unit.name}"): unit for unit in self._iter_source_units()}
         # After the listing: of a disk that goes away meanwhile nothing is taken for deleted.
         if self.version and (vanished := self.vanished):
             log.error("%s: gone or empty. The snapshot stays as it is.", ", ".join(map(str, vanished)))
             self.damaged = False
-            return Changes(taken=0, dropped=0, version=self.version)
+            return 0
         former = self.snapshot or NOTHING
         if former.version and (self.damaged or not self.verify_snapshot()):
             log.error("%s is damaged. It is written again from the folders.", former.folder)
             former = NOTHING
         fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
-        gone = former.units.keys() - units.keys()
+        has_gone = bool(former.units.keys() - units.keys())
         parts = _map_import_parts([i for root in self.settings.results for i in Imported.read_imports(root)])
-        if not fresh and not gone and list(former.parts) == [OWN, *parts]:
-            return Changes(taken=0, dropped=0, version=former.version)
-        return self._write_version(former, units, fresh, len(gone), parts)
+        if not fresh and not has_gone and list(former.parts) == [OWN, *parts]:
+            return 0
+        return self._write_version(former, units, fresh, has_gone, parts)
 
     def _write_version(
         self,
         former: Snapshot,
         units: Mapping[str, Unit],
         fresh: Mapping[str, Unit],
-        gone: int,
+        has_gone: bool,
         parts: Mapping[str, Imported],
-    ) -> Changes:
-        """Write a new version beside the former one, and then in its place."""
+    ) -> int:
+        """Write a new version beside the former one, and then in its place; how many units were read."""
         old = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
         # A process that was killed may have left a folder that current.json never named.
         version = max([self.version, *old]) + 1
@@ -228,7 +216,7 @@ class SiteIndex:
         tables = Tables()
         (new / OWN).mkdir()
         read, stamps = self._fill_own_tables(tables, former, units, fresh, new, version)
-        changed = bool(read or gone or not former.version)
+        changed = bool(read or has_gone or not former.version)
         if changed:
             # After all units: means over seeds need those that were kept as well as those just read.
             put_seeds(tables)
@@ -238,12 +226,11 @@ class SiteIndex:
         import_parts, taken = self._write_imports(new, former, parts, tables.slugs)
         if not changed and import_parts.keys() == former.imports.keys():
             shutil.rmtree(new)
-            return Changes(taken=0, dropped=0, version=former.version)
-        dropped = gone + (0 if taken else len(former.imports.keys() - import_parts.keys()))
+            return 0
         # The folder first, then current.json: no reader may see a version whose files are missing.
         files.move(new, self.folder / str(version))
         self._replace_current(version, stamps, import_parts)
-        return Changes(taken=read + taken, dropped=dropped, version=version)
+        return read + taken
 
     def _fill_own_tables(
         self,
@@ -262,7 +249,7 @@ class SiteIndex:
             tables.keep(former.folder / OWN, [*kept, SEEDS])
         texts, failed = new / OWN / _format_texts_name(version), set[str]()
         with ParquetWriter(texts, create_text_schema(), compression="zstd") as writer:
-            for chunk in read_units(fresh, self._reading):
+            for chunk in read_units(fresh, self._scopes, self.settings.suites):
                 write_texts(writer, tables.take(chunk.rows, version))
                 failed.update(chunk.failed)
             if again := [name for name in failed if name in former.units]:

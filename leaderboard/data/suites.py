@@ -41,9 +41,15 @@ REVISIONS = Path(__file__).with_name("revisions.csv")
 
 
 @cache
+def read_table_file(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file that comes with the site."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
 def _read_revision_rows() -> Mapping[tuple[str, str], Mapping[str, str]]:
-    with REVISIONS.open(encoding="utf-8", newline="") as file:
-        return {(row["task"], row["revision"]): row for row in csv.DictReader(file)}
+    return {(row["task"], row["revision"]): row for row in read_table_file(REVISIONS)}
 
 
 @cache

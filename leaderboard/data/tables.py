@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import duckdb
 
+from harness.core.paths import resolve_cache_folder
 from harness.core.provenance import count_cores
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument, Unit
 from leaderboard.data.records import SOURCE, RecordReader
@@ -91,6 +92,8 @@ BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed
 
 SETTINGS: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
+DOUBLE = "%s (%s) stands in two folders. One is left out."
+
 
 def compute_permanent_id(*parts: str) -> int:
     """A number made of texts, which every program can hold exactly: below 2**52."""
@@ -140,7 +143,7 @@ class Tables:
         doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
         for entry in entries:
             if entry["slug"] in self.slugs:
-                _warn_double(entry["model"], entry["treatment"])
+                log.warning(DOUBLE, entry["model"], entry["treatment"])
         self.slugs |= {entry["slug"] for entry in entries}
         for name in TABLES:
             data = rows[name]
@@ -161,11 +164,7 @@ class Tables:
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
-        import pyarrow as pa
-
-        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-        # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
-        data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+        data = _convert_rows([dict(zip(kinds, row, strict=True)) for row in rows], kinds)
         self._fill(f"CREATE TEMP TABLE {name} AS", kinds, data)
 
     def _fill(self, statement: str, kinds: Mapping[str, str], data: pa.Table) -> None:
@@ -239,6 +238,7 @@ def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     import pyarrow as pa
 
     columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
+    # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample.
     return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
 
 
@@ -246,11 +246,6 @@ def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
     from pyarrow.compute import field
 
     return data.filter(~field(column).isin(values)) if values and len(data) else data
-
-
-def _warn_double(model: str, treatment: str) -> None:
-    """Say that an entry stands in two folders."""
-    log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
 
 
 def _convert_column(name: str, kind: str, values: list[Any]) -> list[Any]:
@@ -276,7 +271,7 @@ def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
         "facts": json.dumps(entry.facts, default=str), "newest": max(written, default=None),
         "tasks": len(entry.outcomes), "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
         "seeds": json.dumps([entry.lineage.seed] if entry.lineage else []),
-        "revisions": json.dumps(list(entry.revisions)), "member": False,
+        "revisions": "[]", "member": False,
     }  # fmt: skip
 
 
@@ -359,32 +354,23 @@ class _Chunk:
     messages: Sequence[logging.LogRecord] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What is needed to read units: the suites of one's own, and what all suites ask.
+def read_units(units: Mapping[str, Unit], scopes: Scopes, suites: Sequence[str]) -> Iterator[_Chunk]:
+    """The contents of some units.
 
-    Attributes:
-        cache: The cache that suites are opened from.
-        suites: The suites of one's own, as SiteSettings has them.
+    Args:
+        units: The units by name.
         scopes: What suites ask.
+        suites: The suites of one's own, as SiteSettings has them.
     """
-
-    cache: Path
-    suites: Sequence[str]
-    scopes: Scopes
-
-
-def read_units(units: Mapping[str, Unit], reading: Reading) -> Iterator[_Chunk]:
-    """The contents of some units, which have a name each."""
     rest = dict(units)
     workers = min(MOST, count_cores())
     if workers > 1 and sum(len(unit.records) for unit in units.values()) >= MANY:
-        for chunk in _read_in_processes(units, reading, workers):
+        for chunk in _read_in_processes(units, (scopes, suites), workers):
             for name in chunk.names:
                 del rest[name]
             yield chunk
     for names in _split(rest):
-        yield _read_chunk({name: rest[name] for name in names}, reading)
+        yield _read_chunk({name: rest[name] for name in names}, scopes)
 
 
 def _split(names: Iterable[str]) -> Iterator[list[str]]:
@@ -393,7 +379,7 @@ def _split(names: Iterable[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
+def _read_chunk(units: Mapping[str, Unit], scopes: Scopes) -> _Chunk:
     rows: dict[str, list[Row]] = {name: [] for name in (*TABLES, "texts")}
     slugs, failed = set[str](), []
     for name, unit in units.items():
@@ -409,15 +395,17 @@ def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
                 values = {column: getattr(item, column) for column in ("kind", "name", "written", "document")}
                 rows["documents"].append({**values, "unit": name, "facts": json.dumps(item.facts)})
             elif item.slug in slugs:
-                _warn_double(item.model, item.treatment)
+                log.warning(DOUBLE, item.model, item.treatment)
             else:
                 slugs.add(item.slug)
-                _add_entry(rows, item, name, reading.scopes)
+                _add_entry(rows, item, name, scopes)
     tables = {name: _convert_rows(some, TABLES.get(name, _TEXTS)) for name, some in rows.items()}
     return _Chunk(names=list(units), failed=failed, rows=tables)
 
 
-def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int) -> Iterator[_Chunk]:
+def _read_in_processes(
+    units: Mapping[str, Unit], asked: tuple[Scopes, Sequence[str]], workers: int
+) -> Iterator[_Chunk]:
     """What artifacts hold, read by other processes; those of a process that ended are left out."""
     jobs = (
         [(name, units[name].name, units[name].records) for name in names]
@@ -425,7 +413,7 @@ def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int
     )
     # Not forked: the process that serves pages has threads, whose locks a fork would copy.
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(reading,))
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=asked)
     try:
         # Two ahead for each process: of all at once, those that wait to be written would fill the memory.
         ahead = deque(executor.submit(_read_artifacts, job) for job in islice(jobs, 2 * workers))
@@ -443,18 +431,18 @@ def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int
 
 
 _worker: dict[str, Any] = {}
-"""What a process that reads has: the `reading`, its `reader` of records, and the `messages` of its log."""
+"""What a process that reads has: the `scopes`, its `reader` of records, and the `messages` of its log."""
 
 
-def _start_reader(reading: Reading) -> None:
+def _start_reader(scopes: Scopes, own_suites: Sequence[str]) -> None:
     """Prepare a process that reads."""
     # Ctrl-C is for the process that started this one, which ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    suites = list(load_site_suites(reading.cache, reading.suites).values())
+    suites = list(load_site_suites(resolve_cache_folder(), own_suites).values())
     messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
     logging.getLogger().addHandler(QueueHandler(messages))
-    _worker.update(reading=reading, reader=RecordReader.for_suites(suites), messages=messages)
+    _worker.update(scopes=scopes, reader=RecordReader.for_suites(suites), messages=messages)
     # Records make no circles, and each collection would look through all that was imported.
     gc.set_threshold(100_000)
 
@@ -473,5 +461,5 @@ def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[str]]]) -> _Chunk:
         name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, paths))
         for name, key, paths in jobs
     }
-    chunk = _read_chunk(units, _worker["reading"])
+    chunk = _read_chunk(units, _worker["scopes"])
     return replace(chunk, messages=[messages.get() for _ in range(messages.qsize())])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -66,21 +66,16 @@ def _iter_parameter_rows(path: str, summary: str, state: type[State]) -> Iterato
     yield _build_parameter_row(path, "", "", "", summary)
     for name, field in state.model_fields.items():
         if state is State or name not in State.model_fields:
-            texts = (_describe_values(field), _default(field), field.description or "")
-            yield _build_parameter_row("", name, *texts)
+            default = field.get_default(call_default_factory=True)
+            # As it would stand in an address.
+            default = int(default) if isinstance(default, bool) else default
+            texts = ("" if default in (None, "", []) else str(default), field.description or "")
+            yield _build_parameter_row("", name, _describe_values(field), *texts)
 
 
 def _build_parameter_row(*texts: str) -> TableRow:
     plain = [text.replace("`", "") for text in texts]
     return TableRow(cells=[Cell(text=text, value=text or None) for text in plain])
-
-
-def _default(field: FieldInfo) -> str:
-    """A default as it would stand in an address."""
-    value = field.get_default(call_default_factory=True)
-    if isinstance(value, bool):
-        return str(int(value))
-    return "" if value in (None, "", []) else str(value)
 
 
 def _describe_values(field: FieldInfo) -> str:
@@ -90,12 +85,10 @@ def _describe_values(field: FieldInfo) -> str:
         return ", ".join(str(value) for value in get_args(kind) if value != "")
     if get_origin(kind) is list:
         return "text, again and again for several"
-    return {bool: "0, 1", str: "text"}.get(kind) or _describe_number(kind, field.metadata)  # type: ignore[arg-type]
-
-
-def _describe_number(kind: Any, bounds: list[Any]) -> str:
+    if plain := {bool: "0, 1", str: "text"}.get(kind):  # type: ignore[arg-type]
+        return plain
     what = "a whole number" if "int" in str(kind) else "a number"
-    # pydantic keeps bounds as objects of annotated_types, with validators among them.
-    limits = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
     texts = {"ge": " from {:,}", "gt": " above {:,g}", "le": " to {:,.0f}"}
+    # pydantic keeps bounds as objects of annotated_types, with validators among them.
+    limits = {name: getattr(one, name) for one in field.metadata for name in texts if hasattr(one, name)}
     return what + "".join(text.format(limits[name]) for name, text in texts.items() if name in limits)

@@ -31,7 +31,7 @@ from leaderboard.views.backbones import (
     resolve_backbones,
 )
 from leaderboard.views.sorting import Field, fill_table, sort_rows
-from leaderboard.views.suite_table import build_mean_cell, describe_lineage, format_entry_kinds
+from leaderboard.views.suite_table import build_mean_cell, format_entry_kinds
 from leaderboard.web.charts import Chart, Point, build_size_chart
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import Page, check_name
@@ -128,21 +128,20 @@ def _iter_printed_numbers(site: Site, convention: GlueView) -> Iterator[_Number]
     for (slug, key), scores in collect_printed_scores(site.papers).items():
         benchmark = benchmarks[key]
         columns = suites[benchmark.suite].suite.columns if benchmark.suite in suites else ()
-        for score in scores:
-            row, line = score.row, lines.get(id(score.row))
-            noted = replace(row, note="; ".join([row.note, *score.notes]))
+        for paper, row, row_notes in scores:
+            line, noted = lines.get(id(row)), replace(row, note="; ".join([row.note, *row_notes]))
             other = [column.name for column in columns if not has_same_queries(noted, column.name)]
             why = f"not of the queries of {', '.join(other)}" if other else ""
             if line and convention.find_other_tasks(line.convention):
                 why = convention.explain_difference(line.convention)
-            plain, more = build_plain_cell(row), [note for note in score.notes if note != row.note]
+            plain, more = build_plain_cell(row), [note for note in row_notes if note != row.note]
             source = f"{row.paper}, {format_table_title(row.table)}"
             notes = filter(None, [f"{source}: {row.setting}", plain.note, *more])
-            href = f"/papers/{score.paper}#table-{format_anchor(row.table)}"
+            href = f"/papers/{paper}#table-{format_anchor(row.table)}"
             yield _Number(
                 backbone=by_slug[slug], benchmark=benchmark, origin="reported",
                 cell=replace(plain, href=href, note="; ".join(notes)), why=why, source=source,
-                setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
+                setting="; ".join([f"{row.name}: {row.setting}", *row_notes]),
                 weight=(not why, not (line and line.source), row.number or 0),
             )  # fmt: skip
 
@@ -175,10 +174,11 @@ def _iter_measured_means(queries: Queries, convention: GlueView) -> Iterator[_Nu
         if listed is None or not matches:
             continue
         view = convention.chosen if benchmark.suite == GLUE else ""
-        scores, over = queries.load_entry_scores(matches, listed, view), _choose_mean_kind(benchmark)
+        scores = queries.load_suite_scores(listed, view, entries=matches)
+        over = _choose_mean_kind(benchmark)
         for row, entry in enumerate(matches):
             if scores.mean(over).complete[row]:
-                text = describe_lineage(entry) or entry.treatment
+                text = entry.lineage_text or entry.treatment
                 cell = build_mean_cell(scores, row, over)
                 kinds = dict.fromkeys([*cell.kind.split(), *format_entry_kinds(entry).split()])
                 yield _Number(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -50,13 +50,11 @@ from leaderboard.web.tables import (
     values_table,
 )
 
-TAGS = {
-    "regressed": "bad",
-    "inconclusive": "warn",
-    "improved": "good",
-    "passed": "good",
-    "same": "good",
-}
+TONES = {
+    "regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "series-1", "same": "series-1",
+}  # fmt: skip
+assert tuple(TONES) == OVERALL
+TAGS = {**TONES, "passed": "good", "same": "good"}
 EXITS = {0: "pass", 1: "regression, or missing scores", 3: "inconclusive"}
 OUTCOME_HEADS = {
     "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to", "p": "p",
@@ -85,10 +83,12 @@ def _show_check(site: Site, state: State, check: str) -> Page:
     )
     pair = _choose_pair(candidates, baselines, outcome.recipe)
     suites = {typed: find_suite_path(queries, typed) for typed in outcome.suites}
-    compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
-    why = "" if pair else "Not both models have records on this site."
+    compare, why = "", "" if pair else "Not both models have records on this site."
     if pair and pair[0] is pair[1]:
         why = "Both are one model here: the files are the same."
+    elif pair:
+        slugs = [suite.rpartition("/")[2] for suite in suites.values() if suite]
+        compare = build_address("/compare", {"m": [pair[1].slug, pair[0].slug], "suite": slugs[:1]})
     sides = pair or (next(iter(candidates), None), next(iter(baselines), None))
     models = [build_address(f"/models/{e.model_slug}", {"entry": e.slug}) if e else "" for e in sides]
     settings = [(name, describe_value(value)) for name, value in outcome.policy.items()]
@@ -135,13 +135,6 @@ def _choose_pair(
         return first.treatment == other.treatment, (first.recipe or "") == recipe, first.tasks + other.tasks
 
     return max(product(candidates, baselines), key=weigh_pair, default=None)
-
-
-def _compare(pair: tuple[Entry, Entry] | None, suites: Sequence[str]) -> str:
-    if pair is None or pair[0] is pair[1]:
-        return ""
-    query: dict[str, Any] = {"m": [pair[1].slug, pair[0].slug], **({"suite": suites[0]} if suites else {})}
-    return build_address("/compare", query)
 
 
 def _describe_party(party: CheckedModel) -> str:
@@ -218,10 +211,6 @@ def _build_p_value_cell(value: float | None) -> Cell:
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
 """Checks in a row of marks, and in a chart: the newest ones."""
-TONES = {
-    "regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "series-1", "same": "series-1",
-}  # fmt: skip
-assert tuple(TONES) == OVERALL
 
 HEADS = {
     "name": "Baseline", "suites": "Suites", "recipe": "Recipe", "verdict": "Last verdict",
@@ -271,26 +260,19 @@ def _build_lines_table(lines: Sequence[Sequence[CheckSummary]], total: int) -> T
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
     caption = f"{format_count(total, 'model line')}: a baseline, and what is compared with it"
     notes = ["▼ regressed, ? inconclusive, ▲ improved, ✓ passed, = the same; the newest on the right."]
-    rows = [_build_line_row(line, recipes=recipes) for line in lines]
+    rows = [
+        build_values_row(
+            link(last.baseline, build_address(f"{PATH}/{last.line}"),
+                 note="a named baseline" if last.named else "a model"),
+            ", ".join(last.suites) or None, *([last.recipe or None] if recipes else []),
+            build_verdict_cell(last.overall), build_delta_cell(last.means[0].delta if last.means else None),
+            _link_candidate(last), build_time_cell(last.when), len(line),
+            # A line has its newest check first; the marks are read from the oldest.
+            build_marks_cell(line[:MARKS][::-1]), key=last.line,
+        )
+        for line in lines for last in line[:1]
+    ]  # fmt: skip
     return values_table("lines", caption, heads, rows, notes=notes if lines else [])
-
-
-def _build_line_row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
-    last = line[0]
-    return build_values_row(
-        link(last.baseline, build_address(f"{PATH}/{last.line}"),
-             note="a named baseline" if last.named else "a model"),
-        ", ".join(last.suites) or None,
-        *([last.recipe or None] if recipes else []),
-        build_verdict_cell(last.overall),
-        build_delta_cell(last.means[0].delta if last.means else None),
-        _link_candidate(last),
-        build_time_cell(last.when),
-        len(line),
-        # A line has its newest check first; the marks are read from the oldest.
-        build_marks_cell(line[:MARKS][::-1]),
-        key=last.line,
-    )  # fmt: skip
 
 
 def _link_candidate(check: CheckSummary) -> Cell:

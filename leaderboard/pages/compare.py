@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.core.errors import find_similar_names
-from leaderboard.data.entries import TRUST, Entry
+from leaderboard.data.entries import TRUST, Entry, format_seeds
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import Floats
 from leaderboard.data.scores import OTHER, SuiteScores
@@ -26,19 +26,13 @@ from leaderboard.views.comparison import (
     load_common,
     load_record_fields,
 )
-from leaderboard.views.suite_table import (
-    build_mean_cell,
-    build_task_cell,
-    describe_lineage,
-    mean_of,
-    name_entry_model,
-)
+from leaderboard.views.suite_table import build_mean_cell, build_task_cell, mean_of, name_entry_model
 from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
-from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, build_form, offer
-from leaderboard.web.formats import format_parameters, format_seeds
+from leaderboard.web.filters import REVISIONS
+from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, build_missing_error, check_name
-from leaderboard.web.page_state import State, Text, Texts, build_address
+from leaderboard.web.page_state import Control, Options, State, Text, Texts, build_address
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
@@ -89,15 +83,21 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
     queries = site.queries
     entries = [*{entry.id: entry for entry in (_resolve_entry(queries, name) for name in state.m)}.values()]
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    parts, controls = _build_chooser(queries, entries, state), [ask_name(state, "Add a model")]
+    parts, controls = _build_chooser(queries, entries, state), [state.ask_name("Add a model")]
     if not LEAST <= len(entries) <= MOST:
         return Page(
             title="Compare",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_build_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context={"form": build_form(state, PATH, controls), "compared": False, "same": 0, **parts},
+            context={"form": state.build_form(PATH, controls), "compared": False, "same": 0, **parts},
         )
-    shared, labels = _load_common(site, entries, state), _list_entry_labels(entries)
+    names = {name for one in queries.suites.values() for name in list_conventions(one.suite)}
+    check_name("view", state.view, names, then="The page of a suite offers its conventions.")
+    shared = load_common(
+        queries, entries, suite=state.suite, view=state.view, pinned=state.revisions == "pinned",
+        folders=[*site.settings.results, *filter(None, [site.settings.reference])],
+    )  # fmt: skip
+    labels = _list_entry_labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
     fields = load_record_fields(queries, shared, measured)
     differences = _build_differences_table(fields, [labels[row] for row in measured])
@@ -108,20 +108,20 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
         _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels),
         differences,
     ]  # fmt: skip
-    names = [label[2:] for label in labels]
+    *first, last = [label[2:] for label in labels]
     suite, count = shared.scores.site_suite.suite, len(shared.columns)
     lead = f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
     if shared.types and not count:
         lead = f"{suite.title}: all of them have means within {len(shared.types)} of its types."
     return Page(
-        title=f"{', '.join(names[:-1])} and {names[-1]}", lead=lead,
+        title=f"{', '.join(first)} and {last}", lead=lead,
         tables=[table for table in tables if table.rows],
         charts=[_plot_common_means(shared, labels)] if shared.types else [],
         notes=_list_compare_notes(shared),
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
         context={
-            "form": build_form(state, PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
+            "form": state.build_form(PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
             "compared": True, "same": 0 if differences.rows else len(fields), **parts,
         },
     )  # fmt: skip
@@ -134,16 +134,6 @@ def _resolve_entry(queries: Queries, name: str) -> Entry:
     if entries := queries.models.get(name) or queries.find_named_entries(name):
         return min(entries, key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
     raise build_missing_error("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
-
-
-def _load_common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
-    names = {name for one in site.queries.suites.values() for name in list_conventions(one.suite)}
-    check_name("view", state.view, names, then="The page of a suite offers its conventions.")
-    folders = [*site.settings.results, *filter(None, [site.settings.reference])]
-    return load_common(
-        site.queries, entries, suite=state.suite, view=state.view, pinned=state.revisions == "pinned",
-        folders=folders,
-    )  # fmt: skip
 
 
 def _list_entry_labels(entries: Sequence[Entry]) -> list[str]:
@@ -183,7 +173,7 @@ def _describe_entry(entry: Entry) -> str:
     revision = f"revision {(entry.revision or 'not stated')[:10]}" if single else ""
     plural = "" if entry.tasks == 1 else "s"
     tasks = f"{entry.tasks} task{plural}" if entry.tasks else ""
-    parts = (entry.origin, revision, describe_lineage(entry) or entry.treatment, tasks)
+    parts = (entry.origin, revision, entry.lineage_text or entry.treatment, tasks)
     return " · ".join(part for part in parts if part)
 
 
@@ -200,7 +190,7 @@ def _build_compare_controls(queries: Queries, shared: Common, state: _CompareSta
         "revisions": ("Scores", REVISIONS),
     }
     values = {"suite": site_suite.slug, "view": shared.scores.convention}
-    return offer(state, offered, values=values, always=("suite",))
+    return state.offer(offered, values=values, always=("suite",))
 
 
 def _list_compare_notes(shared: Common) -> list[str]:
@@ -209,8 +199,9 @@ def _list_compare_notes(shared: Common) -> list[str]:
         notes.append("Papers print only means within types of some of them: they have no task to compare on.")
     elif not shared.columns:
         notes.append("No task of this suite has a score of all of them: no mean can be compared.")
-    more = shared.on_other_data - len(shared.columns)
-    if more:
+    # Whatever the revision of the data.
+    fits = np.isin(shared.scores.reasons, (0, OTHER)) & np.isfinite(shared.scores.values)
+    if more := int(fits.all(axis=0).sum()) - len(shared.columns):
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
     elif other := int((shared.scores.reasons[:, shared.columns] == OTHER).any(axis=0).sum()):
         notes.append(f"On {other} of the tasks some were scored on another revision of the data (marked).")
@@ -263,7 +254,7 @@ def _build_facts_table(
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
-    stated = queries.load_entry_facts(entries)
+    stated = queries.load_facts(id=[entry.id for entry in entries])
     # The version of mteb that scored.
     versions = [
         one.get("mteb_versions") or one.get("treatment", {}).get("scoring")
@@ -400,7 +391,7 @@ def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any
         return ["too few tasks to say", value, ""]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
     higher = first if gap.value > 0 else second
-    return [f"{higher} is higher" if gap.is_clear else ALIKE, value, half]
+    return [f"{higher} is higher" if abs(gap.value) > gap.half else ALIKE, value, half]
 
 
 def _build_tasks_table(
@@ -486,10 +477,9 @@ def _build_missing_table(queries: Queries, shared: Common, labels: Sequence[str]
 def _build_differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
     """The fields of measured entries that differ."""
     rows = [
-        [one.name, *map(_build_values_cell, one.values),
-         Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)]
-        for one in iter_field_differences(tasks)
-    ]  # fmt: skip
+        [name, *map(_build_values_cell, values), Cell(text=f"{count} of {len(tasks)}", value=count)]
+        for name, values, count in iter_field_differences(tasks)
+    ]
     return values_table(
         "differences", "Measured entries: fields that differ on tasks that all have",
         {"field": "Field", **_build_entry_heads(labels, "e"), "tasks": "Tasks"}, rows, "tasks",

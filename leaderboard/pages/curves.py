@@ -26,9 +26,9 @@ from harness.watch.grids import RunGrid
 from leaderboard.views.cells import format_count, format_time
 from leaderboard.views.documents import build_documents_table, iter_document_paths, load_document
 from leaderboard.web.charts import Axis, Chart, Curve, Heat, Lines, Point, build_chart
-from leaderboard.web.filters import EMPTY_IS_NONE, Control, Options, build_form, offer
+from leaderboard.web.filters import EMPTY_IS_NONE
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import State, build_address
+from leaderboard.web.page_state import Options, State, build_address
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, values_table
@@ -110,11 +110,10 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
         "scale": ("Scale", [("log", "logarithmic"), ("linear", "linear")]),
     }
     reach = "" if state.reach is None else f"{state.reach:g}"
-    controls = offer(state, offered, values={"against": axis})
-    controls.append(Control(kind="number", name="reach", label="Score to reach", value=reach, step="any"))
+    controls = state.offer(offered, values={"against": axis})
+    controls.append(state.ask("number", "reach", "Score to reach", value=reach, step="any"))
     if state.sound or 0 < len(diverged) < len(curves):
-        label = "Without what diverged"
-        controls.append(Control(kind="check", name="sound", label=label, checked=state.sound))
+        controls.append(state.ask("check", "sound", "Without what diverged"))
     if state.sound:
         curves = [curve for curve in curves if not curve.diverged]
         # At the same score, so that both answer one question.
@@ -135,7 +134,7 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
         data={"column": table.column, "against": axis, "score": comparison.score, "when": table.when},
         context={
             "several": bool(comparison.pairs),
-            "form": build_form(state, path, controls),
+            "form": state.build_form(path, controls),
             "facts": [
                 ("Score", table.column, ""),
                 ("Runs", str(len(comparison.reaches)), ""),

@@ -19,7 +19,6 @@ from leaderboard.views.documents import build_documents_table, iter_document_pat
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.web.charts import Axis, Chart, Curve, Lines, Point, Scatter, build_chart, format_chart_value
 from leaderboard.web.drawing import format_tick
-from leaderboard.web.filters import build_form, offer
 from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State, Text, build_address
 from leaderboard.web.routes import serve_page
@@ -116,20 +115,15 @@ def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredF
 
 
 def _find_constant(fit: StoredFit, method: str, name: str, label: str) -> Cell:
+    """A value with its interval, or a dash with the reason why there is none."""
     quantity = next((q for q in fit.quantities if (q.name, q.method) == (name, method)), None)
     if quantity is None:
         return EMPTY
-    ends = [quantity.value, quantity.low, quantity.high]
+    value, low, high = ends = [quantity.value, quantity.low, quantity.high]
     if label != name:
-        ends = [None if end is None or end <= 0 else math.log10(end) for end in ends]
-    return _build_quantity_cell(ends, quantity.reason)
-
-
-def _build_quantity_cell(ends: Sequence[float | None], reason: str = "") -> Cell:
-    """A value with its interval, or a dash with the reason why there is none."""
-    value, low, high = ends
+        value, low, high = (None if end is None or end <= 0 else math.log10(end) for end in ends)
     if value is None:
-        return Cell(text="–", kind="away", note=reason)
+        return Cell(text="–", kind="away", note=quantity.reason)
     text = f"{value:.4g}" if low is None or high is None else f"{value:.4g} [{low:.4g}, {high:.4g}]"
     return Cell(text=text, value=value)
 
@@ -236,7 +230,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     # Frontiers and scores of all methods are drawn together.
     drawn = methods if fit.law not in ("frontier", "correlation") else []
     offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
-    controls = offer(state, offered, values={"method": method})
+    controls = state.offer(offered, values={"method": method})
     plans = [quantity for plan in fit.plans.values() for quantity in plan.values()]
     untold = sum(bool(quantity.reason) for quantity in (*fit.quantities, *plans))
     charts, notes = [*_plot_fit(fit, method)], [*fit.notes]
@@ -265,7 +259,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
             "method": method,
             "when": fit.when,
         },
-        context={"form": build_form(state, path, controls) if controls else None, "facts": [*facts.items()]},
+        context={"form": state.build_form(path, controls) if controls else None, "facts": [*facts.items()]},
     )
 
 

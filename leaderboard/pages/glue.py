@@ -164,8 +164,13 @@ def _iter_measured_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
             "convention": Cell(text=name, value=convention.chosen), "setting": build_treatment_cell(entry),
             "seeds": Cell(text=" or ".join(map(str, counts)), value=max(counts, default=None)),
         }  # fmt: skip
-        for task in tasks:
-            cells[task] = _add_seed_deviation(cells[task], task_trainings[task], task, convention)
+        for task, training in task_trainings.items():
+            # Of the chosen convention alone.
+            view, seeds = str(training.get("view")), training.get("seeds") or {}
+            is_same = view in convention.known and task not in convention.find_other_tasks(view)
+            if is_same and cells[task].value is not None:
+                deviation, numbers = seeds.get("standard_deviation"), _list_training_seeds(training)
+                cells[task] = add_seed_deviation(cells[task], deviation, numbers)
         every = build_backbone_cells(roots[entry.id]) | {task: cells[task] for task in tasks} | more
         yield _Line(backbone=roots[entry.id], origin="measured", own=True, cells=every)
 
@@ -173,15 +178,6 @@ def _iter_measured_lines(site: Site, convention: GlueView) -> Iterator[_Line]:
 def _list_training_seeds(training: Mapping[str, Any]) -> list[int]:
     """The seeds behind a task's score; none where the training names no seeds."""
     return list((training.get("seeds") or {}).get("seeds") or ())
-
-
-def _add_seed_deviation(cell: Cell, training: Mapping[str, Any], task: str, convention: GlueView) -> Cell:
-    """A task's score with its deviation over seeds, where that is of the chosen convention."""
-    view = str(training.get("view"))
-    if cell.value is None or view not in convention.known or task in convention.find_other_tasks(view):
-        return cell
-    deviation = (training.get("seeds") or {}).get("standard_deviation")
-    return add_seed_deviation(cell, deviation, _list_training_seeds(training))
 
 
 def _build_glue_fields(convention: GlueView) -> list[Field[_Line]]:

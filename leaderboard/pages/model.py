@@ -32,7 +32,7 @@ from leaderboard.views.model_scores import (
 from leaderboard.views.paper_tables import build_printed_cell
 from leaderboard.views.reproductions import COMPARISON_FIELDS, join_models, load_comparisons
 from leaderboard.views.sorting import fill_table, sort_rows
-from leaderboard.views.suite_table import build_task_cell, describe_lineage, format_entry_kinds, mean_cell
+from leaderboard.views.suite_table import build_task_cell, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import (
     build_training_table,
@@ -41,10 +41,9 @@ from leaderboard.views.training import (
     sweep_charts,
     sweep_table,
 )
-from leaderboard.web.filters import FilterForm, ask_name, build_form
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Moved, Page, build_missing_error, check_name
-from leaderboard.web.page_state import Paging, State, Text, build_address, build_paging
+from leaderboard.web.page_state import FilterForm, Paging, State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
@@ -128,7 +127,7 @@ def find_model(queries: Queries, slug: str) -> _Model:
 def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
     names = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
-    cards = queries.load_entry_facts(model.entries)
+    cards = queries.load_facts(id=[entry.id for entry in model.entries])
     stated = [{**cards[e.id], **{name: getattr(e, name) for name in names}} for e in model.entries]
     facts: dict[str, Any]
     facts = {name: next((s[name] for s in stated if s.get(name) is not None), None) for name in FACTS}
@@ -191,7 +190,7 @@ def _build_children_table(queries: Queries, model: _Model) -> Table:
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
         (link(e.model, f"/models/{e.model_slug}", kind=format_entry_kinds(e)),
-         Cell(text=e.recipe or "its makers", value=e.recipe, note=describe_lineage(e)),
+         Cell(text=e.recipe or "its makers", value=e.recipe, note=e.lineage_text),
          build_size_cell(e.parameters), e.tasks)
         for e in sorted(children.values(), key=lambda e: e.model.casefold())
     ]  # fmt: skip
@@ -205,7 +204,7 @@ def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table
     rows = [
         (Cell(text=format_entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""),
          build_source_cell(e, path), Cell(text=TRUST[e.trust], value=e.trust),
-         Cell(text=describe_lineage(e) or e.treatment or "not stated", value=e.treatment or None),
+         Cell(text=e.lineage_text or e.treatment or "not stated", value=e.treatment or None),
          e.tasks, Cell(text=(e.newest or "")[:10], value=e.newest))
         for e in model.entries
     ]  # fmt: skip
@@ -371,7 +370,7 @@ def _build_results_section(
     inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
     some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
     where = build_paging(len(some), state, path)
-    controls = build_form(state, path, [ask_name(state, "Tasks", "part of a task, a type or a suite")])
+    controls = state.build_form(path, [state.ask_name("Tasks", "part of a task, a type or a suite")])
     if not rows:
         return [], where, controls, 0
     fields = build_result_fields(shown)

@@ -44,21 +44,10 @@ from leaderboard.views.cells import build_delta_cell, format_count, format_headi
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
-from leaderboard.web.filters import (
-    EACH,
-    EMPTY_IS_NONE,
-    Control,
-    EntryState,
-    FilterForm,
-    Options,
-    build_entry_controls,
-    build_filter_chips,
-    build_form,
-    offer,
-)
+from leaderboard.web.filters import CHIPS, EACH, EMPTY_IS_NONE, EntryState
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import Paging, Text, build_paging
+from leaderboard.web.page_state import FilterForm, Options, Paging, Text, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, link
@@ -328,10 +317,9 @@ def _build_line_entry(line: Line, paper: Paper) -> Entry:
     name = model if size in model.casefold() else f"{model} {size}"
     name = f"{model} ({tokens[1]} tokens)" if tokens else name
     return Entry(
-        id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
-        trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=find_printed_parameters(line.first), dimension=None, max_tokens=None, released=None,
-        open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
+        id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, trust="reported",
+        treatment=line.first.setting, output="", parameters=find_printed_parameters(line.first),
+        trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
 
 
@@ -371,11 +359,6 @@ class _Score:
     high: Floats
     selected: NDArray[np.bool_]
 
-    @property
-    def heading(self) -> str:
-        """Its label, as a sentence begins."""
-        return format_heading(self.label)
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Across:
@@ -404,12 +387,6 @@ class _Points:
     without: int
     part: int
     placed: int
-
-    def find_better(self, dot: _CostPoint) -> _CostPoint | None:
-        """The best of the frontier that is at least as good on both axes, None for one on it."""
-        if dot in self.best or dot.hollow:
-            return None
-        return max(self.list_rivals(self.best, dot), key=lambda one: one.score, default=None)
 
     def list_rivals(self, dots: Sequence[_CostPoint], dot: _CostPoint) -> list[_CostPoint]:
         """Those of some points that are at least as good across as one of them."""
@@ -456,7 +433,7 @@ def _show_pareto(site: Site, state: _ParetoState) -> Page:
     across = _load_x_values(queries, scores, state, papers)
     points = _build_pareto_points(scores, rows, state, score, across)
     where, dots = build_paging(len(points.dots), state, PATH), points.dots
-    heading = f"{score.heading}, {suite.suite.title}, against {measure.name}"
+    heading = f"{format_heading(score.label)}, {suite.suite.title}, against {measure.name}"
     notes = [SHARED] if shared else []
     notes += [*_iter_pareto_notes(points, state, across), *_iter_selection_notes(points, state, untouched)]
     return Page(
@@ -581,7 +558,7 @@ def _build_pareto_points(
     dots += [dot for dot in across.printed if all_names.should_keep(dot.entry)]
     dots.sort(key=lambda dot: (dot.hollow, -dot.score))
     dots = [replace(dot, emphasised=bool(state.q) and state.should_keep(dot.entry)) for dot in dots]
-    up = Axis(label=f"{score.heading} (× 100)")
+    up = Axis(label=f"{format_heading(score.label)} (× 100)")
     plot = Scatter(x=across.axis, y=up, series=SERIES, better=measure.better, points=dots)
     best = select_frontier_points(plot, dots)
     named = [dot for dot in dots if state.should_keep(dot.entry)]
@@ -627,16 +604,18 @@ def _build_pareto_tables(points: _Points, where: Paging, measure: _Measure, scor
         return Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected)
 
     def build_rival_cell(dot: _CostPoint) -> Cell:
-        better = points.find_better(dot)
-        if better is None:
-            return Cell(text="on the frontier") if dot in points.best else EMPTY
+        if dot in points.best:
+            return Cell(text="on the frontier")
+        rivals = [] if dot.hollow else points.list_rivals(points.best, dot)
+        if (better := max(rivals, key=lambda one: one.score, default=None)) is None:
+            return EMPTY
         text = f"{better.label} ({format_delta(better.score - dot.score)})"
         return Cell(text=text, value=better.label, href=better.href)
 
     fields = [
         column("model", "Model", lambda d: link(d.label, d.href, note=d.entry.treatment), sticky=True),
         column("x", across, show_amount, numeric=True, card=measure.label),
-        column("score", score.heading, _build_score_cell, numeric=True, card="Score"),
+        column("score", format_heading(score.label), _build_score_cell, numeric=True, card="Score"),
         column("step", "Gain", lambda d: gains.get(id(d), EMPTY), numeric=True, note=GAIN, card="Gain"),
         column("there", "Tasks", build_count_cell, numeric=True, card="Tasks"),
         column("origin", "Origin", lambda d: link(d.series, kind=d.series), card="Origin"),
@@ -684,19 +663,16 @@ def _build_pareto_form(
         "scale": ("Axis", () if state.x == "date" else SCALES),
     }
     values = {"device": across.device, "view": scores.convention}
-    choices = offer(state, offered, values=values, always=("suite", "y"))
+    choices = state.offer(offered, values=values, always=("suite", "y"))
     if state.x == "cost":
         # Behind the suite, the score and the axis, to which it belongs.
-        price = Control(
-            kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
-        )
-        choices.insert(3, price)
+        choices.insert(3, state.ask("number", "price", "USD an hour", least=0, step="any"))
     note = "Means over some of the tasks, hollow and never on the frontier."
-    part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
+    part = state.ask("check", "part", "Incomplete means too", note=note)
     kept = {name: getattr(state, name) for name in ("suite", "x", "y", "price", "theme")}
     reset = f"{PATH}?{_ParetoState(**kept).build_query()}"
-    every = [*choices, part, *build_entry_controls(state, entries)]
-    return build_form(state, PATH, every, chips=build_filter_chips(state, PATH), reset=reset)
+    every = [*choices, part, *state.build_entry_controls(entries)]
+    return state.build_form(PATH, every, chips=CHIPS, reset=reset)
 
 
 def _describe_points(points: _Points, title: str, across: _Across, state: _ParetoState) -> str:

@@ -15,7 +15,7 @@ from leaderboard.data.paper_lines import Line, format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.backbones import resolve_backbones
 from leaderboard.views.paper_tables import build_printed_cell, list_print_warnings
-from leaderboard.views.suite_table import build_mean_cell, build_task_cell, describe_lineage
+from leaderboard.views.suite_table import build_mean_cell, build_task_cell
 from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State
@@ -111,7 +111,7 @@ def _collect_measured_lines(
                 backbone = backbones[entry.id]
                 head = link(backbone.name, f"/models/{backbone.slug}")
                 # Each number may be of another model of the backbone: its note says of which.
-                about = "; ".join(filter(None, (describe_lineage(entry), entry.treatment, cell.note)))
+                about = "; ".join(filter(None, (entry.lineage_text, entry.treatment, cell.note)))
                 line = lines.setdefault((backbone.slug, label), {"model": head, "setting": link(label)})
                 line |= {"origin": link("measured", kind="measured")}
                 line[column.name] = replace(cell, note=about)
@@ -152,7 +152,8 @@ def _iter_measured_cells(
     if listed is None or not entries:
         return
     entries = sorted(entries, key=compute_precedence)
-    scores = queries.load_entry_scores(entries, listed, view if view in listed.suite.conventions else "")
+    convention = view if view in listed.suite.conventions else ""
+    scores = queries.load_suite_scores(listed, convention, entries=entries)
     for row, entry in enumerate(entries):
         kind = column.of.removeprefix("type:")
         names = [one.name for one in listed.suite.columns]

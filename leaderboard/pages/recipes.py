@@ -20,7 +20,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, build_standings_table, iter_standings
 from leaderboard.views.sorting import Field as TableField
-from leaderboard.views.suite_table import build_model_cell, describe_lineage, mean_cell
+from leaderboard.views.suite_table import build_model_cell, mean_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
 from leaderboard.web.page import Moved, Page, check_name
 from leaderboard.web.page_state import State, Text, build_address, build_paging
@@ -120,7 +120,7 @@ def _build_same_tasks_field(rows: Sequence[Standing]) -> TableField[Standing]:
 
 def _start_cell(one: Standing) -> Cell:
     entry = one.entry
-    text = describe_lineage(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
+    text = entry.lineage_text or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
     return Cell(text=text or "–", value=text or None)
 
 
@@ -130,17 +130,6 @@ MODEL_FIELDS: Sequence[TableField[Standing]] = [
     TableField("parameters", "Size", lambda one: build_size_cell(one.entry.parameters), numeric=True),
 ]
 START = TableField[Standing]("treatment", "Seeds and start", _start_cell)
-
-
-def _build_recipes_table(queries: Queries) -> Table:
-    """Every recipe of the catalog, of both kinds."""
-    labels = {
-        "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
-        "measured": "Measured entries", "kind": "Makes",
-    }  # fmt: skip
-    recipes = catalog.load_recipe_entries().values()
-    rows = [_build_recipe_cells(one, len(_find_recipe_entries(queries, one.name))) for one in recipes]
-    return values_table("recipes", f"{len(recipes)} recipes", labels, rows)
 
 
 def _build_recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
@@ -256,4 +245,11 @@ def _show_recipe(site: Site, state: _RecipeState, recipe: str) -> Page:
 @serve_page("/recipes", "Every recipe: what it does, its source, its variants, and how many entries it made.")
 def _show_recipes(site: Site, state: State) -> Page:
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
-    return Page(title="Recipes", lead=lead, tables=[_build_recipes_table(site.queries)])
+    labels = {
+        "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
+        "measured": "Measured entries", "kind": "Makes",
+    }  # fmt: skip
+    recipes = catalog.load_recipe_entries().values()
+    rows = [_build_recipe_cells(one, len(_find_recipe_entries(site.queries, one.name))) for one in recipes]
+    table = values_table("recipes", f"{len(recipes)} recipes", labels, rows)
+    return Page(title="Recipes", lead=lead, tables=[table])

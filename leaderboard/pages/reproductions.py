@@ -21,9 +21,8 @@ from leaderboard.views.reproductions import (
     Verdict,
     load_comparisons,
 )
-from leaderboard.web.filters import Control, Options, ask_name, build_filter_chips, build_form, offer
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.page_state import Options, State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Table, link, values_table
@@ -74,8 +73,10 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
     labels: dict[str, str] = {key: label.format("…") for key, (label, _) in VERDICTS.items()}
     verdicts = [(labels[key], counts[key], about) for key, (_, about) in VERDICTS.items()]
     offered: Options = {"verdict": ("Verdict", [("", "all that are compared"), *labels.items()])}
-    by_task = Control(kind="line", name="task", label="Task", value=state.task, placeholder="STS12")
-    chips = build_filter_chips(state, PATH, CHIPS, {"verdict": labels.get(state.verdict, "")})
+    by_task = state.ask("line", "task", "Task", placeholder="STS12")
+    controls = [state.ask_name("Model"), by_task, *state.offer(offered)]
+    named = {"verdict": labels.get(state.verdict, "")}
+    form = state.build_form(PATH, controls, chips=CHIPS, values=named)
     lead = (
         f"{beside:,} number{'s stand' if beside != 1 else ' stands'} beside another of the same model "
         f"and task: {shown['same']:,} the same, {shown['differs']:,} different"
@@ -85,7 +86,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
         lead += f" {format_count(alone, 'broken number')} without another."
     if state.verdict:
         lead = f"{format_count(len(rows), 'number')} with the verdict “{labels[state.verdict]}”."
-    elif not chips:
+    elif not form.chips:
         lead += f" In all {counts['chance']:,} scores are at chance level."
     return Page(
         title="Reproductions", lead=lead,
@@ -98,8 +99,7 @@ def _show_reproductions(site: Site, state: _ReproductionsState) -> Page:
             _summarize("versions", "By versions of mteb", compared, lambda one: one.versions),
         ],
         data={"verdicts": dict(counts)},
-        context={"form": build_form(state, PATH, [ask_name(state, "Model"), by_task, *offer(state, offered)],
-                                    chips=chips), "paging": where},
+        context={"form": form, "paging": where},
     )  # fmt: skip
 
 

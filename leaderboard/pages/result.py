@@ -28,7 +28,6 @@ from leaderboard.views.model_scores import (
 from leaderboard.views.reproductions import load_comparisons
 from leaderboard.views.task_scores import find_asked_scores, format_task_path, load_questions
 from leaderboard.views.training import iter_training_charts, list_training_notes
-from leaderboard.web.filters import ask_name, build_form
 from leaderboard.web.marks import KINDS, explain_marks
 from leaderboard.web.page import NotFound, Page
 from leaderboard.web.page_state import State, Text, build_address, build_paging
@@ -265,7 +264,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     snapshots = site.list_kept()
     history = [build_score_history(snapshots, row)] if snapshots else []
     texts["record"], texts["commit"] = _find_record_origin(site, row, entry)
-    controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
+    controls = [state.ask_name("Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(
@@ -287,7 +286,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
             "sources": list(_iter_other_sources(site, row.id)),
-            "total": len(metrics), "other": other, "form": build_form(state, path, controls),
+            "total": len(metrics), "other": other, "form": state.build_form(path, controls),
         },
         notes=list_training_notes([training]),
     )  # fmt: skip

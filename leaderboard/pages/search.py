@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
-from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
@@ -75,10 +74,6 @@ class _Item:
         return min(matches, default=None)
 
 
-# A weak key: the items of a former snapshot go with its Queries.
-_items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
-
-
 def _make_items(site: Site) -> Iterator[_Item]:
     """Everything that has a page of its own."""
     queries = site.queries
@@ -118,23 +113,23 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
     words = [letters for word in query.split() if (letters := extract_letters(word))]
     if query.strip() and not words:
         return []
-    if site.queries not in _items:
-        _items[site.queries] = list(_make_items(site))
-    items = (one for one in _items[site.queries] if kind in ("", one.kind))
-    hits = [(*match, one) for one in items if (match := one.match(words)) is not None]
+    items: list[_Item] = site.queries.known.get("items") or list(_make_items(site))
+    site.queries.known["items"] = items
+    matches = [(one.match(words), one) for one in items if kind in ("", one.kind)]
+    hits = [(*match, one) for match, one in matches if match is not None]
     if not hits and len(words) > 1 and not kind:
-        return [(one, one.name) for one in _find_results(site, words)]
+        return [(one, one.name) for one in _find_results(site.queries, items, words)]
     if words:
         hits.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
     return [(one, name) for *_, name, one in hits]
 
 
-def _find_results(site: Site, words: Sequence[str]) -> Iterator[_Item]:
+def _find_results(queries: Queries, items: Sequence[_Item], words: Sequence[str]) -> Iterator[_Item]:
     """The results of models on a task, of the task's whole name and a part of theirs in either order.
 
     Where the part is the whole name of some models, the results are theirs alone.
     """
-    queries, pages, items = site.queries, join_models(site.queries), _items[site.queries]
+    pages = join_models(queries)
 
     def find_models(part: Sequence[str]) -> set[str]:
         matches = [(one, one.match(part)) for one in items if one.kind in ("backbone", "model")]

@@ -23,20 +23,9 @@ from leaderboard.views.suite_table import (
     plot_suite_sizes,
 )
 from leaderboard.views.task_scores import format_column_path
-from leaderboard.web.filters import (
-    CHIPS,
-    EACH,
-    ZERO,
-    Control,
-    FilterForm,
-    Options,
-    build_entry_controls,
-    build_filter_chips,
-    build_form,
-    offer,
-)
+from leaderboard.web.filters import CHIPS, EACH, ZERO
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address, build_paging
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
@@ -158,18 +147,17 @@ def _build_suite_form(table: SuiteTable, state: SuiteState) -> FilterForm:
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
-    choices = offer(state, offered, values={"view": scores.convention})
-    checks = {"instructions": "Instruction-tuned", "reproduced": "Reproduced by somebody"}
-    choices += [
-        Control(kind="check", name=name, label=label, checked=getattr(state, name))
-        for name, label in checks.items()
-        if name != "instructions" or any(card.instructions for card in cards)
+    choices = [
+        *state.build_entry_controls(scores.entries),
+        *state.offer(offered, values={"view": scores.convention}),
+        state.ask("check", "reproduced", "Reproduced by somebody"),
     ]
-    every = {control.name: control for control in [*build_entry_controls(state, scores.entries), *choices]}
+    if any(card.instructions for card in cards):
+        choices.append(state.ask("check", "instructions", "Instruction-tuned"))
+    every = {control.name: control for control in choices}
     shown = [every[name] for name in FILTERS if name in every]
-    texts = {"zero": SHARES.get(state.zero, "")}
-    chosen = build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}, texts)
-    return build_form(state, path, shown, chips=chosen, reset=path if state.list_query_pairs() else "")
+    texts, reset = {"zero": SHARES.get(state.zero, "")}, path if state.list_query_pairs() else ""
+    return state.build_form(path, shown, chips={**CHIPS, **OWN_CHIPS}, values=texts, reset=reset)
 
 
 def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, build_size_cell
 from leaderboard.views.reproductions import build_verdict_cell, join_models, load_comparisons
-from leaderboard.views.suite_table import GONE, describe_lineage, format_entry_kinds
+from leaderboard.views.suite_table import GONE, format_entry_kinds
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Best,
@@ -39,25 +39,11 @@ from leaderboard.views.task_scores import (
     select_model_rows,
 )
 from leaderboard.web.charts import Axis, Chart, Distribution, Point, build_chart
-from leaderboard.web.filters import (
-    CHIPS,
-    EACH,
-    REVISIONS,
-    SIZE_NAMES,
-    Control,
-    EntryState,
-    FilterForm,
-    Options,
-    ask_name,
-    build_entry_controls,
-    build_filter_chips,
-    build_form,
-    offer,
-)
+from leaderboard.web.filters import CHIPS, EACH, REVISIONS, SIZE_NAMES, EntryState
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.page import Page, build_missing_error, check_name
-from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
@@ -244,7 +230,7 @@ def _build_ranking_fields(
 
 def _build_model_cell(one: Scored) -> Cell:
     entry, href = one.entry, build_address(f"/models/{one.entry.model_slug}")
-    note = describe_lineage(entry) or entry.treatment
+    note = entry.lineage_text or entry.treatment
     return link(entry.model, href, kind=format_entry_kinds(entry), note=note)
 
 
@@ -369,13 +355,12 @@ def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
         "revisions": ("Scores", REVISIONS),
         "each": ("A row for", EACH),
     }
-    choices = offer(state, offered, values={"scope": asked.question.name})
+    choices = state.offer(offered, values={"scope": asked.question.name})
     if len(asked.subsets) > MANY:
-        label, example = f"Subset, one of {len(asked.subsets):,}", asked.subsets[0]
-        typed = Control(kind="line", name="subset", label=label, value=state.subset, placeholder=example)
-        choices.append(typed)
-    choices += build_entry_controls(state, [one.entry for one in asked.rows])
-    return build_form(state, path, choices, chips=build_filter_chips(state, path, {**CHIPS, **OWN_CHIPS}))
+        label = f"Subset, one of {len(asked.subsets):,}"
+        choices.append(state.ask("line", "subset", label, placeholder=asked.subsets[0]))
+    choices += state.build_entry_controls(one.entry for one in asked.rows)
+    return state.build_form(path, choices, chips={**CHIPS, **OWN_CHIPS})
 
 
 PATH = "/tasks"
@@ -533,10 +518,7 @@ def _build_tasks_form(queries: Queries, state: _TasksState, types: Counter[str])
         "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),
         "held": ("In a suite", HELD),
     }
-    controls = [
-        ask_name(state, "Task"),
-        *offer(state, offered, always=offered),
-        Control(kind="check", name="scored", label="With results", checked=state.scored),
-    ]
+    scored = state.ask("check", "scored", "With results")
+    controls = [state.ask_name("Task"), *state.offer(offered, always=offered), scored]
     values = {"suite": dict(offered["suite"][1])[state.suite], "held": dict(HELD)[state.held]}
-    return build_form(state, PATH, controls, chips=build_filter_chips(state, PATH, LIST_CHIPS, values))
+    return state.build_form(PATH, controls, chips=LIST_CHIPS, values=values)

@@ -15,9 +15,8 @@ from leaderboard.data.queries import Queries
 from leaderboard.views.cells import build_score_cell, build_time_cell, format_count, format_time
 from leaderboard.views.documents import find_suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
-from leaderboard.web.filters import Options, build_form, offer
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import State, Text, build_address, build_paging
+from leaderboard.web.page_state import Options, State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, build_values_row, link, values_table
@@ -79,7 +78,7 @@ def _show_watch(site: Site, state: _WatchState, watch: str) -> Page:
             "facts": [("What is watched", run.source, ""),
                       ("Suite", run.suite, find_suite_path(queries, run.suite)),
                       ("Newest score", format_time(newest), "")],
-            "form": build_form(state, path, offer(state, offered)), "paging": place,
+            "form": state.build_form(path, state.offer(offered)), "paging": place,
         },
     )  # fmt: skip
 

@@ -16,19 +16,10 @@ from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_bac
 from leaderboard.data.queries import SIZES, Entry, find_size_class
 from leaderboard.views.cells import build_size_cell
 from leaderboard.views.paper_tables import build_printed_cell
-from leaderboard.web.filters import (
-    CHIPS,
-    SIZE_NAMES,
-    FilterForm,
-    Options,
-    ask_name,
-    build_filter_chips,
-    build_form,
-    offer,
-)
+from leaderboard.web.filters import CHIPS, SIZE_NAMES
 from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import check_name
-from leaderboard.web.page_state import State, Text
+from leaderboard.web.page_state import FilterForm, Options, State, Text
 from leaderboard.web.tables import Cell, link
 
 GLUE = "glue"
@@ -143,6 +134,6 @@ def build_backbone_form(state: BackboneState, path: str, sizes: Iterable[int | N
         "size": ("Size", [("", "any"), *((name, SIZE_NAMES[name]) for name in SIZES if name in classes)]),
         "origin": ("Origin", [("", "any"), ("reported", "printed in papers"), ("measured", "measured here")]),
     }
-    controls = [ask_name(state, "Backbone"), *offer(state, offered, always=offered)]
+    controls = [state.ask_name("Backbone"), *state.offer(offered, always=offered)]
     texts = {name: CHIPS[name] for name in ("q", "size", "origin")}
-    return build_form(state, path, controls, chips=build_filter_chips(state, path, texts))
+    return state.build_form(path, controls, chips=texts)

@@ -9,7 +9,6 @@ from itertools import combinations, product
 from math import hypot, isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from harness.results.scores import list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
-from leaderboard.data.queries import Queries, ScopeScore
+from leaderboard.data.queries import Queries, ScopeScore, cache_by_queries
 from leaderboard.data.ranking import FEWEST, Floats, compute_half_widths
 from leaderboard.data.scores import NONE, OTHER, SuiteScores
 from leaderboard.data.suites import list_conventions
@@ -52,11 +51,6 @@ class PairedDifference(NamedTuple):
     value: float
     half: float | None
     by: Literal["", "examples", "intervals", "tasks"] = ""
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether 0 lies outside the interval."""
-        return self.half is not None and abs(self.value) > self.half
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,12 +139,6 @@ class Common:
         suite = self.scores.site_suite.suite
         rest = [at for at in self.averaged if suite.columns[at].name not in self.selected]
         return rest if self.selected else []
-
-    @property
-    def on_other_data(self) -> int:
-        """How many columns all would have if every revision of the data counted."""
-        fits = (self.scores.reasons == 0) | (self.scores.reasons == OTHER)
-        return int((fits & np.isfinite(self.scores.values)).all(axis=0).sum())
 
     def mean(self, columns: Sequence[int]) -> Floats:
         """The mean over some columns, of each entry."""
@@ -277,7 +265,7 @@ def load_common(
     chosen = queries.suites[slug]
     names = list_conventions(chosen.suite)
     name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
-    scores = queries.load_entry_scores(entries, chosen, name, pinned=pinned)
+    scores = queries.load_suite_scores(chosen, name, entries=entries, pinned=pinned)
     shared = Common(entries=entries, scores=scores, overlaps=overlaps)
     return replace(shared, tests=_run_paired_tests(queries, shared, [Store(folder) for folder in folders]))
 
@@ -288,13 +276,11 @@ _Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
 _Record: TypeAlias = "tuple[str, str, str]"
 """An artifact's folder, a task and a key: where a store has a record."""
 
-# Weak keys: what is known of a snapshot goes when its Queries go.
-_known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
-
 
 def _run_paired_tests(queries: Queries, shared: Common, stores: Sequence[Store]) -> _Tests:
     """The tests over examples of two rows on a column that all have, cached."""
-    scores, cache = shared.scores, _known_tests.setdefault(queries, {})
+    scores = shared.scores
+    cache: dict[tuple[Any, ...], Difference | None] = queries.known.setdefault("tests", {})
     columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
     measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured" and stores]
     # Each test reads the examples of both sides from files.
@@ -388,17 +374,13 @@ def _collect_columns(
     return places
 
 
-_scopes: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def _load_column_scopes(queries: Queries) -> Mapping[str, list[list[int]]]:
     """The scopes of each suite's columns by its first convention, cached."""
-    if queries not in _scopes:
-        _scopes[queries] = {
-            slug: queries.list_scope_columns(one, list_conventions(one.suite)[0])
-            for slug, one in queries.suites.items()
-        }
-    return _scopes[queries]
+    return {
+        slug: queries.list_scope_columns(one, list_conventions(one.suite)[0])
+        for slug, one in queries.suites.items()
+    }
 
 
 def _count_overlaps(columns: _Places) -> dict[str, int]:
@@ -411,14 +393,6 @@ def _choose_best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
     shares = {slug: count / len(queries.suites[slug].suite.columns) for slug, count in counts.items()}
     main = [slug for slug in counts if queries.suites[slug].main and shares[slug] >= 0.5]
     return max(main or counts or queries.suites, key=lambda slug: (counts.get(slug, 0), shares.get(slug, 0)))
-
-
-class _Differing(NamedTuple):
-    """A field that differs: each entry's values, and on how many tasks they differ."""
-
-    name: str
-    values: Sequence[list[Any]]
-    tasks: int
 
 
 def load_record_fields(
@@ -435,13 +409,15 @@ def load_record_fields(
     ]
 
 
-def iter_field_differences(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
-    """The fields in which several differ on some task.
+def iter_field_differences(
+    tasks: Sequence[Sequence[Mapping[str, Any]]],
+) -> Iterator[tuple[str, list[list[Any]], int]]:
+    """The fields in which several differ on some task: each one's values, and on how many tasks they differ.
 
     Args:
         tasks: For each task, each one's fields.
 
-    >>> [tuple(one) for one in iter_field_differences([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]])]
+    >>> list(iter_field_differences([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]]))
     [('b', [[2], [3]], 1)]
     """
     for name in sorted({name for some in tasks for fields in some for name in fields}):
@@ -450,4 +426,4 @@ def iter_field_differences(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iter
         if rows:
             columns = zip(*rows, strict=True)
             every = [[v for at, v in enumerate(values) if v not in values[:at]] for values in columns]
-            yield _Differing(name, every, len(rows))
+            yield name, every, len(rows)

@@ -95,9 +95,8 @@ def find_suite_path(queries: Queries, name: str) -> str:
 
 def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     """The newest checks that had one of a model's entries as the candidate; None without any."""
-    artifacts = dict.fromkeys(entry.artifact for entry in entries if entry.artifact)
-    checks = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
-    newest = sorted(checks.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
+    artifacts = {entry.artifact for entry in entries}
+    checks = [check for check in queries.checks.values() if not artifacts.isdisjoint(check.artifacts)]
     times = "once" if len(checks) == 1 else f"{len(checks):,} times"
     rows = [
         build_values_row(
@@ -105,7 +104,7 @@ def build_checks_table(queries: Queries, entries: Sequence[Entry]) -> Table | No
             build_time_cell(check.when), build_verdict_cell(check.overall),
             build_delta_cell(check.means[0].delta if check.means else None), key=check.name,
         )
-        for check in newest
+        for check in checks[:SHOWN]
     ]  # fmt: skip
     more = f"; the newest {SHOWN}" if len(checks) > SHOWN else ""
     heads = {"name": "Against", "suites": "Suites", "when": "When", "verdict": "Verdict",

@@ -11,22 +11,17 @@ import duckdb
 
 from harness.results.reported import Paper
 from harness.results.scores import score_text
+from leaderboard.data.entries import format_seeds
 from leaderboard.data.queries import Entry, EntryResult, Queries
 from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.data.tables import SETTINGS
 from leaderboard.views.sorting import Field, fill_table
-from leaderboard.views.suite_table import (
-    build_count_cell,
-    build_mean_cell,
-    describe_lineage,
-    format_entry_kinds,
-    mean_cell,
-)
+from leaderboard.views.suite_table import build_count_cell, build_mean_cell, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
-from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
+from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.page_state import build_address
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
@@ -97,7 +92,7 @@ def iter_standings(
         for convention in list_conventions(site_suite.suite) if site_suite.main or not boards else ():
             scopes = chain(*queries.list_scope_columns(site_suite, convention))
             if (slug, convention) in printed or any(number in present for number in scopes):
-                scores = queries.load_entry_scores(entries, site_suite, convention)
+                scores = queries.load_suite_scores(site_suite, convention, entries=entries)
                 if site_suite.main:
                     # The random encoder, which says what chance gives, is another model.
                     chance = queries.load_suite_scores(site_suite, convention).chance
@@ -227,7 +222,7 @@ def build_source_cell(entry: Entry, path: str) -> Cell:
     else:
         href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {format_entry_name(entry)}"
     short = text if len(text) <= 50 else f"{text[:22]}…{text[-27:]}"
-    note = "; ".join(filter(None, (describe_lineage(entry) or entry.treatment, TRUST[entry.trust])))
+    note = "; ".join(filter(None, (entry.lineage_text or entry.treatment, TRUST[entry.trust])))
     kind = f"{entry.origin} {format_entry_kinds(entry)}".strip()
     return Cell(text=short, value=text, href=href, note=note, kind=kind)
 

@@ -76,7 +76,11 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
     last = {line.model: line for line in lines}
     rows: list[TableRow] = []
     for line in lines:
-        rows.append(_build_printed_row(line, heads, numbers))
+        labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
+        if backbone := find_backbone(line.first.backbone):
+            note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
+            labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
+        rows.append(TableRow(cells=[*labels, *(one.make(line) for one in numbers)]))
         for cells in below if last[line.model] is line else ():
             values = [
                 cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers
@@ -99,14 +103,6 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
         rows=rows,
         notes=_list_paper_notes(lines, table.rows, ways),
     )
-
-
-def _build_printed_row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> TableRow:
-    labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
-    if backbone := find_backbone(line.first.backbone):
-        note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
-        labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
-    return TableRow(cells=[*labels, *(one.make(line) for one in numbers)])
 
 
 def _build_number_columns(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:

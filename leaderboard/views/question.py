@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Annotated, Any
 
@@ -24,20 +24,9 @@ from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
 from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
-from leaderboard.web.filters import (
-    CHIPS,
-    EMPTY_IS_NONE,
-    ZERO,
-    Control,
-    FilterForm,
-    Options,
-    build_entry_controls,
-    build_filter_chips,
-    build_form,
-    offer,
-)
+from leaderboard.web.filters import CHIPS, EMPTY_IS_NONE, ZERO
 from leaderboard.web.page import NotFound, check_name
-from leaderboard.web.page_state import State, Text, build_address
+from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
 PATH = "/rank"
@@ -480,30 +469,27 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         "view": ("Convention", [(name, f"as in {name}") for name in views]),
     }
     lists = {name: ",".join(value) for name, value in state if isinstance(value, list)}
-    number, line = partial(Control, kind="number"), partial(Control, kind="line")
-    models = state.models or ""
     controls = [
-        *offer(state, options, values=lists),
-        *build_entry_controls(state, queries.entries.values()),
-        number(name="memory", label="Size in MB, at most", value=state.memory or "", least=0),
-        number(name="models", label="Models in the ranking, at least", value=models, least=1, step="1"),
-        line(name="task", label="Tasks, by name", value=lists["task"], placeholder="ArguAna, STS12"),
-        line(name="weight", label="Weights of tasks", value=lists["weight"], placeholder="Retrieval:2"),
-        line(name="beside", label="Beside the model", value=state.beside, placeholder="its name"),
+        *state.offer(options, values=lists),
+        *state.build_entry_controls(queries.entries.values()),
+        state.ask("number", "memory", "Size in MB, at most", least=0),
+        state.ask("number", "models", "Models in the ranking, at least", least=1, step="1"),
+        state.ask("line", "task", "Tasks, by name", value=lists["task"], placeholder="ArguAna, STS12"),
+        state.ask("line", "weight", "Weights of tasks", value=lists["weight"], placeholder="Retrieval:2"),
+        state.ask("line", "beside", "Beside the model", placeholder="its name"),
     ]
     by_name = {control.name: control for control in controls}
     shown = [by_name[name] for name in (SHORT if short else (*SHORT, *LONG)) if name in by_name]
     texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
     texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
     texts["language"] = ", ".join(map(name_language, state.language))
-    chips = [] if short else build_filter_chips(state, PATH, {**_TASK_CHIPS, **_BOUND_CHIPS}, texts)
-    return build_form(state, PATH, shown, chips=chips, reset=PATH if chips else "")
+    return state.build_form(PATH, shown, chips={} if short else {**_TASK_CHIPS, **_BOUND_CHIPS}, values=texts)
 
 
 def describe_bounds(state: QuestionState) -> str:
     """What of a question its title does not name, in the words of the chips."""
     names = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
-    return ", ".join(text for text, _ in build_filter_chips(state, PATH, _BOUND_CHIPS, names))
+    return ", ".join(text for text, _ in state.list_chips(PATH, _BOUND_CHIPS, names))
 
 
 def _count_names(queries: Queries, names: Collection[str] = ()) -> dict[str, Counter[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections import Counter, defaultdict
@@ -10,10 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import hypot
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,13 +18,15 @@ from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
-from leaderboard.data.queries import EntryResult, Queries
+from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.ranking import compute_half_widths
 from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR
 from leaderboard.data.suites import (
+    REVISIONS,
     build_task_scope,
     build_whole_scope,
     explain_other_data,
+    read_table_file,
     resolve_data_revision,
 )
 from leaderboard.views.cells import build_delta_cell, build_score_cell
@@ -73,32 +72,27 @@ PATH = "/reproductions"
 @cache
 def read_aliases() -> Mapping[str, str]:
     """The model on the hub by the SHA-256 of its weights file (data/aliases.csv has the sources)."""
-    with (Path(__file__).parents[1] / "data" / "aliases.csv").open(encoding="utf-8", newline="") as file:
-        return {row["weights"]: row["model"] for row in csv.DictReader(file)}
+    return {row["weights"]: row["model"] for row in read_table_file(REVISIONS.with_name("aliases.csv"))}
 
 
-_pages: WeakKeyDictionary[Queries, dict[int, str]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def join_models(queries: Queries) -> Mapping[int, str]:
     """The name in URLs of each entry's model, by the entry's number, cached.
 
     Joined are the names of a backbone of the papers, and measured weights of one hash, with the model on the
     hub that an alias names; never names that look alike.
     """
-    if queries not in _pages:
-        entries = queries.entries
-        hub = {entry.model: entry.model_slug for entry in entries.values() if entry.origin == "imported"}
-        owners = {key: hub[name] for key, name in read_aliases().items() if name in hub}
-        keys = {number: facts.get("weights") or "" for number, facts in queries.measured_facts.items()}
-        slugs = {number: owners.setdefault(key or str(number), entries[number].model_slug)
-                 for number, key in keys.items()}  # fmt: skip
-        _pages[queries] = {
-            number: backbone.slug if (backbone := find_backbone(entry.model))
-            else slugs.get(number, entry.model_slug)
-            for number, entry in entries.items()
-        }  # fmt: skip
-    return _pages[queries]
+    entries = queries.entries
+    hub = {entry.model: entry.model_slug for entry in entries.values() if entry.origin == "imported"}
+    owners = {key: hub[name] for key, name in read_aliases().items() if name in hub}
+    keys = {number: facts.get("weights") or "" for number, facts in queries.measured_facts.items()}
+    slugs = {number: owners.setdefault(key or str(number), entries[number].model_slug)
+             for number, key in keys.items()}  # fmt: skip
+    return {
+        number: backbone.slug if (backbone := find_backbone(entry.model))
+        else slugs.get(number, entry.model_slug)
+        for number, entry in entries.items()
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,33 +223,23 @@ def _shorten(condition: str) -> str:
     return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28}$", r"\1", condition)[:40]
 
 
-_comparisons: WeakKeyDictionary[Queries, Sequence[NumberPair]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def load_comparisons(queries: Queries) -> Sequence[NumberPair]:
     """The comparisons of a site, cached."""
-    if queries not in _comparisons:
-        places = _collect_values(queries).items()
-        pairs = [one for place, some in places for one in compare_values(*place, some)]
-        _comparisons[queries] = _judge_draws(queries, pairs)
-    return _comparisons[queries]
-
-
-def _judge_draws(queries: Queries, pairs: Sequence[NumberPair]) -> Sequence[NumberPair]:
-    """The pairs, with the interval of those that two versions of mteb scored: random draws may differ."""
+    places = _collect_values(queries).items()
+    pairs = [one for place, some in places for one in compare_values(*place, some)]
+    # With the interval of those that two versions of mteb scored: random draws may differ.
     sides = {
         at: side.result
         for at, pair in enumerate(pairs) if pair.verdict == "differs" and pair.has_two_versions
         for side in (pair.base, pair.value) if side and side.result and side.entry.origin == "measured"
     }  # fmt: skip
     documents = queries.load_result_documents([*sides.values()])
-    judged = list(pairs)
     for place, result in sides.items():
         half, delta = measure_draws(documents.get(result, {}).get("scores", {})), pairs[place].delta or 0.0
-        judged[place] = pairs[place]._replace(
-            draws=half, verdict="draws" if abs(delta) <= half else "differs"
-        )
-    return judged
+        verdict: Verdict = "draws" if abs(delta) <= half else "differs"
+        pairs[place] = pairs[place]._replace(draws=half, verdict=verdict)
+    return pairs
 
 
 def measure_draws(scores: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> float:

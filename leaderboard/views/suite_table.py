@@ -28,7 +28,7 @@ from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
 from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
-from leaderboard.web.formats import add_seed_deviation, build_seeds_cell, format_seeds
+from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import NotFound, build_missing_error, check_name
 from leaderboard.web.page_state import Text, Texts, build_address
@@ -595,7 +595,7 @@ def name_entry_model(entry: Entry, *, short: bool = False) -> str:
 def build_model_cell(entry: Entry) -> Cell:
     """A model's name, or that of a paper's row."""
     text = name = name_entry_model(entry)
-    note = describe_lineage(entry) or entry.treatment
+    note = entry.lineage_text or entry.treatment
     if entry.origin == "reported":
         text = f"{name}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
         note = f"{note}; printed as {entry.model}"
@@ -613,21 +613,6 @@ def format_entry_kinds(entry: Entry) -> str:
     return " ".join(kind for kind, there in marks if there)
 
 
-def describe_lineage(entry: Entry) -> str:
-    """What a recipe made an entry's model of, under which seeds, and the treatment; empty for any other."""
-    return f"{describe_training(entry)}; {entry.treatment}" if entry.lineage else ""
-
-
-def describe_training(entry: Entry) -> str:
-    """What a recipe made an entry's model of, and under which seeds; empty for any other."""
-    lineage = entry.lineage
-    if lineage is None:
-        return ""
-    parents = " and ".join(parent.text for parent in lineage.parents)
-    chosen = [lineage.choices_text] if lineage.choices else []
-    return "; ".join([f"{lineage.text} on {parents}", *chosen, format_seeds(entry.seeds)])
-
-
 def _build_origin_cell(entry: Entry) -> Cell:
     """Where the numbers of a row come from."""
     trust = {"external": ", no commit named", "none": ", no revision"}.get(entry.trust, "")
@@ -638,7 +623,7 @@ def build_treatment_cell(entry: Entry) -> Cell:
     """An imported model's revision, a measured one's treatment, where a row is printed."""
     revision = entry.revision or ""
     revision_text = revision[:10] if entry.trust == "commit" else revision.replace("_", " ")
-    text = describe_lineage(entry) or entry.treatment or revision_text
+    text = entry.lineage_text or entry.treatment or revision_text
     short = text if len(text) <= 36 else f"{text[:35]}…"
     return Cell(text=short, value=text, note=text if short != text else "")
 

@@ -10,12 +10,11 @@ from functools import cache
 from itertools import product
 from math import hypot
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from harness.core.types import Column, Task
 from leaderboard.data.entries import Entry, compute_precedence
 from leaderboard.data.groups import group_by
-from leaderboard.data.queries import EntryResult, Queries
+from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.suites import (
     REASONS,
     Raw,
@@ -118,42 +117,26 @@ class Question:
     @property
     def scope_text(self) -> str:
         """Splits and subsets in a few words."""
-        return f"{' + '.join(self.scope.splits)}; {_format_listing(self.scope.subsets, 'subset')}"
+        names, plural = self.scope.subsets, "" if len(self.scope.subsets) == 1 else "s"
+        subsets = f"subset{plural} {', '.join(names)}" if len(names) <= 3 else f"{len(names)} subsets"
+        return f"{' + '.join(self.scope.splits)}; {subsets}"
 
 
-def _format_listing(names: Sequence[str], what: str, most: int = 3) -> str:
-    """Names, or only their number if they are many.
-
-    >>> _format_listing(["de"], "subset"), _format_listing(["a", "b", "c", "d"], "subset")
-    ('subset de', '4 subsets')
-    """
-    if len(names) > most:
-        return f"{len(names)} {what}s"
-    return f"{what}{'s' if len(names) != 1 else ''} {', '.join(names)}"
-
-
-# Weak keys, so that a former snapshot is forgotten with its Queries.
-_questions: WeakKeyDictionary[Queries, dict[str, list[Question]]] = WeakKeyDictionary()
-
-
+@cache_by_queries
 def load_questions(queries: Queries) -> Mapping[str, list[Question]]:
     """The questions of every task of a suite: whole ones first, then parts, last those outside of means."""
-    if queries not in _questions:
-        places: dict[Scope, list[tuple[SiteSuite, Column, Task]]] = {}
-        for site_suite in queries.suites.values():
-            for view, column in product(list_conventions(site_suite.suite), site_suite.suite.columns):
-                for task in column.tasks:
-                    places.setdefault(build_task_scope(task, view), []).append((site_suite, column, task))
+    places: dict[Scope, list[tuple[SiteSuite, Column, Task]]] = {}
+    for site_suite in queries.suites.values():
+        for view, column in product(list_conventions(site_suite.suite), site_suite.suite.columns):
+            for task in column.tasks:
+                places.setdefault(build_task_scope(task, view), []).append((site_suite, column, task))
 
-        def is_behind(scope: Scope) -> tuple[bool, bool]:
-            site_suite, column, _ = places[scope][0]
-            return column.name in site_suite.parts, bool(column.shown_only)
+    def is_behind(scope: Scope) -> tuple[bool, bool]:
+        site_suite, column, _ = places[scope][0]
+        return column.name in site_suite.parts, bool(column.shown_only)
 
-        by_task = group_by(sorted(places, key=is_behind), lambda scope: scope.task)
-        _questions[queries] = {
-            task: [_build_question(scope, places[scope]) for scope in some] for task, some in by_task.items()
-        }
-    return _questions[queries]
+    by_task = group_by(sorted(places, key=is_behind), lambda scope: scope.task)
+    return {task: [_build_question(scope, places[scope]) for scope in some] for task, some in by_task.items()}
 
 
 def _build_question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task]]) -> Question:
@@ -329,12 +312,11 @@ def is_tie(one: float | None, other: float | None, half: float | None, other_hal
 Best: TypeAlias = "tuple[Entry, float] | None"
 """The first entry of a task with its score; None where none is ranked."""
 
-_best: WeakKeyDictionary[Queries, dict[str, Best]] = WeakKeyDictionary()
-
 
 def load_best_scores(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best]:
     """The best of each task by its first question, cached."""
-    cache, questions = _best.setdefault(queries, {}), load_questions(queries)
+    questions = load_questions(queries)
+    cache: dict[str, Best] = queries.known.setdefault("best", {})
     new_tasks = [name for name in tasks if name not in cache]
     scopes = {queries.scope_ids.get(questions[n][0].scope.form, 0): n for n in new_tasks if n in questions}
     # None for all of them first: a task without a ranked score is not asked for again.

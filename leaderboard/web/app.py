@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Annotated, Any
 from urllib.parse import parse_qs, parse_qsl
 from xml.sax.saxutils import escape
@@ -132,15 +132,14 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     async def run_lifespan(_app: FastAPI) -> AsyncIterator[None]:
         # For the whole process, as nothing else runs in it.
         sys.setswitchinterval(SWITCH)
-        tasks = [asyncio.create_task(run_in_threadpool(_warm, site))]
-        if follows:
-            tasks.append(asyncio.create_task(_poll_changes(site.follow, NOTICE, metrics)))
-        elif settings.refresh or site.is_stale:
-            look = _poll_changes(site.refresh, settings.refresh, metrics, now=site.is_stale)
-            tasks.append(asyncio.create_task(look))
+        warming, ends = asyncio.create_task(run_in_threadpool(_warm, site)), Event()
+        looks = {"follows": follows, "note": metrics.note_refresh}
+        looking = Thread(target=poll_changes, args=[site, ends], kwargs=looks, daemon=True)
+        looking.start()
         yield
-        for task in tasks:
-            task.cancel()
+        warming.cancel()
+        ends.set()
+        looking.join()
 
     app = FastAPI(
         title="Encoder leaderboard",
@@ -161,7 +160,11 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     _add_extras(app, site, metrics)
     static = _StaticFiles(directory=STATIC)
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
-    _answer_head(app)
+    app.openapi()
+    # HEAD, too: after the description was made, which FastAPI keeps and which need not list it.
+    for api_route in app.routes:
+        if isinstance(api_route, APIRoute) and "GET" in (api_route.methods or ()):
+            api_route.methods = {*(api_route.methods or ()), "HEAD"}
     for kind in (HarnessError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, partial(_answer_error, site))
     app.add_middleware(_BoundedQueries)
@@ -185,15 +188,6 @@ class _StaticFiles(StaticFiles):
         # year.
         response.headers["Cache-Control"] = YEAR if address == format_asset_url(path.name) else "no-cache"
         return response
-
-
-def _answer_head(app: FastAPI) -> None:
-    """Let every GET route answer HEAD, which the API's description need not list."""
-    app.openapi()
-    # After the description was made, which FastAPI keeps: so it lists no HEAD.
-    for route in app.routes:
-        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
-            route.methods = {*(route.methods or ()), "HEAD"}
 
 
 def _add_page(app: FastAPI, site: Site, route: PageRoute) -> None:
@@ -353,35 +347,26 @@ def _warm(site: Site) -> None:
     gc.freeze()
 
 
-async def _poll_changes(
-    look: Callable[[], int], seconds: float, metrics: Metrics, *, now: bool = False
+def poll_changes(
+    site: Site, ends: Event, *, follows: bool = False, note: Callable[[int], object] = int
 ) -> None:
-    """Look at the folders, or at the snapshot, again and again; `now` for the first time."""
-    while now or seconds:
-        await asyncio.sleep(0 if now else seconds)
+    """Look at the folders again and again, in a thread of its own.
+
+    Args:
+        site: The site.
+        ends: When to stop.
+        follows: Whether another process looks at the folders, and only its snapshots are noticed here.
+        note: Called with the number of entries after each look.
+    """
+    seconds, now = (NOTICE, False) if follows else (site.settings.refresh, site.is_stale)
+    while now or (seconds and not ends.wait(seconds)):
         now = False
-        entries = await run_in_threadpool(_try_look, look)
-        if entries is not None:
-            metrics.note_refresh(entries)
-
-
-def refresh_again_and_again(site: Site, ends: Event) -> None:
-    """Refresh the snapshot for the workers, in a thread of their parent, until it ends."""
-    if site.is_stale:
-        _try_look(site.refresh)
-    while site.settings.refresh and not ends.wait(site.settings.refresh):
-        _try_look(site.refresh)
-
-
-def _try_look(look: Callable[[], int]) -> int | None:
-    """What a look at the folders returns; None, and a word in the log, where it fails."""
-    try:
-        return look()
-    except HarnessError as error:
-        log.error("%s The pages stay as they are.", error.message)
-    except Exception:
-        log.exception("The folders could not be looked at; the pages stay as they are.")
-    return None
+        try:
+            note(site.follow() if follows else site.refresh())
+        except HarnessError as error:
+            log.error("%s The pages stay as they are.", error.message)
+        except Exception:
+            log.exception("The folders could not be looked at; the pages stay as they are.")
 
 
 _PARTS = {"status": {"type": "integer"}, "message": {"type": "string"}, "hint": {"type": "string"}}

@@ -58,7 +58,6 @@ class Point:
         high: The interval's upper end.
         href: Where a click leads.
         series: The group that gives its colour and its symbol.
-        size: Parameters, shown as the marker's size.
         emphasised: Whether it is larger and named first.
         hollow: Whether it is not comparable: an outline, and never on the frontier.
         note: A sentence shown on hover.
@@ -71,7 +70,6 @@ class Point:
     high: Number = None
     href: str = ""
     series: str = ""
-    size: Number = None
     emphasised: bool = False
     hollow: bool = False
     note: str = ""
@@ -132,12 +130,10 @@ class Track(_Plane):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BarSeries:
-    """One model's bars: `values`, and `low` and `high` where given, have an item for each category."""
+    """One model's bars: `values` have an item for each category."""
 
     label: str
     values: Sequence[Number]
-    low: Sequence[Number] = ()
-    high: Sequence[Number] = ()
     href: str = ""
 
 
@@ -424,28 +420,20 @@ def _draw_scatter(plot: Scatter) -> tuple[Any, ...]:
     frontier = {id(p) for p in best}
     points = [p for at, p in enumerate(every) if at < plot.most or id(p) in frontier]
     strong = {id(p) for p in (*best, *(p for p in points if p.emphasised))}
+    # In pixels.
+    diameters = {**dict.fromkeys(strong, 10), **{id(p): 13 for p in points if p.emphasised}}
     data = []
     for place, name in enumerate(dict.fromkeys([*plot.series, *(p.series for p in plot.points)])):
         if group := [p for p in points if p.series == name]:
             trace = _build_trace(plot, name, group, place)
             opacity = [1 if id(p) in strong else 0.6 for p in group]
             outline = {"width": [2 if p.emphasised else 1 for p in group]}
-            sizes = [_compute_diameter(p, id(p) in strong) for p in group]
+            sizes = [diameters.get(id(p), 7) for p in group]
             trace["marker"] |= {"size": sizes, "opacity": opacity, "line": outline}
             data.append(trace)
     data += [_build_frontier_line(best, every, lower=plot.better == "lower")] if best else []
     first = sorted(points, key=lambda p: (not p.emphasised, id(p) not in strong, p.hollow))[:NAMES]
     return _build_plane_figure(plot, data, points, 460, meta={"names": _list_point_names(first)})
-
-
-def _compute_diameter(point: Point, strong: bool) -> float:
-    """A marker's diameter in pixels, by parameters where they are given."""
-    if size := convert_axis_value(point.size, "log"):
-        # 7 pixels at 20 M parameters, and 4.5 more for ten times as many.
-        return float(round(min(24.0, max(6.0, 7 + 4.5 * math.log10(size / 2e7))), 1))
-    if point.emphasised:
-        return 13
-    return 10 if strong else 7
 
 
 def _build_frontier_line(best: Sequence[Point], points: Sequence[Point], *, lower: bool) -> Json:
@@ -519,19 +507,13 @@ def _draw_bars(plot: Bars) -> tuple[Any, ...]:
     data = []
     for place, series in enumerate(plot.series):
         values = [convert_axis_value(v) for v in series.values]
-        low, high = (
-            [convert_axis_value(v) for v in ends] or [None] * len(values)
-            for ends in (series.low, series.high)
-        )
-        texts = [
-            _format_hover(series.label, f"{name}: {format_chart_value(value)}{_format_bounds(*ends)}")
-            for name, value, *ends in zip(plot.categories, values, low, high, strict=True)
-        ]
+        texts = [format_chart_value(v) for v in values]
+        named = zip(plot.categories, texts, strict=True)
         data.append({
             "type": "bar", "orientation": "h", "name": _escape_label(series.label), "x": values, "y": names,
-            "error_x": _build_error_bars(values, low, high), "customdata": [series.href] * len(values),
-            "hovertext": texts, "text": [format_chart_value(v) for v in values],
-            "meta": {"colour": _pick_colour(place)},
+            "customdata": [series.href] * len(values),
+            "hovertext": [_format_hover(series.label, f"{name}: {text}") for name, text in named],
+            "text": texts, "meta": {"colour": _pick_colour(place)},
         })  # fmt: skip
     # Pixels: for the legend, and for each category its name and its bars.
     height = 110 + len(names) * (14 + 20 * len(plot.series))

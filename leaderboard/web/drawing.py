@@ -73,36 +73,36 @@ class _Plane:
 
     def place_across(self, value: Any) -> str:
         """A place across, as a share of the width."""
-        return _format_share(self.x.find_share(value))
+        return format_share(self.x.find_share(value))
 
     def place_up(self, value: Any) -> float:
         """A place upwards, in pixels from the top."""
         return round(self.height * (1 - self.y.find_share(value)), 1)
 
 
-def _format_share(share: float) -> str:
+def format_share(share: float) -> str:
+    """A share as CSS writes it."""
     return f"{100 * share:.2f}%"
 
 
-def draw_figure(figure: Json) -> Markup:
-    """A figure as HTML: the plot as SVG, and its legend.
-
-    Args:
-        figure: Traces and layout in Plotly's form; texts are escaped already.
-    """
+def fit_plane(figure: Json) -> _Plane:
+    """The axes of a figure, and the height of its plot."""
     data, layout = figure["data"], figure["layout"]
-    if any(trace.get("orientation") == "h" for trace in data):
-        label = f'<p class="note">{layout["xaxis"]["title"]["text"]}</p>'
-        return Markup(f"{_draw_legend(data, layout)}{_draw_categories(data)}{label}")
-    height = layout["height"] - FRAME
-    plane = _Plane(x=_fit_axis(data, layout, "x"), y=_fit_axis(data, layout, "y"), height=height)
-    parts = [*_draw_axes(plane, layout), *_draw_shapes(plane, layout)]
-    for trace in data:
-        inside = {"bar": _draw_columns, "heatmap": _draw_cells}.get(trace["type"], _draw_points)
-        parts.append(f'<g class="c-{trace["meta"]["colour"]}">{"".join(inside(plane, trace))}</g>')
-    parts += _draw_names(plane, figure)
-    plot = f'<svg class="plane" height="{height}" aria-hidden="true">{"".join(parts)}</svg>'
-    return Markup(f"{_draw_legend(data, layout)}{plot}")
+    x, y = (_fit_axis(data, layout, name) for name in ("x", "y"))
+    return _Plane(x=x, y=y, height=layout["height"] - FRAME)
+
+
+def fit_bars(data: Sequence[Json]) -> _Scale:
+    """The axis of horizontal bars from 0."""
+    values = [v for trace in data for v in trace["x"] if v is not None] or [1.0]
+    low, high = min(0.0, *values), max(0.0, *values) or 1.0
+    # The longest bar leaves room for its number.
+    return _Scale(kind="linear", low=low, high=high + (high - low) * 0.12)
+
+
+def format_title(hover: str) -> str:
+    """The words of a hover as a title, which has no markup."""
+    return re.sub(r"</?b>", "", hover).replace("<br>", "\n")
 
 
 def _convert_number(value: Any, kind: str) -> float:
@@ -204,56 +204,8 @@ def format_tick(number: float) -> str:
     return f"{number / size:g}{letter}"
 
 
-def _draw_axes(plane: _Plane, layout: Json) -> Iterator[str]:
-    height = plane.height
-    for number, text in plane.y.ticks:
-        y = round(height * (1 - plane.y.find_tick_share(number)), 1)
-        yield f'<line class="grid" x2="100%" y1="{y}" y2="{y}"/>'
-        yield f'<text class="end" x="-8" y="{y + 4}">{text}</text>'
-    for number, text in plane.x.ticks:
-        x = _format_share(plane.x.find_tick_share(number))
-        yield f'<line class="grid" x1="{x}" x2="{x}" y2="{height}"/>'
-        yield f'<text class="mid" x="{x}" y="{height + 17}">{text}</text>'
-    across, up = layout["xaxis"]["title"]["text"], layout["yaxis"]["title"]["text"]
-    yield f'<text class="mid axis" x="50%" y="{height + 36}">{across}</text>'
-    yield f'<text class="mid axis" transform="translate(-46 {height / 2}) rotate(-90)">{up}</text>'
-
-
-def _draw_shapes(plane: _Plane, layout: Json) -> Iterator[str]:
-    """The band, and upright lines with their words."""
-    for shape in layout.get("shapes", ()):
-        if shape["type"] == "rect":
-            top, bottom = sorted((plane.place_up(shape["y0"]), plane.place_up(shape["y1"])))
-            top, bottom = max(top, 0), min(bottom, plane.height)
-            yield f'<rect class="band" width="100%" y="{top}" height="{max(bottom - top, 0):.1f}"/>'
-        else:
-            x = plane.place_across(shape["x0"])
-            yield f'<line class="mark" x1="{x}" x2="{x}" y2="{plane.height}"/>'
-    for word in layout.get("annotations", ()):
-        x = plane.place_across(10 ** word["x"] if plane.x.kind == "log" else word["x"])
-        y = -4 if word["yanchor"] == "bottom" else 12
-        yield f'<text class="word" x="{x}" dx="4" y="{y}">{word["text"]}</text>'
-
-
-def _draw_points(plane: _Plane, trace: Json) -> Iterator[str]:
-    """The line or area of a trace, the intervals of its points, and their markers."""
-    if "lines" in trace["mode"] or trace.get("fill"):
-        yield _draw_path(plane, trace)
-    if "markers" not in trace["mode"]:
-        return
-    bars = trace["error_y"]
-    for index, (x, y) in enumerate(zip(trace["x"], trace["y"], strict=True)):
-        if y is None:
-            continue
-        place = plane.place_across(x)
-        if bars["visible"] and (bars["array"][index] or bars["arrayminus"][index]):
-            ends = plane.place_up(y + bars["array"][index]), plane.place_up(y - bars["arrayminus"][index])
-            yield f'<line class="bar" x1="{place}" x2="{place}" y1="{ends[0]}" y2="{ends[1]}"/>'
-        marker = _draw_marker(trace["marker"], index)
-        yield _link(trace, index, f'<svg x="{place}" y="{plane.place_up(y)}">{marker}</svg>')
-
-
-def _draw_marker(marker: Json, index: int = 0) -> str:
+def draw_marker(marker: Json, index: int = 0) -> str:
+    """The marker of one point of a trace."""
     symbol, size = marker["symbol"][index], marker["size"]
     radius = (size if isinstance(size, int) else size[index]) / 2
     kinds = {
@@ -267,16 +219,7 @@ def _draw_marker(marker: Json, index: int = 0) -> str:
     return f'<path class="{" ".join(kind for kind, holds in kinds.items() if holds)}" d="{outline}"/>'
 
 
-def _link(trace: Json, index: int, mark: str) -> str:
-    """A mark with the words of its hover, and the link of its point."""
-    words = re.sub(r"</?b>", "", trace["hovertext"][index]).replace("<br>", "\n")
-    titled = f"<g>{mark}<title>{words}</title></g>"
-    href = trace.get("customdata", [""] * (index + 1))[index]
-    # The table below leads to the same pages, and is the way for keyboards and readers of screens.
-    return f'<a href="{Markup.escape(href)}" tabindex="-1">{titled}</a>' if href else titled
-
-
-def _draw_path(plane: _Plane, trace: Json) -> str:
+def draw_path(plane: _Plane, trace: Json) -> str:
     """A line, broken where a value is missing, or an area, in thousandths of the plot."""
     shape, parts, pen = trace.get("line", {}).get("shape"), [], "M"
     for x, y in zip(trace["x"], trace["y"], strict=True):
@@ -292,92 +235,6 @@ def _draw_path(plane: _Plane, trace: Json) -> str:
     name = "area" if trace.get("fill") else "line dotted" if shape else "line"
     box = f'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="{plane.height}"'
     return f'<svg {box}><path class="{name}" d="{"".join(parts)}"/></svg>'
-
-
-def _draw_cells(plane: _Plane, trace: Json) -> Iterator[str]:
-    """The cells of a heat map, fuller the higher, each with its number and below it the count."""
-    means = [value for value in trace["z"] if value is not None] or [0.0]
-    low, span = min(means), max(means) - min(means) or 1.0
-    # The numbers of more cells beside one another have no room on a phone.
-    name = "mid name wide" if plane.x.high > 8 else "mid name"
-    width, height = _format_share(1 / plane.x.high), f"{plane.height / plane.y.high:.1f}"
-    for index, (x, y, value, count) in enumerate(
-        zip(trace["x"], trace["y"], trace["z"], trace["text"], strict=True)
-    ):
-        top, middle = plane.place_up(y + 0.5), plane.place_across(x)
-        box = f'x="{plane.place_across(x - 0.5)}" y="{top}" width="{width}" height="{height}"'
-        if value is None:
-            mark = f'<rect class="cell empty" {box}/>'
-            mark += f'<text class="{name}" x="{middle}" y="{top + 27}">none</text>'
-        else:
-            # Never so full that its number could not be read in either colour scheme.
-            mark = f'<rect class="cell" {box} fill-opacity="{0.05 + 0.45 * (value - low) / span:.2f}"/>'
-            mark += f'<text class="{name}" x="{middle}" y="{top + 20}">{value:.2f}</text>'
-            mark += f'<text class="{name}" x="{middle}" y="{top + 36}">{count}</text>'
-        yield _link(trace, index, mark)
-
-
-def _draw_columns(plane: _Plane, trace: Json) -> Iterator[str]:
-    """The upright bars of a histogram."""
-    half = trace["width"] / 2
-    for index, (x, y) in enumerate(zip(trace["x"], trace["y"], strict=True)):
-        width = 0.96 * (plane.x.find_share(x + half) - plane.x.find_share(x - half))
-        place, top = f'x="{plane.place_across(x - half)}" width="{_format_share(width)}"', plane.place_up(y)
-        box = f'{place} y="{top}" height="{plane.height - top:.1f}"'
-        yield _link(trace, index, f'<rect class="column" {box}/>')
-
-
-def _draw_categories(data: Sequence[Json]) -> str:
-    """Horizontal bars: below the name of each category one for each series."""
-    values = [v for trace in data for v in _list_axis_values(trace, "x") if v is not None] or [1.0]
-    low, high = min(0.0, *values), max(0.0, *values) or 1.0
-    # The longest bar leaves room for its number.
-    scale = _Scale(kind="linear", low=low, high=high + (high - low) * 0.12)
-    rows, step, parts = data[0]["y"], 14 + 20 * len(data), []
-    for index, name in enumerate(rows):
-        parts.append(f'<text y="{index * step + 11}">{name}</text>')
-        for place, trace in enumerate(data):
-            if trace["x"][index] is not None:
-                bar = _draw_bar(scale, trace, index, index * step + 16 + 18 * place)
-                parts.append(f'<g class="c-{trace["meta"]["colour"]}">{bar}</g>')
-    return (
-        f'<svg class="plane rows" height="{len(rows) * step + 8}" aria-hidden="true">{"".join(parts)}</svg>'
-    )
-
-
-def _draw_bar(scale: _Scale, trace: Json, index: int, top: int) -> str:
-    """A horizontal bar from 0, its interval and its number."""
-    value, bars = trace["x"][index], trace["error_x"]
-    left, right = sorted((scale.find_share(0), scale.find_share(value)))
-    box = f'x="{_format_share(left)}" width="{_format_share(right - left)}" y="{top}" height="15"'
-    parts = [_link(trace, index, f"<rect {box}/>")]
-    if bars["visible"] and (bars["array"][index] or bars["arrayminus"][index]):
-        ends = (value - bars["arrayminus"][index], value + bars["array"][index])
-        least, most = (scale.find_share(end) for end in ends)
-        across = f'x1="{_format_share(least)}" x2="{_format_share(most)}"'
-        parts.append(f'<line class="bar" {across} y1="{top + 7.5}" y2="{top + 7.5}"/>')
-        right = max(right, most)
-    parts.append(f'<text x="{_format_share(right)}" dx="5" y="{top + 12}">{trace["text"][index]}</text>')
-    return "".join(parts)
-
-
-def _draw_legend(data: Sequence[Json], layout: Json) -> str:
-    shown = [trace for trace in data if trace.get("showlegend", True) and trace.get("name") and trace["x"]]
-    if not layout.get("showlegend", True) or not shown:
-        return ""
-    items = []
-    for trace in shown:
-        mark = '<path class="line dotted" d="M-8 0H8"/>' if trace.get("mode") == "lines" else ""
-        if trace["type"] == "bar":
-            mark = '<rect x="-6" y="-6" width="12" height="12"/>'
-        elif "markers" in trace.get("mode", ""):
-            symbol = trace["marker"]["symbol"][0].removesuffix("-open")
-            mark = _draw_marker({"symbol": [symbol], "size": 9})
-        sign = (
-            f'<svg viewBox="-9 -9 18 18" class="c-{trace["meta"]["colour"]}" aria-hidden="true">{mark}</svg>'
-        )
-        items.append(f"<li>{sign}{trace['name']}</li>")
-    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def _list_shifts(
@@ -404,7 +261,7 @@ def _is_apart(a: Box, b: Box) -> bool:
     return a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
 
 
-def _draw_names(plane: _Plane, figure: Json) -> Iterator[str]:
+def draw_names(plane: _Plane, figure: Json) -> Iterator[str]:
     """Names beside their points: those that have room on a phone, then those that have it on a page."""
     names = figure["layout"].get("meta", {}).get("names", ())
     shifts: dict[int, tuple[float, float]] = {}

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.core.terminal import clean_text
 from harness.core.types import is_number
+from leaderboard.data.entries import format_seeds
 from leaderboard.web.marks import KINDS
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow
 
@@ -301,16 +302,6 @@ def format_parameters(number: int | None) -> str:
         return "?"
     # From here on millions would round to 1e+03.
     return f"{number / 1e9:.3g} B" if number >= 999.5e6 else f"{number / 1e6:.3g} M"
-
-
-def format_seeds(seeds: Sequence[int]) -> str:
-    """Seeds in words.
-
-    >>> format_seeds([1]), format_seeds([1, 2, 3])
-    ('seed 1', '3 seeds: 1, 2, 3')
-    """
-    listed = ", ".join(map(str, seeds))
-    return f"{len(seeds)} seeds: {listed}" if len(seeds) > 1 else f"seed {listed}"
 
 
 def add_seed_deviation(cell: Cell, deviation: float | None, seeds: Sequence[int]) -> Cell:

@@ -119,19 +119,12 @@ class CountRequests:
         try:
             await self.app(scope, receive, send_and_note)
         finally:
-            route = _route_of(scope)
             # Prometheus keeps every value of a label: a stranger must not add to them.
+            other = "(none)" if scope.get("endpoint") is None else "(other)"
+            route = getattr(scope.get("route"), "path", other)
             method = scope["method"] if scope["method"] in METHODS else "OTHER"
             self._metrics.requests.labels(route, method, str(status)).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
-
-
-def _route_of(scope: Scope) -> str:
-    """The template that a request matched, `(other)` for one without a template, `(none)` for none."""
-    path = getattr(scope.get("route"), "path", None)
-    if isinstance(path, str):
-        return path
-    return "(other)" if scope.get("endpoint") is not None else "(none)"
 
 
 REQUEST_SECONDS = 15.0

@@ -1,11 +1,11 @@
-"""The state of a page, which its address holds whole, and paging."""
+"""The state of a page, which its address holds whole, the form that asks for it, and paging."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -21,6 +21,45 @@ PageAddress = Annotated[str, StringConstraints(max_length=512, pattern=r"^/([^/\
 
 LOOKS = ("theme", "embed")
 """The parameters that change no number."""
+
+Kind = Literal["search", "select", "check", "number", "line"]
+
+Options: TypeAlias = "Mapping[str, tuple[str, Sequence[tuple[str, str]]]]"
+"""By parameter the label of a choice, and the values with their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """One control of a form (templates/_macros.html says what each kind takes)."""
+
+    kind: Kind
+    name: str
+    label: str
+    value: Any = ""
+    options: Sequence[tuple[str, str]] = ()
+    placeholder: str = ""
+    note: str = ""
+    least: int | None = None
+    step: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterForm:
+    """The form above a table, and the filters in force.
+
+    Attributes:
+        path: The page's own path.
+        controls: What can be asked.
+        hidden: What else of the state the form keeps.
+        chips: The filters in force, each with the URL without it.
+        reset: The URL of the page without any filter; empty if none is in force.
+    """
+
+    path: str
+    controls: Sequence[Control]
+    hidden: Sequence[tuple[str, str]]
+    chips: Sequence[tuple[str, str]]
+    reset: str
 
 
 class State(BaseModel):
@@ -74,6 +113,74 @@ class State(BaseModel):
         """The query string of this state without the theme, and without the place in a long table."""
         pairs = self.list_query_pairs()
         return urlencode([(name, value) for name, value in pairs if name not in (*LOOKS, "rows", "page")])
+
+    def ask(self, kind: Kind, name: str, label: str, **more: Any) -> Control:
+        """A control for a parameter, with what was asked for; `more` are other fields of it."""
+        return Control(kind=kind, name=name, label=label, **{"value": self._plain[name], **more})
+
+    def ask_name(self, label: str, placeholder: str = "part of a name") -> Control:
+        """The field for a part of something's name, which is the parameter `q`."""
+        return self.ask("search", "q", label, placeholder=placeholder)
+
+    def offer(
+        self, options: Options, *, values: Mapping[str, str] = {}, always: Collection[str] = ()
+    ) -> list[Control]:
+        """The choices that a reader has; those of one value are not offered.
+
+        Args:
+            options: What can be asked for.
+            values: What is chosen now where the state does not name it, by parameter.
+            always: Parameters that are offered even with one value.
+        """
+        return [
+            self.ask("select", name, label, options=some, value=values.get(name, self._plain[name]))
+            for name, (label, some) in options.items()
+            if len(some) > 1 or name in always
+        ]
+
+    def build_form(
+        self,
+        path: str,
+        controls: Sequence[Control],
+        *,
+        chips: Mapping[str, str] = {},
+        values: Mapping[str, str] = {},
+        reset: str = "",
+    ) -> FilterForm:
+        """The form of a page; hidden fields keep the state that has no control, but not the page's number.
+
+        Args:
+            path: The page's own path.
+            controls: What can be asked.
+            chips: Texts of the filters in force, as for `list_chips`.
+            values: What stands in these texts, by parameter.
+            reset: The URL of the page without any filter; empty for `path` where one is in force.
+        """
+        names = {"page", *(control.name for control in controls)}
+        hidden = [(name, value) for name, value in self.list_query_pairs() if name not in names]
+        links = self.list_chips(path, chips, values)
+        reset = reset or (path if links else "")
+        return FilterForm(path=path, controls=controls, hidden=hidden, chips=links, reset=reset)
+
+    def list_chips(
+        self, path: str, texts: Mapping[str, str], values: Mapping[str, str] = {}
+    ) -> list[tuple[str, str]]:
+        """The filters in force, each with the URL without it.
+
+        Args:
+            path: The page's own path.
+            texts: The parameters that filter, each with a text that its value stands in.
+            values: What stands there instead, by parameter.
+        """
+        defaults, changes = default_values(type(self)), self.collect_changes()
+        return [
+            (
+                text.format(values.get(name, getattr(self, name))),
+                f"{path}?{self.build_query(**{name: defaults[name]}, **self.first_page)}",
+            )
+            for name, text in texts.items()
+            if name in changes
+        ]
 
 
 def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> list[str]:

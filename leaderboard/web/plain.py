@@ -15,9 +15,9 @@ from markupsafe import Markup, escape
 
 from harness.core.terminal import clean_text
 from leaderboard.data.queries import Card, Queries
-from leaderboard.web.filters import FACTS, FilterForm
-from leaderboard.web.page_state import State
-from leaderboard.web.routes import PRINTED, PageRoute
+from leaderboard.web.filters import FACTS
+from leaderboard.web.page_state import FilterForm, State
+from leaderboard.web.routes import PageRoute
 from leaderboard.web.tables import Cell, Table, TableRow, mark_row_heads
 
 LINK = re.compile(rb'(href|src|action)="(/[^"]*)"')
@@ -134,11 +134,6 @@ def _write_text(text: str) -> str:
 def _write_group(row: TableRow) -> str:
     text = _write_text("".join(cell.text for cell in row.cells))
     return f"<tr class=group><th colspan={len(row.cells)} scope=rowgroup><span>{text}</span></th>"
-
-
-def list_plain_formats(route: PageRoute) -> tuple[str, ...]:
-    """The formats that are files: Parquet of what papers print; a browser makes CSV of any table."""
-    return ("parquet",) if route.formats == PRINTED else ()
 
 
 def name_file(path: str) -> str:

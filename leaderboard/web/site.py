@@ -21,21 +21,20 @@ from pydantic import ValidationError
 
 from harness import __version__
 from harness.core.errors import StoreError, UsageError
-from harness.core.terminal import clean_text, create_console
+from harness.core.terminal import clean_text, create_console, show_progress
 from harness.results.reported import Paper, read_papers
 from harness.results.scores import score_text
 from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, Snapshot, open_index
-from leaderboard.web import formats
+from leaderboard.web import drawing, formats
 from leaderboard.web.cache import PageCache, RenderedPage
-from leaderboard.web.drawing import draw_figure
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import Moved, NotFound, Page, build_missing_error
 from leaderboard.web.page_state import LOOKS, State, build_address, default_values, describe_errors
-from leaderboard.web.plain import PlainFiles, list_plain_formats, name_file, write_entries
-from leaderboard.web.routes import FORMATS, PageRoute, load_page_routes
+from leaderboard.web.plain import PlainFiles, name_file, write_entries
+from leaderboard.web.routes import FORMATS, PRINTED, PageRoute, load_page_routes
 
 T = TypeVar("T")
 TITLE = "Encoder leaderboard"
@@ -88,6 +87,11 @@ class Site:
         self._opening = threading.Lock()
         self._kept_sites: dict[str, Site] = {}
         self._environment = create_environment()
+        own_pages = {route.path for route in self.pages}
+        self._boards = [
+            (label, f"/{slug}" if f"/{slug}" in own_pages else f"/suites/{slug}")
+            for label, slug in BOARDS if slug in index.suites
+        ]  # fmt: skip
 
     @cached_property
     def papers(self) -> dict[str, Paper]:
@@ -190,19 +194,19 @@ class Site:
         with self._refreshing:
             if self._copy is not None:
                 self._copy.pull()
-            version = self.index.refresh().version
+            self.index.refresh()
             self.is_stale = False
-            return self._show_version(version)
+            return self._show_newest()
 
     def follow(self) -> int:
         """Show the newest snapshot, which another process may have made."""
         with self._refreshing:
-            return self._show_version(self.index.version)
+            return self._show_newest()
 
-    def _show_version(self, version: int) -> int:
-        if version != self.queries.version:
+    def _show_newest(self) -> int:
+        if self.index.version != self.queries.version:
             # A new object, so that pages that are being rendered keep theirs.
-            self.queries = Queries(self.index, version)
+            self.queries = Queries(self.index, self.index.version)
             # A cached_property keeps its value in there.
             self.__dict__.pop("papers", None)
         self.warnings = [
@@ -256,7 +260,8 @@ class Site:
                 if isinstance(error, StoreError):
                     raise
                 with self._refreshing:
-                    self._show_version(self.index.refresh().version)
+                    self.index.refresh()
+                    self._show_newest()
         return make()
 
     def _render(
@@ -333,7 +338,7 @@ class Site:
             site={
                 "title": TITLE, "version": __version__, "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds, "warnings": self.warnings, "paths": {route.path for route in self.pages},
-                "boards": self._list_boards(), "path": path,
+                "boards": self._boards, "path": path,
                 "address": build_address(path, state.build_filter_query()), "prefix": self.prefix,
                 "as_of": self.as_of,
             },
@@ -352,14 +357,6 @@ class Site:
     def load_template(self, name: str) -> Template:
         """A file of templates/."""
         return self._environment.get_template(name)
-
-    def _list_boards(self) -> list[tuple[str, str]]:
-        """The boards in the head of every page: label and path."""
-        page_paths = {route.path for route in self.pages}
-        return [
-            (label, f"/{slug}" if f"/{slug}" in page_paths else f"/suites/{slug}")
-            for label, slug in BOARDS if slug in self.queries.suites
-        ]  # fmt: skip
 
 
 def _build_unkept_error(id: str) -> NotFound:
@@ -440,8 +437,7 @@ def create_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja_env.globals["zip"] = zip
-    jinja_env.globals["draw_figure"] = draw_figure
+    jinja_env.globals |= {"zip": zip, "drawing": drawing}
     return jinja_env
 
 
@@ -520,24 +516,21 @@ def write_site(settings: SiteSettings, folder: Path) -> int:
         UsageError: The folder holds something else.
         StoreError: It cannot be written.
     """
-    from rich.progress import Progress
-
     began = time.perf_counter()
     site = open_site(settings)
     _prepare(folder)
+    # Parquet of what papers print; a browser makes CSV of any table.
+    routes = [replace(one, formats=("parquet",) if one.formats == PRINTED else ()) for one in site.pages]
     # All paths first: links to other pages of the site are taken out.
-    routes = [replace(route, formats=list_plain_formats(route)) for route in site.pages]
     pages = [(route, path) for route in routes for path in route.all_paths(site)]
     site.plain = PlainFiles(pages, site.queries)
     size = 0
     try:
-        with Progress(console=create_console(), transient=True) as progress:
-            # Not `track`, whose thread prints a traceback of its own on an interrupt.
-            bar = progress.add_task("Writing pages", total=len(pages))
-            for route, path in pages:
+        with show_progress("pages", quiet=False) as progress:
+            for number, (route, path) in enumerate(pages):
+                progress(number, len(pages))
                 for name, content in _write_page(site, site.plain, route, path):
                     size += _write_site_file(folder / name, content)
-                progress.advance(bar)
         shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
         size += _write_site_file(folder / "static" / "entries.js", write_entries(site.queries).encode())
     except OSError as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
 from starlette.testclient import TestClient
+
+from leaderboard.web.site import create_environment
 
 BROWSER = {"accept": "text/html"}
 """The headers of a browser."""
@@ -120,3 +123,13 @@ def printed(share: float) -> float:
 def figures(client: TestClient, path: str) -> list[dict[str, Any]]:
     """The figures of a page's charts; the path is the page's own, with its query."""
     return [chart["figure"] for chart in ask(client, path)["charts"]]
+
+
+def draw_figure(figure: dict[str, Any]) -> str:
+    """A figure as a page has it."""
+    return str(_load_figures().draw(figure))
+
+
+@cache
+def _load_figures() -> Any:
+    return create_environment().get_template("_figure.html").module

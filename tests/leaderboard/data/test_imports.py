@@ -116,7 +116,7 @@ def imported(folder: Path, parent: list[str]) -> dict[str, frozenset[str] | None
     )
     queries = site_data.small_site(folder, make=lambda _: None).queries
     (one,) = (e for e in queries.entries.values() if e.model == "o/child")
-    assert queries.load_entry_facts([one])[one.id]["training_datasets"] == ["SciFact"]  # as declared
+    assert queries.load_facts(id=[one.id])[one.id]["training_datasets"] == ["SciFact"]  # as declared
     return {e.model: e.trained_on for e in queries.entries.values() if e.origin == "imported"}
 
 

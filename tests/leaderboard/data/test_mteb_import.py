@@ -614,7 +614,6 @@ CARDS = [
     ({"public_training_data": False}, {"public_training_data": False, "training_data_link": None}),
     ({"public_training_data": "some words"}, {"public_training_data": None}),
     ({"open_source": True}, {"open_weights": True}),
-    ({"experiment_kwargs": {"b": 1, "a": 2}}, {"experiment_settings": '{"a": 2, "b": 1}'}),
 ]  # fmt: skip
 
 

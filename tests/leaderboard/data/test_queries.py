@@ -54,7 +54,7 @@ def test_facts_of_an_entry() -> None:
     assert {names("nanobeir")[0], "Elsewhere", "ArguAna"} <= large.trained_on  # and what is like it
     assert (base.trained_on, base.backbone) == (frozenset(), "acme/tiny-base")  # known to be of nothing
     assert (hostile.trained_on, hostile.size, hostile.trust) == (None, "", "external")  # not known
-    assert queries().load_entry_facts([base])[base.id]["license"] == "mit"
+    assert queries().load_facts(id=[base.id])[base.id]["license"] == "mit"
 
 
 class Scores:
@@ -71,7 +71,7 @@ def test_threads_share_the_scores_of_suites() -> None:
     fresh = Queries(shared.index, shared.version)
     with (
         mock.patch("leaderboard.data.queries.HELD", 3),
-        mock.patch.object(fresh, "load_entry_scores", side_effect=lambda *given, **more: Scores()),
+        mock.patch.object(fresh, "_build_scores", side_effect=lambda *given, **more: Scores()),
         ThreadPoolExecutor(4) as threads,
     ):
         list(threads.map(lambda at: fresh.load_suite_scores(suite, f"{at % 9}"), range(200)))

@@ -533,7 +533,8 @@ def public(results: Path, tmp_path: Path) -> Queries:
     """A site over the public results."""
     import_results(results, tmp_path / "results")
     index = open_index(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site"))
-    return Queries(index, index.refresh().version)
+    index.refresh()
+    return Queries(index, index.version)
 
 
 @pytest.mark.shared
