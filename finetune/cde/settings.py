@@ -80,10 +80,12 @@ class ContextualSettings(EmbeddingSettings):
     Attributes:
         guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
             code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". It reads texts behind its own
-            prompts, without the prefixes of training. Empty without contextual batches and a filter.
+            prompts, without the prefixes of training, cut at its own length, in float32. Empty without
+            contextual batches and a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
-        dimensions: Dimensions that a truncated SVD of the first 100,000 queries reduces the guide's vectors
-            to before k-means, which sees a pair as two points, [query; document] and the reverse (code).
+        dimensions: Dimensions that a truncated SVD of a data set's first 100,000 queries reduces the guide's
+            vectors to before k-means, which sees a pair as two points, [query; document] and the reverse
+            (code).
         iterations: The most iterations of k-means; the code has 100.
         starts: Runs of k-means, the best of which counts; the code has 3.
         cluster_seed: The seed of the clusters, which all seeds of the training share (code).
@@ -96,9 +98,10 @@ class ContextualSettings(EmbeddingSettings):
             (code).
         query_prefix, document_prefix: Put before the texts of data sets without a prefix in the recipe; if
             you set it, before all texts. Empty for none.
-        prefix: Replaces these two and the prefixes of the recipe; one name for all data sets, or one for
-            each. "search" has a prefix for each side; "classification", "clustering" and "search_query" have
-            the same on both; "none" has none. The key has the prefixes themselves, not the names.
+        prefix: Replaces query_prefix, document_prefix and the prefixes of the recipe; one name for all data
+            sets, or one for each. "search" has a prefix for each side; "classification", "clustering" and
+            "search_query" have the same on both; "none" has none. The key has the prefixes themselves, not
+            the names.
         dropout: Whether the backbone's own dropout is applied; the authors train without.
     """
 
@@ -196,8 +199,8 @@ class TwoStageTrainingSettings(ContextualSettings):
             those of context and soft prompts too.
         rotary_from: Where rotary positions begin to count, in families that have them: at the text, or at the
             soft prompts. Everything before is at position 0.
-        sequence_dropout: The share of context vectors that the null vector replaces.
-        shuffle: Whether each text has the context vectors in an order of its own.
+        sequence_dropout: The share of context vectors that the null vector replaces in training.
+        shuffle: Whether each text has the context vectors in an order of its own in training.
         tied: Whether both stages share one token embedding.
         replacement: Whether evaluations draw context documents with replacement.
     """

@@ -18,16 +18,17 @@ class ColBERTSettings(TrainerSettings):
     """Every setting of the training of a multi-vector (ColBERT) model.
 
     Attributes:
-        loss: "distillation": the Kullback-Leibler divergence of the softmax of the model's scores of a query
-            from the softmax of the teacher's, the mean over queries. The model's scores are first scaled to 0
-            … 1 for each query, the teacher's are taken as stored. "contrastive": the cross-entropy among all
+        loss: "distillation": sum(p * (log(p) - log(q))) over the documents of a query, the mean over queries,
+            with p the softmax of the teacher's scores as stored, and q that of the model's, first scaled as
+            (s - min) / (max - min + 1e-8) for each query. "contrastive": the cross-entropy among all
             documents of a batch. A score is the sum, over the query's vectors, of the largest product with a
-            vector of the document; vectors have length 1. If a document is shorter than its length, each
-            largest product is at least 0.
+            vector of the document; vectors have length 1. A token of the document in the skiplist has the
+            product 0, and so has one more token if the document is shorter than document_length.
         dimension: The length of a token's vector, that of a linear projection without bias.
-        query_length: The tokens of a query; a shorter one is filled up with mask tokens (`expansion`).
-        document_length: The most tokens of a document.
-        expansion: Whether short queries are filled up with mask tokens.
+        query_length: The tokens of a query, special ones and its prefix included; a shorter one is filled up
+            with mask tokens (`expansion`).
+        document_length: The most tokens of a document, likewise.
+        expansion: Whether short queries are filled up with mask tokens, which have vectors, too.
         attends_to_expansion: Whether other tokens attend to these mask tokens.
         documents: The documents of a query in distillation: the first ones of its row.
         temperature: The divisor of scores in the contrastive loss.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from finetune.embedding.settings import EmbeddingSettings, Rule
-from finetune.flops import count_gpt_neox_parameters
+from finetune.flops import ParameterCount, count_gpt_neox_parameters
 from harness.core.errors import UsageError
 from harness.encoder.backbones import find_family
 
@@ -63,11 +63,20 @@ def compute_usual_rate(method: Method, size: int | None) -> float:
     return ALL_WEIGHTS[min(distances, key=distances.__getitem__)]
 
 
+GPT_NEOX = "gpt_neox"
+"""The model type of a Pythia."""
+
+
+def find_pythia_config(name: str) -> Mapping[str, Any]:
+    """The config of the Pythia of a name, with an owner or without; empty for any other name."""
+    pythia = find_family({"model_type": GPT_NEOX})
+    assert pythia is not None
+    return pythia.sizes.get(name.rpartition("/")[2].lower(), {})
+
+
 def count_pythia_parameters() -> dict[str, int]:
     """The parameters of each Pythia without its embeddings."""
-    pythia = find_family({"model_type": "gpt_neox"})
-    assert pythia is not None
-    return {name: count_gpt_neox_parameters(pythia.sizes[name]) for name in ALL_WEIGHTS}
+    return {name: count_gpt_neox_parameters(find_pythia_config(name)) for name in ALL_WEIGHTS}
 
 
 if TYPE_CHECKING:
@@ -115,6 +124,11 @@ class EfficientSettings(EmbeddingSettings):
         """The tokens of a step by which its operations are counted."""
         return tokens if self.tokens_per_pair is None else rows * self.tokens_per_pair
 
+    def count_gpt_neox_parameters(self, config: Mapping[str, Any]) -> ParameterCount | None:
+        """The parameters of a GPT-NeoX of a config as it is trained; None if these settings do not tell."""
+        size = count_gpt_neox_parameters(config)
+        return ParameterCount(forward=size, backward=size, updated=size)
+
     def _iter_rules(self) -> Iterator[Rule]:
         yield "learning_rate", 0 <= self.learning_rate < math.inf, "0 or more"
         # 0 stands for the paper's rate here, which the checks of other recipes refuse.
@@ -145,6 +159,13 @@ class FreezeSettings(EfficientSettings):
     def _iter_rules(self) -> Iterator[Rule]:
         yield from super()._iter_rules()
         self._read_share()
+
+    def count_gpt_neox_parameters(self, config: Mapping[str, Any]) -> ParameterCount | None:
+        """Those of the last blocks and of the final norm are trained."""
+        blocks = config["num_hidden_layers"]
+        last = {**config, "num_hidden_layers": blocks - self.count_frozen_blocks(blocks)}
+        size = count_gpt_neox_parameters(last)
+        return ParameterCount(forward=count_gpt_neox_parameters(config), backward=size, updated=size)
 
     def count_frozen_blocks(self, blocks: int) -> int:
         """The number of frozen blocks, of `blocks` in all.
@@ -203,6 +224,15 @@ class LoraSettings(EfficientSettings):
         """The settings with the layers in the order of their names."""
         return replace(super().normalize_settings(), lora_modules=tuple(sorted(set(self.lora_modules))))
 
+    def count_gpt_neox_parameters(self, config: Mapping[str, Any]) -> ParameterCount | None:
+        """An adapter has its rank times the width of its layer's input and output."""
+        if self.lora_modules:
+            return None
+        widths = 8 * config["hidden_size"] + 2 * config["intermediate_size"]
+        adapters = config["num_hidden_layers"] * self.rank * widths
+        size = count_gpt_neox_parameters(config) + adapters
+        return ParameterCount(forward=size, backward=size, updated=adapters)
+
     def _iter_rules(self) -> Iterator[Rule]:
         yield from super()._iter_rules()
         for name in ("rank", "lora_alpha"):
@@ -214,6 +244,12 @@ class BiasSettings(EfficientSettings):
     """Every setting of a training of biases."""
 
     method: ClassVar[Method] = "bias"
+
+    def count_gpt_neox_parameters(self, config: Mapping[str, Any]) -> ParameterCount | None:
+        """A block has biases of four layers and two norms, and the final norm has one."""
+        width, size = config["hidden_size"], count_gpt_neox_parameters(config)
+        biases = config["num_hidden_layers"] * (7 * width + config["intermediate_size"]) + width
+        return ParameterCount(forward=size, backward=size, updated=biases)
 
 
 def build_symmetric_info_nce(

@@ -90,7 +90,7 @@ MEANINGS = {
     "prefixes": "The texts before queries and documents, by data set, or by the source that a row has in its "
     "column `dataset`.",
     "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
-    "<sep> and <bos> are the tokens of the backbone.",
+    "<sep> and <bos> are the tokens of the backbone, or its eos and cls if it has none.",
     "evaluation.similarity": "How two texts are compared. The vector of a text is not scaled to length 1; "
     "those of tokens are.",
 }
@@ -151,6 +151,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         "prompts": "none: an evaluation puts nothing before texts but what a model already has",
         "titles": "a document with a title is encoded as title, a blank, and text",
         "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
+        "weights": "all are trained",
     }
     """What holds beside the settings and their facts, by subject."""
 
@@ -251,14 +252,18 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """What the source leaves open beside the settings, and the reading taken."""
         return ()
 
-    def list_facts(self) -> dict[str, str]:
-        """What holds beside the settings, by subject."""
+    def list_facts(self, model: Artifact | str = "") -> dict[str, str]:
+        """What holds beside the settings, by subject.
+
+        Args:
+            model: A backbone on disk, or the name of a published one.
+        """
         rows = {*self._list_facts(), *(one.name for one in fields(self.settings))}
-        facts = {**self.facts, "steps": self._describe_steps(), "mteb": load_snapshot().version}
+        facts = {**self.facts, "steps": self._describe_steps(model), "mteb": load_snapshot().version}
         return {name: text for name, text in facts.items() if name not in rows}
 
-    def _describe_steps(self) -> str:
-        """The steps of a training on the recipe's own data, in words."""
+    def _describe_steps(self, _model: Artifact | str) -> str:
+        """The steps of a training of a model on the recipe's own data, in words."""
         data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in self.data]
         steps, _ = self._estimate_work(self.settings, data)
         if steps is None:
@@ -268,9 +273,10 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
 
     def _explain_data(self) -> str:
         """The facts of the data sets in words."""
-        names = {name for part in self.all_data for name in _list_data_facts(part)}
-        meanings = describe_fields(TrainingData)
-        listed = [name for name in meanings if name in names - {"config", "split", "rows"}]
+        lines, meanings = "".join(self._list_facts()["data"]), describe_fields(TrainingData)
+        listed = [
+            name for name in meanings if f", {name} " in lines and name not in ("config", "split", "rows")
+        ]
         return " ".join(f"{name}: {meanings[name].partition('. ')[0].rstrip('.')}." for name in listed)
 
     def _list_facts(self) -> dict[str, Any]:

@@ -50,14 +50,15 @@ class TrainerSettings(AlwaysHashed):
         schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
-        precision: The dtype of autocast; weights stay float32. float16 scales the loss, and is float32 on a
-            CPU; "tf32" is float32 whose matrix products a GPU rounds to TF32.
-        batches: "shuffled"; "no_duplicates": no text of any column occurs twice in a group of rows
-            (`group_size`, or the whole batch); "contextual": pairs that a guide finds similar share a batch
-            (not every recipe has these).
+        precision: The dtype of autocast; weights stay float32. float16 scales the loss, at first by 65,536,
+            and skips a step that overflows: it counts, but the schedule waits; on a CPU it is float32. "tf32"
+            is float32 whose matrix products a GPU rounds to TF32.
+        batches: "shuffled": in each pass over the data a new order; "no_duplicates": also, no text of any
+            column occurs twice in a group of rows (`group_size`, or the whole batch); "contextual": pairs
+            that a guide finds similar share a batch (not every recipe has these).
         last_batch: Whether the incomplete last batch of an epoch is trained on.
-        chunk: Rows in a pass through the network: 0 for all, None for those of a group. It changes no result,
-            and so is not in the key.
+        chunk: Rows in a pass through the network, which change no result and so are not in the key: 0 for
+            all, None for those of a group.
     """
 
     learning_rate: float = 5e-5
@@ -185,8 +186,9 @@ class EmbeddingSettings(TrainerSettings):
     Attributes:
         pooling: "attention", or a mode of sentence-transformers' Pooling.
         heads: Heads of attentive pooling; without effect on others.
-        max_length: Tokens at which texts are cut in training; none for the backbone's own length. The
-            finished model has the backbone's length.
+        max_length: Tokens at which texts are cut in training, special tokens and what stands before a text
+            included; at most the backbone's own length, and none for that: the folder's max_seq_length, else
+            its tokenizer's length, or its positions if fewer. The finished model has the backbone's length.
         scale: The factor of cosines in the loss: 1 / temperature.
         selection: The data whose score chooses among checkpoints; empty for the weights at the end.
         evaluate_every: Steps from one evaluation of the selection to the next.

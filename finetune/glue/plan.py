@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from finetune.glue.jobs import (
     StartFrom,
     format_trial,
 )
+from finetune.glue.rows import adapt_trial
 from finetune.glue.selection import Select
-from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Trial
+from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Training, Trial
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown, group_names
 from harness.core.files import hash_file
@@ -39,11 +39,12 @@ from harness.core.sources import (
 )
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
+from harness.encoder.backbones import has_network, read_architecture
 from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.tensors import read_safetensors
+from harness.encoder.tensors import list_module_weights, read_safetensors, read_tensor_headers
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, PrintedRow, RecipeEntry, RecipePlan, TaskRecipe
@@ -95,7 +96,10 @@ def _count_fresh_seeds(protocol: Protocol, settings: GlueSettings) -> int:
     return FRESH if chooses else 0
 
 
-OTHERWISE = "--set mnli=MODEL starts from another one, --set transfer=false from the backbone"
+OTHERWISE = (
+    "--set mnli=MODEL starts from another one, --set mnli=learning_rate=5e-5 from a run with its own values, "
+    "--set transfer=false from the backbone"
+)
 
 
 def _compute_source_key(runs: Sequence[str]) -> str:
@@ -107,8 +111,8 @@ def _compute_source_key(runs: Sequence[str]) -> str:
 class _TaskPlanner:
     """The plans of scores of one backbone under a protocol with a user's settings.
 
-    Fresh seeds are counted from `seed`. `modified` are the values that are not the protocol's own, and `ours`
-    says what no source has.
+    Fresh seeds are counted from `seed`. `modified` are the values that are not the protocol's own, `start` is
+    the protocol of the MNLI runs to start from if it is another one, and `ours` says what no source has.
     """
 
     protocol: Protocol
@@ -117,6 +121,7 @@ class _TaskPlanner:
     locate: Locate
     settings: GlueSettings
     seed: int
+    start: Protocol | None = None
     results: Path | None = None
     ours: tuple[str, ...] = ()
 
@@ -350,7 +355,7 @@ class _TaskPlanner:
             )
         if not self.settings.transfer:
             return _StartModel(said={"from": "backbone"})
-        if self.settings.mnli is not None:
+        if self.settings.mnli is not None and self.start is None:
             _require_same(self.artifact.folder, self.settings.mnli)
             path = self.settings.mnli
             content = compute_folder_identity(path).key if path.is_dir() else hash_file(path)
@@ -368,8 +373,9 @@ class _TaskPlanner:
                 f"{task.name} starts from a model for MNLI, which has no data: {error.message}",
                 hint=f"{error.hint or ''} {OTHERWISE}.".replace("--suite SUITE", "--suite glue").strip(),
             ) from error
-        trials = self.list_task_trials(GLUE[MNLI], transfer=self.settings.transfer)
-        grid = self.plan_grid_jobs(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
+        planner = replace(self, protocol=self.start or self.protocol)
+        trials = planner.list_task_trials(GLUE[MNLI], transfer=self.settings.transfer)
+        grid = planner.plan_grid_jobs(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
         works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
         keys = tuple(job.key for job in grid)
         key = _compute_source_key(keys)
@@ -392,12 +398,13 @@ class _TaskPlanner:
         )
         selected = {"from": "selected", "run": key}
         count = f"{len(grid)} runs come" if len(grid) > 1 else "run comes"
+        typed = "" if self.start or not {*GRID_FIELDS} & {*self.modified} else ", with the values of --set"
         return _StartModel(
             start=StartFrom(kind="selected"),
             identity=selected,
             jobs=(*grid, source, weights),
             said=selected,
-            notes=(f"starts from the selected MNLI model, whose {count} first ({OTHERWISE})",),
+            notes=(f"starts from the selected MNLI model, whose {count} first{typed} ({OTHERWISE})",),
         )
 
 
@@ -470,8 +477,14 @@ def entry(
                 f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out --set {name}."
             )
         narrowed, modified = settings.adapt_protocol(chosen)
+        start = settings.resolve_start_settings()
         recipe = _GlueRecipe(
-            protocol=narrowed, variant=variant, settings=settings, modified=modified, sources=inherited
+            protocol=narrowed,
+            variant=variant,
+            settings=settings,
+            modified=modified,
+            start=None if start is None else start.adapt_protocol(chosen)[0],
+            sources=inherited,
         )
         rows = zip(before, recipe.list_sourced_settings(), strict=True)
         changed = {new.name: CHANGED for old, new in rows if new.value != old.value}
@@ -527,6 +540,23 @@ def _join_equal(values: Mapping[str, Any]) -> Any:
     return {", ".join(names): value for value, names in tasks.items()}
 
 
+def _fit_training(protocol: Protocol, folder: Path) -> Training:
+    """The settings of a protocol's runs as a backbone has them, from JSON and headers of weight files."""
+    place, half = find_backbone_folder(folder), protocol.training.float32_tasks
+    task = next(one for one in protocol.grids if one not in half)
+    training = adapt_trial(place, protocol.list_trials(task)[0])[0].training
+    limit = read_token_limits(folder)[0].table or training.max_length
+    head, dropout = training.head, training.dropout
+    if head.dense == "pooler":
+        names = read_tensor_headers(list_module_weights(place)) or ()
+        head = replace(head, dense="pooler" if any("pooler." in name for name in names) else "fresh")
+    if has_network(place):
+        shape = read_architecture(place)
+        unset = (name for name, share in asdict(dropout).items() if share is None)
+        dropout = replace(dropout, **{name: getattr(shape, f"{name}_dropout") for name in unset})
+    return replace(training, max_length=min(training.max_length, limit), head=head, dropout=dropout)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _GlueRecipe:
     """A protocol with a user's settings (harness.jobs.recipe.TaskRecipe)."""
@@ -535,6 +565,7 @@ class _GlueRecipe:
     variant: str
     settings: GlueSettings
     modified: Mapping[str, Any]
+    start: Protocol | None = None
     results: Path | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
 
@@ -568,16 +599,13 @@ class _GlueRecipe:
         return _count_fresh_seeds(self.protocol, self.settings) > 0
 
     def list_sourced_settings(self, backbone: Artifact | None = None) -> list[SourcedSetting]:
-        """Every setting with its value and source, of all tasks; texts are cut at the backbone's length."""
+        """Every setting with its value and source, of all tasks, as it is for a backbone."""
         protocol, meanings = self.protocol, describe_fields(Trial)
         order = ", the order of rows," if protocol.training.shuffled else ""
         meanings["seeds"] = f"Seed of the head{order} and dropout."
         if not self.settings.transfer:
             protocol = replace(protocol, transfer=())
-        training = protocol.training
-        if backbone is not None:
-            limit = describe(backbone.folder, own_code=backbone.trust_remote_code).max_length
-            training = replace(training, max_length=min(training.max_length, limit))
+        training = protocol.training if backbone is None else _fit_training(protocol, backbone.folder)
         values = {task: _collect_values(grid) for task, grid in protocol.grids.items()}
         grids = {name: _join_equal({task: one[name] for task, one in values.items()}) for name in _GRID}
         facts = [
@@ -605,15 +633,16 @@ class _GlueRecipe:
         """What the sources leave open, and the reading taken."""
         return self.protocol.assumed
 
-    def list_facts(self) -> dict[str, str]:
+    def list_facts(self, _model: Artifact | str = "") -> dict[str, str]:
         """What holds beside the settings, by subject."""
         training, stopping = self.protocol.training, self.protocol.training.stopping
         facts = {
-            "head": inspect.cleandoc(training.head.__doc__ or "").partition("\n")[0],
+            "head": " ".join((training.head.__doc__ or "").partition("Attributes:")[0].split()),
             "evaluations": " ".join((training.cadence.__doc__ or "").split("\n\n")[1].split()),
             "texts": "as one or a pair in the tokenizer's own form, the longer cut first, padded to a batch's"
             " longest",
             "steps": "epochs * ceil(n / b) of n rows in batches of b",
+            "weights": "all are trained, those of the head among them",
             "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
         }
         if stopping.counts == "last" and stopping.patience is None:
@@ -634,6 +663,7 @@ class _GlueRecipe:
             locate=locate,
             settings=self.settings,
             seed=seed,
+            start=self.start,
             results=self.results,
             ours=describe_notes(self.list_sourced_settings()),
         )

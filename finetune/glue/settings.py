@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Interval
 
 from finetune.glue.schedule import Schedule
-from harness.core.arguments import Form, Seed, Tokens
+from harness.core.arguments import Form, Seed, Tokens, replace_settings, split_settings
 from harness.core.errors import UsageError
 from harness.core.keys import AlwaysHashed
 from harness.core.types import DTYPES, Dtype
@@ -53,7 +53,15 @@ class Optimizer(AlwaysHashed):
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout(AlwaysHashed):
-    """Dropout probabilities in the encoder; none leaves that of the checkpoint's config."""
+    """Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
+
+    Attributes:
+        embedding: Of the embeddings, behind their norm; none leaves that of the checkpoint's config.
+        attention: Of attention weights; none leaves that of the checkpoint's config.
+        attention_out: Of what the output projection of attention gives; none leaves that of the config.
+        mlp: Of the feed-forward layer's inner values, behind the activation; none leaves that of the config.
+        mlp_out: Of what the feed-forward layer gives; none leaves that of the checkpoint's config.
+    """
 
     embedding: float | None = None
     attention: float | None = None
@@ -66,12 +74,14 @@ class Dropout(AlwaysHashed):
 class ClassifierHead(AlwaysHashed):
     """The layers from token vectors to scores: pooling, dropout, dense, activation, dropout, linear; no norm.
 
+    The linear layer has a bias. Fresh biases are 0.
+
     Attributes:
         pooling: The first token, or the mean of all.
         dense: The source of the dense layer's weights: fresh, the backbone's pooler, or the dense layer of
             its masked-language head; fresh where the backbone has none.
         dense_bias: Whether the dense layer has a bias.
-        activation: The activation after the dense layer.
+        activation: The activation after the dense layer; "gelu" is that with erf.
         dropout_before: Probability of the dropout before the dense layer.
         dropout: Probability of the dropout before the linear layer.
         initializer_range: Standard deviation of fresh weights.
@@ -103,15 +113,16 @@ class Cadence(AlwaysHashed):
     """The steps between two evaluations.
 
     Of n rows in batches of b, with the limits that are set: max(1, min(steps, at_most, floor(full_batches *
-    floor(n / b)), floor(batches * ceil(n / b)), floor(places * ceil(n / b) * b))).
+    floor(n / b)), floor(batches * ceil(n / b)), floor(places * ceil(n / b) * b))). Steps are counted through
+    all epochs. The end of a run is evaluated too if the last evaluation counts, or if there was none before.
 
     Attributes:
         steps: The most steps between two evaluations, by the name of the task.
         at_most: The most steps between two evaluations, for every task.
         full_batches: The most steps between two evaluations, as a share of the full batches of an epoch.
         batches: The most steps between two evaluations, as a share of all batches of an epoch.
-        places: The most steps between two evaluations, as a share of the rows of an epoch, where its last
-            batch counts as full (NeoBERT's code).
+        places: The most steps between two evaluations, as a share of the rows of an epoch, of which an
+            incomplete last batch counts as a full one.
     """
 
     steps: Mapping[str, int] = field(default_factory=dict)
@@ -153,9 +164,9 @@ class Stopping(AlwaysHashed):
     """Early stopping, and the evaluation that counts.
 
     Attributes:
-        patience: A run ends after this many evaluations without a new best of the task's first metric (of
-            MNLI: on its first set); none for no early end. The count begins at 1, and 0 is the best before
-            the first evaluation.
+        patience: A run ends after this many evaluations in a row without a new best of the task's first
+            metric (of MNLI: on its first set), or after one fewer if none was ever above 0; none for no early
+            end.
         counts: The evaluation that is a run's score: the best by that metric, or the last one.
     """
 
@@ -170,9 +181,10 @@ class Training(AlwaysHashed):
     Attributes:
         optimizer: The optimizer.
         schedule: The schedule of the learning rate.
-        max_length: Tokens of an input, special tokens included.
-        autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, and is
-            float32 on a CPU.
+        max_length: Tokens of an input, special tokens included; fewer if the backbone has fewer learned
+            positions.
+        autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, at
+            first by 65,536, and skips a step that overflows; the schedule goes on. On a CPU it is float32.
         float32_tasks: Tasks that run without autocast.
         dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.
@@ -284,10 +296,13 @@ class Protocol(AlwaysHashed):
         training: The settings that all runs share.
         grids: Grids by the name of the task.
         transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, which need not
-            have the best score. They get the weights of its evaluation that counts, and a new last layer.
+            have the best score: all their seeds from the same one. They get the weights of its evaluation
+            that counts, and a new last layer. Its grid is trained first, also for one task alone, with the
+            values that --set gives or, to start from other values or another model, --set mnli=…; --set
+            transfer=false starts from the backbone.
         selection: "best": the configuration of the grid with the best score on the development set; "none":
             the only configuration, whose score is the mean over its seeds.
-        view: The paper that says which number of a task is maximized.
+        view: The paper whose rule makes one number of a task's metrics; the best cell has the highest.
         final_seeds: Seeds with which the protocol runs the best configuration again; the mean of these runs
             is the score.
         assumed: Assumptions that no source states, each as a sentence.
@@ -373,10 +388,12 @@ class GlueSettings:
     """The settings of a GLUE recipe that a user may change; empty ones are the recipe's, task by task.
 
     Attributes:
-        fresh_seeds: How often a chosen configuration runs again with seeds of our own; the mean of these runs
-            is the score. None for 5, or for 0 if the protocol has final seeds or chooses nothing.
+        fresh_seeds: How often a chosen configuration runs again with seeds that no run of the grid had; the
+            mean of these runs is the score. None for 5, or for 0 if the protocol has final seeds or chooses
+            nothing.
         transfer: Whether tasks start from the model for MNLI where the protocol says so.
-        mnli: A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.
+        mnli: In place of the recipe's own MNLI runs: a model for MNLI, folder or weights, or the values of
+            these runs, as learning_rate=5e-5,epochs=1; those that are not named are the recipe's.
         learning_rate, batch_size, weight_decay, epochs: The values of every task's grid.
         seeds: The seeds whose mean is the score, at the chosen cell or at the only one.
         max_length: Tokens of an input.
@@ -420,11 +437,25 @@ class GlueSettings:
         """
         if self.mnli is not None and not self.transfer:
             raise UsageError("mnli and transfer=false contradict each other.", hint="Leave one of them out.")
-        if self.mnli is not None and not self.mnli.exists():
+        if self.mnli is not None and not self.mnli.exists() and self.resolve_start_settings() is None:
             raise UsageError(
                 f"{self.mnli} does not exist.",
-                hint="--set mnli=MODEL takes a model folder or a weights file.",
+                hint="--set mnli=… takes a model folder, a weights file, or values as learning_rate=5e-5.",
             )
+
+    def resolve_start_settings(self) -> GlueSettings | None:
+        """The settings of the MNLI runs that tasks start from; None where `mnli` names no values.
+
+        Raises:
+            UsageError: It names values that no run has.
+        """
+        if self.mnli is None or self.mnli.exists() or "=" not in str(self.mnli):
+            return None
+        before: dict[str, Any] = {"mnli": None, **dict.fromkeys(GRID_FIELDS, ())}
+        others = [one.name for one in fields(self) if one.name not in GRID_FIELDS]
+        values = split_settings(str(self.mnli), of="mnli")
+        example = "--set mnli={}=VALUE"
+        return replace_settings(replace(self, **before), values, of="mnli", fixed=others, example=example)
 
     def adapt_protocol(self, protocol: Protocol) -> tuple[Protocol, dict[str, Any]]:
         """The protocol with the values that are set, and those that make it another one, by setting.

@@ -41,7 +41,8 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
 
     facts: ClassVar[Mapping[str, str]] = {
         **EmbeddingRecipe.facts,
-        "rows": "those without a query or a positive are left out, and not counted for alpha",
+        "rows": "those without a query or a positive are left out: the numbers in `data` count them, n of "
+        "alpha does not, and the log of the training says how many they are",
     }
 
     @property

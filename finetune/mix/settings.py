@@ -126,17 +126,21 @@ class MixSettings(EmbeddingSettings):
 
     Attributes:
         batch_size: A group has batch_size // divisor rows of its set, e.g. 128 // 2 = 64 of ALLNLI.
-        groups: Groups of an optimizer step, all with rows of one set. Texts of other groups are no negatives.
-            As many devices can share a step.
-        alpha: A set with n rows is drawn with a probability proportional to n to the power of alpha.
-        draws: "replacement": each batch has rows drawn from its whole set; "turns": a row comes again only
-            after every other row of its set has come, or was left over because it filled no batch.
+        groups: Groups of an optimizer step. For each step one set is drawn, of which all its groups have
+            rows; the loss of the step is the mean of theirs. Texts of other groups are no negatives. As many
+            devices can share a step.
+        alpha: A set with n rows is drawn with a probability proportional to n to the power of alpha; n counts
+            the rows that a filter leaves and that have a query and a positive.
+        draws: "replacement": each step has rows drawn from its whole set, none of them twice; "turns": a row
+            comes again only after every other row of its set has come, or was left over because it filled no
+            batch. In sets of classes a row whose class its group has already waits for another group.
         sets: The sets that are trained on; none given are all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
         instructions: The texts that have an instruction before them, in training and in evaluation, as
-            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts:
-            those of both sides (in training the one of their set), queries alone, or none.
+            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts,
+            all of the first token type: those of both sides (in training the one of their set), queries
+            alone, or none.
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
         instruction_file: A file of instructions of one's own (docs/training.md).
         dropout: The probability of every dropout layer and of attention's dropout, none for the backbone's.

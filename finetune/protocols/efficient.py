@@ -24,10 +24,11 @@ PROTOCOL = ProtocolEntry(
             request={"recipe": (f"efficient-{method}",), "suites": ("mteb-efficient8",)},
             quick=QUICK,
             differs=(
-                "the paper's table is of partial tuning alone (appendix D.2), the step freeze",
+                "table 1 of the paper, on these tasks, is of partial tuning alone (appendix D.2), as the "
+                "step freeze",
                 "the paper trains within a budget of operations: without --budget each method has one pass "
                 "over its pairs",
-                "the paper prints averages of these tasks by temperature, for a Pythia of unprinted size",
+                "table 1 has their averages by temperature, for a Pythia of unprinted size",
             ),
         )
         for method in METHODS

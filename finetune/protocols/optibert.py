@@ -24,7 +24,10 @@ PROTOCOL = ProtocolEntry(
                 "tasks": (*ONE_EACH, *NEWER),
                 "max_length": 128,
             },
-            differs=("rows that the paper copied print the mean over tasks: here they have that over types",),
+            differs=(
+                "the paper's rows of NeoBERT and ModernBERT, which it copied, print the mean over tasks: "
+                "here they have that over types",
+            ),
         ),
     ),
     tables=(

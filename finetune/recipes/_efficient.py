@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from finetune.efficient.settings import (
     ALL_WEIGHTS,
     FEW_WEIGHTS,
+    GPT_NEOX,
     SAMPLE,
     EfficientSettings,
     FreezeSettings,
     build_symmetric_info_nce,
     compute_usual_rate,
     count_pythia_parameters,
+    find_pythia_config,
 )
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
@@ -43,7 +46,10 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         f"tokens_per_pair, or times the mean of the first {SAMPLE:,} pairs in the order of the training, both"
         " texts with special tokens, cut at max_length and unpadded; the training prints both numbers",
         **describe_fields(ParameterCount),
-        "padding": "Pythia's tokenizer names no padding token: its end token pads, and the mask hides it",
+        "weights": "those that method names are trained",
+        "attention": "that of the backbone: a Pythia's stays causal",
+        "special tokens": "those of the tokenizer: a Pythia's adds none, and pads with its end token, which "
+        "the mask hides",
     }
 
     def _open_setup(self, spec: TrainingSpec, settings: EfficientSettings) -> Any:
@@ -75,18 +81,45 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         # A plan reads JSON only, and the steps of a budget depend on the tokens of the texts.
         return (None, None) if self.settings.budget is not None else super()._estimate_work(settings, data)
 
-    def list_facts(self) -> dict[str, str]:
-        """What holds beside the settings, by subject, with the sizes of Pythia."""
-        sizes = ", ".join(f"{name} {count:,}" for name, count in count_pythia_parameters().items())
+    def list_facts(self, model: Artifact | str = "") -> dict[str, str]:
+        """What holds beside the settings, by subject, with the sizes of Pythia and of a backbone on disk."""
+        sizes: dict[str, int | None] = {**count_pythia_parameters()}
+        if not isinstance(model, str):
+            sizes = {model.name: count_backbone_parameters(model.folder), **sizes}
+        counted = ", ".join(f"{name} {count:,}" for name, count in sizes.items() if count)
         adapters = (
             {"adapters": "begin as in peft, with a product of 0"} if self.settings.method == "lora" else {}
         )
-        return {**super().list_facts(), "parameters": f"without embeddings {sizes}", **adapters}
+        return {**super().list_facts(model), "parameters": f"without embeddings {counted}", **adapters}
 
-    def _describe_steps(self) -> str:
-        if self.settings.budget is not None:
+    def _describe_steps(self, model: Artifact | str) -> str:
+        settings, count = self.settings, self._count_parameters(model)
+        if settings.budget is None:
+            return f"{super()._describe_steps(model)}, without a budget"
+        if count is None:
             return "those of the budget"
-        return f"{super()._describe_steps()}, without a budget"
+        if settings.tokens_per_pair is None:
+            ratio = settings.budget / count.compute_flops(settings.batch_size)
+            steps = f"floor({ratio:,.1f} / t) with t tokens a pair, in ceil({settings.warmup:g} * steps)"
+        else:
+            tokens = settings.tokens_per_pair * settings.batch_size
+            number = math.floor(settings.budget / count.compute_flops(tokens))
+            steps = f"{number:,}, in {settings.count_warmup_steps(number):,}"
+        parameters = ", ".join(f"{size:,} {name}" for name, size in asdict(count).items())
+        return f"{steps} of which the rate rises ({parameters})"
+
+    def _count_parameters(self, model: Artifact | str) -> ParameterCount | None:
+        """The parameters of a model as it is trained; None where its files or its name do not tell them."""
+        if isinstance(model, str):
+            config = find_pythia_config(model)
+        else:
+            config = read_object(find_backbone_folder(model.folder) / "config.json")
+        if config.get("model_type") == GPT_NEOX:
+            return self.settings.count_gpt_neox_parameters(config)
+        if isinstance(model, str) or self.settings.method != "full":
+            return None
+        size = count_backbone_parameters(model.folder)
+        return None if size is None else ParameterCount(forward=size, backward=size, updated=size)
 
     def _check_backbone_fit(self, backbone: Artifact, description: Description) -> None:
         super()._check_backbone_fit(backbone, description)
@@ -151,7 +184,7 @@ SOURCES = read_sources(
     [Efficient-Embeddings, section 3.3]: loss, group_size
     [Efficient-Embeddings, appendix D]: batch_size, weight_decay, max_length, scale
     [Efficient-Embeddings, appendix D.2, table 1]: scale
-    [Efficient-Embeddings, section 4.1]: epochs
+    [Efficient-Embeddings, section 4.1]: epochs, budget
     [Efficient-Embeddings, section 4.2]: method
     [Efficient-Embeddings, appendix D.1]: warmup, schedule
     [Efficient-Embeddings, section 3.2, table 2]: pooling
@@ -174,7 +207,8 @@ SOURCES = read_sources(
     pooling = the mean has 0.47, the last token 0.36; the code divides by the padded length of a batch, so
         that its classification and clustering depend on the batch
     seed = the code sets none
-    evaluation.max_length := the code's 75 tokens are evaluation_length
+    evaluation.max_length := a Pythia has 2,048; the code's 75 tokens are evaluation_length
+    budget = six from 1.5e15 to 1.5e18
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
     rank = 32 or 128 are best
     lora_embeddings = the code's sample has adapters of embeddings as well
@@ -187,6 +221,7 @@ SOURCES = read_sources(
     effemb/utils/pythia.py: learning_rate 3
     [Efficient-Embeddings, appendix D.1]: learning_rate
     learning_rate = the code's samples have 1e-3
+    learning_rate := 0 stands for learning_rate.usual: 6e-05 for pythia-160m
     :lora
     experiments/train_and_eval_lora.gin: learning_rate 9
     [Efficient-Embeddings, table 3]: learning_rate
@@ -225,7 +260,10 @@ def _describe_row(
     )
 
 
-LOSS = "The number is the loss at the end of the training: `harness models show` prints ours"
+LOSS = (
+    "The paper does not print how many steps its final loss is the mean of: `harness models show` prints "
+    "that of our last step"
+)
 
 PRINTED = {
     "full": _describe_row(

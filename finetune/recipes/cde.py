@@ -91,6 +91,8 @@ SOURCES = read_sources(
     """
     cde/run_args.py: data 161, sequence_dropout 121, tied 133
     cde/model.py: soft_prompts 58, pooled 398, shuffle 66
+    cde/config/nomic_supervised.yaml: prefixes 4
+    cde/lib/eval/mteb.py: prompts 106
     [NeoBERT, appendix G.2]: data, context_size
     data = NeoBERT has 235 M and 1.5 M pairs
     context_size := queries and documents have the same, of their group or batch, as in the code's gradient
@@ -106,9 +108,9 @@ SOURCES = read_sources(
     [NeoBERT, appendix G.2]: data, learning_rate, batch_size, warmup, cluster_size
     data = 235 M pairs in NeoBERT
     learning_rate = 2e-5 in the README's command, of a model with one stage
-    batch_size = 1,024 pairs on each GPU there
-    warmup = 5,600 there, divided by the GPUs
-    cluster_size = 2,048 there
+    batch_size = 1,024 pairs on each GPU in the README's command
+    warmup = 5,600 in the README's command, divided by the GPUs
+    cluster_size = 2,048 in the README's command
     :supervised
     cde/run_args.py: data 161
     [NeoBERT, appendix G.2]: data

@@ -97,8 +97,9 @@ SOURCES = read_sources(
     weight_decay = its optimizer is Adam; 0.01 in the code
     data = NeoBERT has 235 M and then 1.5 M of Nomic's pairs (appendix G.2)
     data := the triplets of dpr and simcse in one training
-    batches = in the code a batch can run from one set into the next
-    batches := a batch has pairs of one set; pairs that repeat an earlier one are left out
+    batches = in the code clusters are of one source, and a batch can run from one source into the next
+    batches := clusters are of a data set with all its sources, and so is a group, or a batch without groups
+        (--train-data with a source each is as the code has it); pairs that repeat an earlier one are left out
     precision = the autocast of the code's gradient caching names no type, and is float16
     batch_size = on how many GPUs, each with negatives of its own, NeoBERT does not say
     group_size = texts of other devices are no negatives
@@ -109,8 +110,8 @@ SOURCES = read_sources(
         (evaluation authors)
     evaluation.dtype := NeoBERT's for its other models, as it names none for these
     dropout = off in the authors' commands
-    prefixes := those of msmarco and nli_triplets there
-    prompts := a type of tasks whose prefix was not trained has those of a search
+    prefixes := those of msmarco and nli_triplets in the code
+    prompts := a type of tasks whose prefix was not trained, as clustering, has those of a search
     :authors
     cde/run_args.py: weight_decay 372, margin 275, guide 175, warmup 469
     evaluate_mteb.py: evaluation.max_length 73, evaluation.dtype 77, evaluation.normalized_types 171

@@ -28,7 +28,8 @@ class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
     facts: ClassVar[Mapping[str, str]] = {
         **TrainerRecipe.facts,
         "search": f"exact up to {MOST_PAIRS:g} pairs of a query's and a document's token, beyond by an index "
-        "(--index exact for none); token vectors are kept in float32, or as --vectors says",
+        "(--index exact for none); token vectors are kept in float16, or as --vectors says; tokens without "
+        "one have no product, not 0 as in training",
         "start": "the prefixes are new tokens, whose embeddings transformers draws around the mean of "
         "all; the projection begins as a Linear of torch",
     }

@@ -75,9 +75,9 @@ SOURCES = read_sources(
     batches = the order of the script's sampler does not follow from its seed
     batches := the order follows from the seed; rows that still wait for a group without their texts at the
         end of the data are left out
-    evaluation = no option is set
+    evaluation = no option is set, so that texts have the length of the training
     batch_size = the paper has 16; the authors ran 4,096 (#176)
-    max_length = no length is set, which leaves the model's own
+    max_length = no length is set, which leaves the model's own, as 8,192 of ModernBERT or 512 of BERT
     :authors
     [answer in AnswerDotAI/ModernBERT#176]: batch_size, group_size
     group_size := a group with fewer rows at the end of the data counts as much as any other

@@ -43,7 +43,7 @@ GRID = Grid(
 ABLATION = Grid(learning_rates=(1e-5, 2e-5, 3e-5), batch_sizes=(16, 32), weight_decays=(1e-2,), epochs=(10,))
 
 CODE_CADENCE = Cadence(at_most=1000, full_batches=1, places=0.1)
-"""The evaluations of the code: once an epoch or more seldom than its text says."""
+"""The evaluations of the code, as often as its text says or more seldom."""
 
 TEXT = Protocol(
     name="glue-neobert",
@@ -102,6 +102,7 @@ SOURCES = read_sources(
     batch_size = 2 as well in table 6 and the launcher
     max_length = 512 for the ablated models (L28)
     dtype = TF32 outside of autocast (conf/trainer/glue.yaml#L1)
+    dtype := float32 outside of autocast
     transfer = the code has MNLI from SNLI as well
     clip = nothing stands between the backward pass and the step
     cadence = the code (train.py#L576) evaluates more seldom
@@ -128,6 +129,7 @@ PRINTED = PrintedRow(
     suite="glue",
     settings=("fresh_seeds=0",),
     differs=(
+        "NeoBERT_4096 is the final, public model, of medium size as the table has it",
         "The paper prints two grids: we take table 6's with 480 runs, as 8e-6 and batches of 2, which it "
         "chose, are not in the other",
         "The paper prints the maximum of its grid: we take it too, with fresh_seeds=0",

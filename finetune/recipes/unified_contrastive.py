@@ -180,6 +180,7 @@ SOURCES = read_sources(
     warmup = the code's 2,000 steps are all of the training; its rate begins at a ten-thousandth
     schedule = over 50,000 steps
     precision = TF32 outside of autocast (conf/trainer/contrastive.yaml#L1)
+    precision := float32 outside of autocast
     alpha = 0.1 in the job script
     reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
     instructions = the released training has none
@@ -217,13 +218,19 @@ PRINTED = PrintedRow(
     model="chandar-lab/NeoBERT",
     suite="mteb-v1",
     differs=(
+        "NeoBERT_4096 is the final, public model, of medium size as the table has it",
         "The paper trains with instructions, its code, which cannot run as released, without: we take the "
         "paper's; unified-contrastive:code is the other",
         "The paper does not print rate, batch and schedule: we take those of its code, for every backbone of "
         "the table, base or large",
     ),
 )
-SMALLER = replace(PRINTED, place="NeoBERT, table 4, ModernBERT base", model="answerdotai/ModernBERT-base")
+SMALLER = replace(
+    PRINTED,
+    place="NeoBERT, table 4, ModernBERT base",
+    model="answerdotai/ModernBERT-base",
+    differs=PRINTED.differs[1:],
+)
 
 RECIPE = entry(
     MixRecipe(

@@ -110,12 +110,17 @@ def _describe_recipe(name: str, typed: str, backbone: Artifact | None) -> dict[s
         "source": recipe.source,
         "settable": [field.name for field in fields(entry.settings[variant])],
         "settings": [{**asdict(row), "ours": row.ours} for row in rows],
-        "facts": getattr(recipe, "list_facts", dict)(),
+        "facts": _list_facts(recipe, backbone or ""),
         "assumed": [*getattr(recipe, "list_assumptions", tuple)()],
         "chosen": _read_chosen_values(entry.name, rows),
         **_describe_printed_rows(entry, name, typed, backbone),
         "evaluated": [*_iter_protocol_steps(entry.name, name)],
     }
+
+
+def _list_facts(recipe: Any, model: Artifact | str) -> dict[str, str]:
+    facts: dict[str, str] = recipe.list_facts(model) if hasattr(recipe, "list_facts") else {}
+    return facts
 
 
 def _describe_printed_rows(
@@ -139,10 +144,12 @@ def _describe_printed_rows(
         }
         for row in rows
     ]
+    own_row = (rows or [base_row])[0]
     return {
         "printed": printed,
         "nearer": {row.place: row.recipe for row in entry.printed if not rows},
-        "command": (rows or [base_row])[0].command,
+        "command": own_row.command,
+        "changes": _list_changes(entry, name, own_row, backbone),
         "usual": replace(
             base_row, model="MODEL", recipe=name, settings=base_row.settings if is_task else ()
         ).command,
@@ -150,17 +157,20 @@ def _describe_printed_rows(
 
 
 def _list_changes(entry: RecipeEntry, name: str, row: PrintedRow, backbone: Artifact | None) -> list[str]:
-    """The settings of a training that the command of a printed row changes, as they are then."""
+    """The settings of a training that a command changes, and its steps, as they are then."""
     if "+" in row.recipe:
         return []
-    before, after = (
-        list_recipe_settings(entry, name.partition(":")[2], catalog.open_recipe(name, changes), backbone)
-        for changes in (None, parse_changes(row.settings))
-    )
+    recipes = [catalog.open_recipe(name, changes) for changes in (None, parse_changes(row.settings))]
+    variant = name.partition(":")[2]
+    before, after = (list_recipe_settings(entry, variant, recipe, backbone) for recipe in recipes)
+    steps, new_steps = (_list_facts(recipe, row.model).get("steps") for recipe in recipes)
     effects = {one.name: (one.value, one.inert) for one in before}
     changed = [one for one in after if effects.get(one.name) != (one.value, one.inert)]
     idle = {one.name: " (without effect)" for one in changed if effects.get(one.name) == (one.value, False)}
-    return [f"{one.name} = {_format_value(one.value)}{idle.get(one.name, '')}" for one in changed]
+    return [
+        *(f"{one.name} = {_format_value(one.value)}{idle.get(one.name, '')}" for one in changed),
+        *([f"steps = {new_steps}"] if new_steps != steps else []),
+    ]
 
 
 def _read_printed_papers() -> dict[str, Paper]:
@@ -176,11 +186,11 @@ def _read_printed_numbers(row: PrintedRow) -> list[str]:
     if paper is None:
         return []
     means = {
-        column.name: f" ({column.rule})"
+        column.name: f" ({column.kind or column.rule})"
         for protocol in catalog.PROTOCOLS.load_entries().values()
         for table in protocol.tables
         for column in table.columns
-        if (table.paper, table.table) == (paper.slug, number) and column.of in ("tasks", "types")
+        if (table.paper, table.table) == (paper.slug, number) and column.rule and column.kind != column.name
     }
     lines = (line for line in paper.tables[number].rows if line.name == model and line.number is not None)
     return [
@@ -209,6 +219,12 @@ def _read_chosen_values(name: str, rows: Sequence[SourcedSetting]) -> dict[str, 
                 options += [f"--tasks {normalize_metric('GLUE dev', task)}"] if task else []
                 key = ", ".join(filter(None, (where, task)))
                 values.setdefault(key, options).append(f"--set {setting}={line.value}")
+    # A task that starts from MNLI needs the values that the paper chose for MNLI as well.
+    started = next((row.value for row in rows if row.name == "transfer"), ())
+    for key, options in values.items():
+        where, _, task = key.rpartition(", ")
+        typed = [one.removeprefix("--set ") for one in values.get(f"{where}, MNLI", ())[2:]]
+        options += [f"--set mnli={','.join(typed)}"] if typed and task in started else []
     return values
 
 
@@ -228,12 +244,19 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
                 "suites": [*map(_describe_suite, step.request["suites"])],
                 "numbers": [
                     f"{table.paper}, table {table.table}, {column.name}: {column.rule} of {column.suite}"
+                    + _name_exclusions(column.suite)
                     for table in protocol.tables
                     for column in table.columns
                     if column.rule and step.name == column.step
                 ],
                 "differs": [*step.differs],
             }
+
+
+def _name_exclusions(suite: str) -> str:
+    """The tasks that a suite leaves out of its means, in words."""
+    names = [column.name for column in catalog.open_suite(suite).columns if column.shown_only]
+    return f" without {' and '.join(names)}" if names else ""
 
 
 def _describe_suite(typed: str) -> dict[str, Any]:
@@ -267,16 +290,26 @@ def _format_step(step: Mapping[str, Any]) -> list[str]:
 
 def _format_recipe(recipe: Mapping[str, Any]) -> str:
     rows = recipe["settings"]
-    active, inert = [row for row in rows if not row["inert"]], [row["name"] for row in rows if row["inert"]]
+    typed = {text.partition(" = ")[0] for text in recipe["changes"]}
+    active = [row for row in rows if not row["inert"] or row["name"] in typed]
     ours = [row["name"] for row in active if row["ours"]]
     which = f": {', '.join(ours)}" if 0 < len(ours) < len(active) else ""
+    added = [row["name"] for row in active if row["source"] and row["source"]["here"] and not row["ours"]]
+    more = f"; ours is also what stands at `here:` of {', '.join(added)}" if added else ""
     lines = [
         f"{recipe['name']}: {recipe['source']}",
-        f"{len(active)} settings, {len(ours)} of them ours{which}",
+        f"{len(active)} settings, {len(ours)} of them ours{which}{more}",
         *_format_printed_rows(recipe),
-        *([f"At these values without effect: {', '.join(inert)}"] if inert else []),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
+        *_format_list(
+            "Without effect at these values",
+            [
+                f"{row['name']} = {_format_value(row['value']) or 'none'}: {_take_sentence(row['meaning'])}"
+                for row in rows
+                if row not in active
+            ],
+        ),
         *_format_list("Beside the settings", [f"{key}: {text}" for key, text in recipe["facts"].items()]),
         *_format_list("Left open by the sources, and read here as follows", recipe["assumed"]),
         *_format_list(
@@ -284,8 +317,7 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
             [
                 f"{where}: {recipe['usual'].replace('--model MODEL', texts[0])} {' '.join(texts[1:])}"
                 for where, texts in recipe["chosen"].items()
-            ]
-            + _explain_start(recipe),
+            ],
         ),
         *(line for step in recipe["evaluated"] for line in _format_step(step)),
     ]
@@ -300,24 +332,20 @@ def _format_printed_rows(recipe: Mapping[str, Any]) -> list[str]:
         which = f"Printed ({row['line']})" if row["line"] else "Printed"
         lines += [f"    {which}: {', '.join(row['numbers'])}"] if row["numbers"] else []
         lines += [f"    {text}" for text in row["differs"]]
-        if row["changes"]:
-            lines.append(f"    This command changes the settings below: {'; '.join(row['changes'])}")
-    if lines:
-        return lines
-    nearer = [f"that of {place} is {name}" for place, name in recipe["nearer"].items()]
-    return [f"{', '.join(['No printed row is of it', *nearer])}. To run it: {recipe['command']}"]
-
-
-def _explain_start(recipe: Mapping[str, Any]) -> list[str]:
-    """The sentence on tasks that start from the model of another."""
-    starts = recipe["chosen"] and "mnli" in recipe["settable"]
-    text = "RTE, MRPC, STS-B, and QNLI where docs/glue.md says so, start from a model for MNLI: type the"
-    text += " chosen one with --set mnli=MODEL, or none with --set transfer=false; MODEL is a folder, or "
-    return [f"{text}finetuned/GRID/RUN.safetensors of the cache"] if starts else []
+    if not lines:
+        nearer = [f"that of {place} is {name}" for place, name in recipe["nearer"].items()]
+        lines = [f"{', '.join(['No printed row is of it', *nearer])}. To run it: {recipe['command']}"]
+    if recipe["changes"]:
+        lines.append(f"    This command changes what is below: {'; '.join(recipe['changes'])}")
+    return lines
 
 
 def _format_list(heading: str, lines: Sequence[str]) -> list[str]:
     return ["", f"{heading}:", *(f"    {line}" for line in lines)] if lines else []
+
+
+def _take_sentence(text: str) -> str:
+    return text.partition(". ")[0].removesuffix(".")
 
 
 def _format_setting(row: Mapping[str, Any]) -> list[str]:

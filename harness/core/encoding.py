@@ -188,8 +188,9 @@ class EvaluationSettings:
     A user's own setting wins over each of them. None, or nothing, means the model's own default.
 
     Attributes:
-        max_length: The longest input in tokens, of multi-vector models the longest document, and at most the
-            model's positions. None for the model's own length, of a two-stage model that of its training.
+        max_length: The longest input in tokens, of multi-vector models the longest document, special tokens
+            and prefix included; at most the model's positions, even beyond its own length. None for its own
+            length, of a two-stage model that of its training.
         dtype: The dtype of weights and computations, without autocast. float32 for None, and if the model or
             the device cannot run it.
         prompts: Texts put before inputs, by name, in place of the model's own; {} for none.

@@ -57,12 +57,15 @@ Both sides of Quora are questions.
 class TwoStageSettings:
     """The settings of a two-stage model.
 
-    One backbone makes context vectors, each MLP(mean of a context document's token vectors); the other reads
-    the sequence [context vectors; soft prompts; text], of which a text's vector is x + MLP(x) of the mean x
-    over the text's token vectors. A soft prompt is a part of MLP(1). An MLP is a Linear layer as wide as its
-    input, GELU for contexts and ReLU for the others, and a second one, both with a bias and torch's first
-    weights. Without a context a learned null vector stands for each context vector. Token types and ordinary
-    positions count from the first of these on.
+    One backbone of width v makes context vectors, each MLP(mean of a context document's token vectors); the
+    other, of width w, reads the sequence [context vectors; soft prompts; text], of which a text's vector is x
+    + MLP(x) of the mean x over the text's token vectors. The p soft prompts are the p parts of MLP(1), 1
+    being w ones. An MLP is Linear, GELU for contexts and ReLU for the others, Linear: v to v to w for
+    contexts, w to w to p * w for soft prompts, w to w to w for texts, with biases and torch's first weights.
+    Both backbones and all of these are trained, and gradients pass through the context vectors. Without a
+    context a learned null vector stands for each context vector. Token types and ordinary positions count
+    from the first of these on. In layers with windows (ModernBERT), a text sees only the nearest context
+    vectors.
 
     Attributes:
         size: The context vectors before each text, one for each context document.

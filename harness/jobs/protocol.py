@@ -60,8 +60,12 @@ class ProtocolColumn:
         """In words, the mean that it is; empty for the score of one task."""
         if self.of in ("tasks", "types"):
             return f"the mean over {self.of}"
-        kind = self.of.removeprefix("type:")
-        return "" if kind == self.of else f"the mean over its {kind} tasks"
+        return f"the mean over its {self.kind} tasks" if self.kind else ""
+
+    @property
+    def kind(self) -> str:
+        """The type of tasks that it is the mean of; empty for any other number."""
+        return self.of.removeprefix("type:") if self.of.startswith("type:") else ""
 
 
 @dataclass(frozen=True, kw_only=True)

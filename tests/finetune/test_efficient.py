@@ -13,9 +13,12 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from transformers import GPTNeoXConfig, GPTNeoXModel
 
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
+from finetune.efficient.training import apply_tuning
 from finetune.embedding.losses import build_symmetric_loss
+from finetune.flops import ParameterCount
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
 from finetune.recipes._efficient import EfficientRecipe
 from harness.core.errors import HarnessError, UsageError
@@ -65,6 +68,16 @@ def test_the_loss_is_the_paper_s(micro_batch: int) -> None:
     expected.backward()
     assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
     torch.testing.assert_close(mine, model.table.weight.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["full", "freeze", "lora", "bias"])
+def test_parameters_are_counted_by_a_config_as_in_the_network(method: str) -> None:
+    """Those of a command that is only shown are those by which a training finds its steps."""
+    settings = RECIPES[method].settings[""]
+    config = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 4, "num_attention_heads": 2}
+    network = GPTNeoXModel(GPTNeoXConfig(vocab_size=50, max_position_embeddings=16, **config))
+    apply_tuning(network, settings)
+    assert settings.count_gpt_neox_parameters(config) == ParameterCount.count_parameters(network)
 
 
 # A training

@@ -416,6 +416,33 @@ def test_a_run_from_mnli_depends_on_mnlis_grid() -> None:
     assert not one & other
 
 
+def test_a_cell_starts_from_mnlis_own_cell() -> None:
+    """The run to start from is the one that MNLI's own printed values make, whatever values the task has."""
+
+    def runs(task: str, **settings: str) -> dict[str, tuple[float, int]]:
+        return {
+            job.key: (job.work.trials[0].learning_rate, job.work.trials[0].epochs)
+            for job in recipe_plan(opened("glue-modernbert", fresh_seeds=0, **settings))[task].jobs
+            if isinstance(job.work, Finetune) and job.work.task.name == "MNLI"
+        }
+
+    mnli = runs("MNLI", learning_rate="5e-5", epochs="1", weight_decay="5e-6")
+    rte = {"learning_rate": "1e-5", "epochs": "3", "weight_decay": "1e-6"}
+    values = "learning_rate=5e-5,epochs=1,weight_decay=5e-6"
+    assert runs("RTE", **rte, mnli=values) == mnli
+    assert [*mnli.values()] == [(5e-5, 1)]
+    # What is not named is the recipe's; without any, MNLI has the values that are set.
+    assert {one for one, _ in runs("RTE", **rte, mnli="epochs=1").values()} == {1e-5, 3e-5, 5e-5, 8e-5}
+    assert [*runs("RTE", **rte).values()] == [(1e-5, 3)]
+    for values, said in (
+        ("rate=1", "no setting 'rate'"),
+        ("epochs=x", "cannot be"),
+        ("nowhere", "not exist"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            opened("glue-modernbert", mnli=values)
+
+
 def test_fresh_seeds_are_none_of_the_protocols() -> None:
     """Seed 0 would count from 1, which OptiBERT's final seeds are."""
     one = recipe_plan(opened("glue-optibert", fresh_seeds=5), seed=0)["CoLA"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import resolve_sources
+from safetensors.torch import load_file
 
 import fakes
 import tiny
@@ -192,7 +193,7 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert "\nsweep.select = beir:NFCorpus,SciFact,TRECCOVID,FiQA2018\n" in text
     chosen = "--model answerdotai/ModernBERT-base --recipe colbert --suite beir --set learning_rate=1e-4"
     assert f"    ModernBERT, table 9: ModernBERT base: harness run {chosen}\n" in text
-    assert "This command changes the settings below: learning_rate = 0.0001\n" in text
+    assert "This command changes what is below: learning_rate = 0.0001\n" in text
     assert "harness run --model MODEL --protocol modernbert --tasks colbert:\n" in text
     assert "    modernbert, table 8, Avg.: the mean over tasks of beir\n" in text
     assert invoke(["recipes", "show", "glue-optibert"]) == 0
@@ -201,8 +202,7 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     run = "harness run --model MODEL --recipe glue-optibert --suite glue --tasks MNLI --set batch_size=32"
     assert f"OptiBERT_neo 130B tokens, MNLI: {run} --set learning_rate=1e-5 --set" in text
     assert "--tasks SST-2 --set" in text
-    assert "type the chosen one with --set mnli=MODEL, or none" in text
-    assert "\nAt these values without effect: head.library, " in text
+    assert "\nWithout effect at these values:\n    head.library = false: Whether transformers' own" in text
     assert invoke(["recipes", "show", "dpr:authors"]) == 0
     text = capsys.readouterr().out
     run_large = "harness run --model answerdotai/ModernBERT-large --recipe dpr:authors --suite beir:dl19"
@@ -217,7 +217,7 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert f"\nNo printed row is of it, that of {row} is dpr:authors. {own}\n" in capsys.readouterr().out
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
-    assert "Printed (tokens 130B): Class. 67.5, Clust. 33.4, " in text
+    assert "Printed (tokens 130B): Class. 67.5 (Classification), Clust. 33.4 (Clustering), " in text
     assert ", Avg. 51.9 (the mean over types)\n" in text
     assert invoke(["recipes", "list", "--json"]) == 0
     tables = {one["name"]: one["printed"] for one in json.loads(capsys.readouterr().out)["recipes"]}
@@ -239,10 +239,26 @@ def test_a_command_says_what_it_changes_of_the_settings() -> None:
         "epochs = 1 (without effect)",
         "budget = 2.4e+16",
         "tokens_per_pair = none",
+        "steps = floor(45,925.6 / t) with t tokens a pair, in ceil(0.1 * steps) of which the rate rises "
+        "(85,056,000 forward, 85,056,000 backward, 85,056,000 updated)",
     ]
     assert show("glue-neobert:table6")[0]["printed"][0]["changes"] == ["fresh_seeds = 0"]
     # A setting of another training of a chain is none of this one's.
     assert show("mldr")[0]["printed"][0]["changes"] == []
+
+
+def test_what_a_command_makes_effective_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """2.4e16 operations, six for each of 85,056,000 parameters and 78 tokens of 1,024 pairs: 588 steps."""
+    assert int(2.4e16 // (6 * 85_056_000 * 78 * 1024)) == 588
+    assert invoke(["recipes", "show", "efficient-full:code"]) == 0
+    text = capsys.readouterr().out
+    assert "; steps = 588, in 59 of which the rate rises (85,056,000 forward, " in text
+    for setting in (
+        "budget = none\n    The floating-point operations",
+        "tokens_per_pair = 78\n    The tokens",
+    ):
+        assert f"\n\n{setting}" in text
+    assert "\n    max_steps = none: The optimizer steps after which the training ends, " in text
 
 
 @pytest.mark.parametrize(
@@ -271,6 +287,24 @@ def test_a_chosen_value_is_a_whole_command(capsys: pytest.CaptureFixture[str]) -
     assert line in capsys.readouterr().out
 
 
+def test_a_chosen_cell_starts_from_the_chosen_cell_of_mnli() -> None:
+    """ModernBERT, table 6: of the base model 5e-5, 5e-6 and 1 epoch for MNLI."""
+    chosen = show("glue-modernbert")[0]["chosen"]
+    base = {key.rpartition(", ")[2]: texts for key, texts in chosen.items() if " ModernBERT base," in key}
+    starts = {task: texts[-1] for task, texts in base.items() if texts[-1].startswith("--set mnli=")}
+    mnli = "--set mnli=learning_rate=5e-5,weight_decay=5e-6,epochs=1"
+    assert starts == dict.fromkeys(("RTE", "MRPC", "STS-B"), mnli)
+
+
+def test_a_mean_is_shown_with_what_it_leaves_out() -> None:
+    (step,) = show("efficient-freeze")[0]["evaluated"]
+    assert step["numbers"] == [
+        "efficient-embeddings, table 1, Avg. score: the mean over tasks of mteb-efficient8 without Tatoeba"
+    ]
+    (row,) = show("cde:supervised")[0]["printed"] or show("cde")[0]["printed"]
+    assert "Summ. 30.98 (Summarization)" in row["numbers"]
+
+
 def test_only_partial_tuning_is_compared_with_the_table_of_partial_tuning() -> None:
     named = {
         method: any("table 1" in number for step in show(f"efficient-{method}")[0]["evaluated"]
@@ -280,15 +314,16 @@ def test_only_partial_tuning_is_compared_with_the_table_of_partial_tuning() -> N
     assert named == {"full": False, "freeze": True, "lora": False, "bias": False}
 
 
-def test_meanings_say_what_the_code_does() -> None:
-    def meanings(name: str) -> dict[str, str]:
-        return {row.name: row.meaning for row in rows_of(name).values()}
+def meanings_of(name: str) -> dict[str, str]:
+    return {row.name: row.meaning for row in rows_of(name).values()}
 
-    assert "in a group of rows (`group_size`, or the whole batch)" in meanings("dpr:authors")["batches"]
-    assert meanings("glue-mosaicbert")["seeds"] == "Seed of the head and dropout."
-    assert "the order of rows" in meanings("glue-neobert")["seeds"]
-    assert "if false, each has them in that of the file" in meanings("glue-mosaicbert")["shuffled"]
-    assert "MNLI run with the best accuracy on the matched set" in meanings("glue-neobert")["transfer"]
+
+def test_meanings_say_what_the_code_does() -> None:
+    assert "in a group of rows (`group_size`, or the whole batch)" in meanings_of("dpr:authors")["batches"]
+    assert meanings_of("glue-mosaicbert")["seeds"] == "Seed of the head and dropout."
+    assert "the order of rows" in meanings_of("glue-neobert")["seeds"]
+    assert "if false, each has them in that of the file" in meanings_of("glue-mosaicbert")["shuffled"]
+    assert "MNLI run with the best accuracy on the matched set" in meanings_of("glue-neobert")["transfer"]
     assert "@main is no commit" in rows_of("unified-contrastive")["data"].source.here  # type: ignore[union-attr]
 
 
@@ -303,6 +338,8 @@ def test_facts_that_are_no_settings_are_those_of_the_code() -> None:
     assert (
         "floor(budget / (2 * (forward + backward" in show("efficient-bias")[0]["facts"]["steps of a budget"]
     )
+    assert "vectors are kept in float16" in show("colbert")[0]["facts"]["search"]
+    assert "score:" not in meanings_of("simcse")["data"]
     glue = show("glue-neobert:table6")[0]["facts"]
     assert "pooling, dropout, dense, activation, dropout, linear; no norm" in glue["head"]
     assert "floor(full_batches * floor(n / b))" in glue["evaluations"]
@@ -369,6 +406,28 @@ def test_the_length_of_an_evaluation_is_that_of_the_model(tmp_path: Path) -> Non
         rows["evaluation.max_length"]
         == json.loads((folder / "config.json").read_text())["max_position_embeddings"]
     )
+
+
+def test_values_of_glue_are_those_that_a_backbone_is_trained_with(tmp_path: Path) -> None:
+    """Its learned positions limit a text, its own length does not; dropout is its config's, unless set."""
+    folder = tiny.folder(tiny.families()["bert"], tmp_path)
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 9}))
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    start = "sentence_transformers.models."
+    modules = [{"name": kind, "path": path, "type": f"{start}{kind}"} for path, kind in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    config = json.loads((folder / "config.json").read_text()) | {"attention_probs_dropout_prob": 0.25}
+    (folder / "config.json").write_text(json.dumps(config))
+    pooling = {"word_embedding_dimension": config["hidden_size"], "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (shown,) = show("glue-mosaicbert", "--model", str(folder))
+    rows = {row["name"]: row["value"] for row in shown["settings"]}
+    positions = config["max_position_embeddings"]
+    assert rows["max_length"] == min(256, positions) > 9
+    assert (rows["dropout.attention"], rows["dropout.attention_out"]) == (0.25, 0.1)
+    pooled = any("pooler." in name for name in load_file(folder / "model.safetensors"))
+    assert rows["head.dense"] == ("pooler" if pooled else "fresh")
 
 
 def test_every_printed_row_is_reported_and_its_command_runs() -> None:

@@ -80,8 +80,9 @@ class TrainingData:
             `a[0]` its first item, `a[]` each of its items. Recipes that take any number of negatives read
             such paths (see harness.data.training.text_rows).
         score: The column with a score; empty without one.
-        judged: Whether the columns are ids of a query and a document that belong together, with texts in the
-            configurations and splits `queries` and `corpus`, of which titles are not read.
+        judged: Whether the columns are ids of a query and a document that belong together if their score, if
+            there is one, is above 0, with texts in the configurations and splits `queries` and `corpus`, of
+            which titles are not read.
         classes: The column with the class of each text; a pair is then a text and the next one of its class
             in a drawn order, and the columns are the parts of a text, joined by blanks.
         file: The file of rows in the data set's folder, where the library finds none by itself.
@@ -93,8 +94,8 @@ class TrainingData:
             library, which also shuffles the others.
         split_seed: The seed of that draw.
         first: The number of rows that are then read, from the first one on.
-        texts: The configurations with the texts of the ids that the rows hold in place of texts (see
-            harness.data.scored_tables); empty for rows of texts.
+        texts: The configurations with the texts of the ids that rows hold in place of texts: `text` beside
+            `query_id`, and beside `document_id`; empty for rows of texts.
         rows: The rows at this revision that remain, for a plan without the data; not part of the identity.
     """
 

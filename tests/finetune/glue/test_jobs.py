@@ -331,6 +331,17 @@ def test_a_checkpoint_of_ours_is_what_the_selected_model_is(small: Runner, tmp_p
     assert {run.task.name for run in trials(tmp_path / "other").values()} == {"RTE"}
 
 
+def test_mnli_is_trained_with_values_of_its_own(small: Runner, tmp_path: Path) -> None:
+    settings = {"fresh_seeds": 0, "learning_rate": "3e-3", "mnli": "learning_rate=1e-3"}
+    record = finals(small(tasks=("RTE",), recipe_settings=settings))["RTE"]
+    rates = {
+        run.task.name: run.training["trial"]["learning_rate"] for run in trials(tmp_path / "results").values()
+    }
+    assert rates == {"MNLI": 1e-3, "RTE": 3e-3}
+    assert record.identity["start"]["from"] == "selected"
+    assert record.training["source"]["learning_rate"] == 1e-3
+
+
 @pytest.mark.slow
 def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> None:
     small(tasks=("MNLI",))
