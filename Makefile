@@ -19,9 +19,11 @@ demo: $(VENV)/.demo ## evaluate a small model offline, into a fresh build/demo
 	rm -rf build/demo
 	$(BIN)/harness run --model minilm --suite stdlib --results build/demo/results --cache build/demo/cache
 
-# One worker for each core; ARGS goes to pytest and may name a file or one's own -m. Tests start some
-# hundred processes: without files of byte code each would compile the project anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n auto --dist worksteal
+# One worker more than cores, since many tests wait for processes; ARGS goes to pytest and may name a file
+# or one's own -m. Tests start some hundred processes: without files of byte code each would compile the
+# project anew.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 test: $(VENV)/.dev ## run the tests but the slow ones
 	$(PYTEST) -m "not slow" $(ARGS)
@@ -34,7 +36,7 @@ NEWEST := build/newest
 NEWEST_TESTS := tests/harness/encoder tests/suites tests/finetune
 
 test-newest: $(NEWEST)/.installed ## run the tests of encoder, suites and trainings with the newest libraries
-	PYTHONDONTWRITEBYTECODE= $(NEWEST)/bin/pytest -q -n auto --dist worksteal -m "not slow" $(NEWEST_TESTS) $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(NEWEST)/bin/pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(NEWEST_TESTS) $(ARGS)
 
 $(NEWEST)/.installed: requirements/newest.txt pyproject.toml | $(VENV)/.python
 	@$(BIN)/python -m venv --clear $(NEWEST)

@@ -55,8 +55,8 @@ def _gpu() -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def _without_what_lasts() -> None:
     """Keep what is there out of every search for garbage, with which each job ends: a third of the time."""
-    # What a module left and others dropped since goes at every tenth: a search of all takes 0.3 seconds.
-    if next(_MODULES) % 10 == 9:
+    # What a module left and others dropped since goes at every fortieth: a search of all takes a second.
+    if next(_MODULES) % 40 == 39:
         gc.unfreeze()
     gc.collect()
     gc.freeze()

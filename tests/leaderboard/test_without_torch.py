@@ -63,6 +63,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "results"
 
 
+@pytest.mark.slow
 def test_every_page(results: Path) -> None:
     done = run(EVERY_PAGE, results)
     assert done.returncode == 0, done.stderr

@@ -245,6 +245,7 @@ class Allocating:
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_a_try_tells_its_peak_and_never_takes_more_than_its_memory(tmp_path: Path) -> None:
     trials = Trials(build=Allocating, device="cpu", longest=8, log=tmp_path / "tries.json")
     assert trials.measure_peak(2) == pytest.approx(400e6, rel=0.03)
@@ -328,6 +329,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
     assert not [*(tmp_path / "cache" / "measured").iterdir()]
 
 
+@pytest.mark.slow
 def test_the_released_way_and_growing_batches(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,6 +392,7 @@ def test_a_corpus_is_encoded_at_a_known_speed_and_searched(
     assert announced == [5, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "colbert"])
 def test_a_corpus_of_a_folder(kind: str, bert: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts"

@@ -117,6 +117,7 @@ def test_packed_copies_equal_single_ones_and_transformers(family: str, tmp_path:
     assert packed == pytest.approx(-logits[range(16), text.ids[places]].numpy(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_all_places_lie_within_the_interval_of_64(tmp_path: Path) -> None:
     """20 texts: the median over all places against that of 64 of them, and its interval."""
     model = load(tiny.folder(tiny.families()["bert"], tmp_path, head=True, max_position_embeddings=160))

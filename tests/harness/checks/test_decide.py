@@ -189,6 +189,7 @@ def test_the_stated_share_of_changed_answers_gives_the_error() -> None:
     assert power.means["one"].margin == pytest.approx(power.tasks["T"].margin, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_margin_of_an_equal_model_passes_as_often_as_it_says() -> None:
     """Models with 15 % of the answers drawn anew pass in 97.5 % of checks, and with the policy's in fewer."""
     rng, passed, narrow, trials = np.random.default_rng(3), 0, 0, 400
@@ -239,6 +240,7 @@ def test_no_automatic_margin_is_below_the_default_or_above_the_widest() -> None:
     assert floor.detectable == pytest.approx(0.02 + (0.842 - 1.645) / 200, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_said_to_be_seen_is_red_in_four_of_five_checks() -> None:
     values = np.random.default_rng(1).beta(2, 2, 20_000)[None, None]
     stratum = Stratum(measures=("mean",), examples="e", gold=np.zeros(0), predicted=values)
@@ -290,6 +292,7 @@ def test_a_language_that_collapsed_is_named_and_may_fail_the_check(count: int) -
         assert "l0 of T collapsed" in " ".join(fails.because)
 
 
+@pytest.mark.slow
 def test_no_language_of_an_equal_model_is_named_in_19_of_20_checks() -> None:
     rng, trials = np.random.default_rng(1), 200
     named = sum(bool(list_lost(draw_languages(10, rng))) for _ in range(trials))
@@ -463,6 +466,7 @@ def named(hint: str) -> dict[str, int]:
     return {what: int(count.replace(",", "")) for count, what in NAMED.findall(hint)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("delta", "margin", "tests"),
     [(0.0, 0.02, 1), (-0.003, 0.02, 1), (-0.02, 0.02, 1), (-0.03, 0.01, 8), (0.01, 0.03, 8), (-0.02, 0.0, 1)],

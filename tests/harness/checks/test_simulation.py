@@ -67,6 +67,7 @@ def test_a_bound_lies_beyond_the_truth_as_seldom_as_it_says(name: str) -> None:
     assert above.mean() <= at_most(0.02 / 3 + 0.01, above.size)
 
 
+@pytest.mark.slow
 def test_a_collapse_is_red_and_so_is_a_suite_that_lost_a_little_everywhere() -> None:
     collapsed = trials_of(NANO, [0.345, *[0.0] * 12], 40)
     assert collapsed.share(1) >= at_least(0.99, 40)
@@ -137,6 +138,7 @@ def test_the_same_weights_are_green_and_others_red() -> None:
     assert {name: own for name, own in shares.items() if min(own.values()) < at_least(0.99, 25)} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["1 task, seeds 0.5", "1 task, seeds 1", "1 task, seeds 2"])
 def test_retrainings_are_judged_as_often_as_it_says(part: str) -> None:
     lines = [line for line in iter_lines(part) if line.form != "models"]

@@ -367,6 +367,7 @@ def simulated(durations: list[float], workers: int) -> list[tuple[float, float]]
     return times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", DURATIONS)
 @pytest.mark.parametrize(("jobs", "workers"), [(40, 4), (200, 12), (400, 2)])
 def test_the_interval_covers_about_four_of_five_ends(law: str, jobs: int, workers: int) -> None:

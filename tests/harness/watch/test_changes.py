@@ -50,6 +50,7 @@ def test_smooth_curves_are_flagged_as_often_as_said(steps: list[int], shape: str
     assert shifts / curves <= HINDSIGHT + 3 * np.sqrt(HINDSIGHT * (1 - HINDSIGHT) / curves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [10, 30])
 def test_one_sound_checkpoint_in_a_hundred_is_flagged_on_arrival(
     count: int, monkeypatch: pytest.MonkeyPatch
@@ -171,6 +172,7 @@ def test_what_is_lower_is_no_reference_until_three_in_a_row(
     assert [None if one is None else one.step for one in found] == references
 
 
+@pytest.mark.slow
 def test_equal_checkpoints_are_called_lower_in_few_watches() -> None:
     """One in twenty watches, however many looks."""
     rng, watches = np.random.default_rng(6), 150

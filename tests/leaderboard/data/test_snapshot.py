@@ -568,6 +568,7 @@ def test_means_over_seeds_follow_their_members(index: SiteIndex, tmp_path: Path)
     assert refresh() == [(1, 2)]
 
 
+@pytest.mark.slow
 def test_large_records_are_read_within_a_querys_memory(index: SiteIndex, tmp_path: Path) -> None:
     """Together they are twice what a query may take."""
     record = scored(M, NANO[0], 0.5)

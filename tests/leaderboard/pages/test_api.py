@@ -110,6 +110,7 @@ def test_answers_are_as_described(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 
 
+@pytest.mark.slow
 @SCHEMA.include(path_regex=r"\.json$").exclude(path_regex=MOST).parametrize()
 @few(6)
 def test_other_answers_are_as_described(case: schemathesis.Case) -> None:

@@ -428,6 +428,7 @@ def test_no_provenance_in_a_folder_takes_the_page_down(tmp_path: Path) -> None:
     assert all(speed > 0 for speed in speeds.values())
 
 
+@pytest.mark.slow
 def test_no_provenance_that_a_strict_audit_passes_takes_the_site_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

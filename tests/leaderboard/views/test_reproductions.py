@@ -359,6 +359,7 @@ def test_measured_minilm_agrees_with_the_published_numbers(tmp_path: Path) -> No
     assert verdicts == dict.fromkeys(PUBLISHED.keys() - {"STS12"}, "same")
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Path) -> None:
     archive = shared.parent / "mteb-results.tar.xz"

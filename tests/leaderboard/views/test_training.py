@@ -153,6 +153,7 @@ def test_the_recipes_page_has_its_settings_data_and_models(client: TestClient) -
     assert (kinds["simcse"], kinds["glue-quick"]) == ("one model for all tasks", "a model for each task")
 
 
+@pytest.mark.slow
 def test_every_page_with_trained_models_is_made(client: TestClient) -> None:
     paths = different_paths(client.app)  # type: ignore[arg-type]
     assert [path for path in paths if client.get(path).status_code != 200] == []
@@ -543,6 +544,7 @@ def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None
     assert [(row["seed"], row["value"]) for row in rows if row["chosen"]] == [(1, 8e-05), (2, 5e-05)]
 
 
+@pytest.mark.slow
 def test_every_page_with_a_swept_model_is_made(swept: TestClient) -> None:
     paths = different_paths(swept.app)  # type: ignore[arg-type]
     assert [path for path in paths if swept.get(path).status_code != 200] == []

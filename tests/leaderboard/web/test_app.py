@@ -133,6 +133,7 @@ def test_formats_of_a_page_are_named_on_it_and_hold_its_state() -> None:
     assert shown <= {"acme/tiny-base", "acme/tiny-large"}
 
 
+@pytest.mark.slow
 def test_every_link_of_every_page_leads_somewhere() -> None:
     app, seen = standard_app(), set[str]()
     asking = client(app)

@@ -29,7 +29,7 @@ from hostile import escaped, obeyed
 from html_pages import BROWSER
 from leaderboard.web.app import create_app
 from leaderboard.web.plain import PlainFiles
-from leaderboard.web.site import create_environment, open_site, write_site
+from leaderboard.web.site import Site, create_environment, open_site, write_site
 from site_data import (
     HOSTILE,
     Import,
@@ -242,11 +242,17 @@ def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) 
 PAGES = ("/", "/suites/nanobeir", "/search", "/pareto", "/tasks")
 
 
-def render_pages(folder: Path, snapshots: str) -> dict[str, bytes]:
-    """Some pages in every format, and the page of a result of each origin, after a start from a snapshot."""
+def start_site(folder: Path, snapshots: str) -> Site:
+    """After a start from a snapshot, if there is one."""
     with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
         site = open_site(replace(small_settings(folder), snapshots=folder / snapshots), at_once=True)
     site.refresh()
+    return site
+
+
+def render_pages(folder: Path, snapshots: str) -> dict[str, bytes]:
+    """Some pages in every format, and the page of a result of each origin."""
+    site = start_site(folder, snapshots)
     entries = site.queries.entries
     results = {
         (entries[r.entry].origin, entries[r.entry].of_seeds): r.id for r in site.queries.find_results()
@@ -256,10 +262,11 @@ def render_pages(folder: Path, snapshots: str) -> dict[str, bytes]:
     return {f"{path}.{form}": site.export(path, {}, form) for path in paths for form in ("json", "csv")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["deleted", "stale", "damaged", "texts", "list"])
 def test_a_snapshot_is_never_believed(tmp_path: Path, how: str) -> None:
     fill_trained(tmp_path)
-    render_pages(tmp_path, "used")
+    start_site(tmp_path, "used")
     (folder,) = (tmp_path / "used").iterdir()
     own = folder / "1" / "own"
     if how == "deleted":

@@ -467,9 +467,15 @@ OF_ONES_OWN: tuple[tuple[Mapping[str, str], Change, str], ...] = (
 """Folders of one's own: the files, the fault, and what is said of it."""
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: it knows by then that the model loads."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
 def refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., None]:
     """Requires that a run is refused before its first job, by the command and from Python."""
 
@@ -478,7 +484,7 @@ def refused(
 
     def require(said: str, suite: str, *options: str, **more: Any) -> None:
         monkeypatch.setattr(Driver, "run", no_job)
-        places = ["--results", str(tmp_path / "results"), "--cache", str(tmp_path / "cache"), *options]
+        places = ["--results", str(tmp_path / "results"), "--cache", str(cache), *options]
         for dry in ([], ["--dry-run"], ["--json"]):
             assert invoke(["run", "--model", "minilm", "--suite", suite, *places, *dry]) == 2
             out, err = capfd.readouterr()
@@ -488,7 +494,7 @@ def refused(
             assert said in message
             assert len(advice) <= 1
         with pytest.raises(UsageError) as caught:
-            harness.run("minilm", suite, results=tmp_path / "results", cache=tmp_path / "cache", **more)
+            harness.run("minilm", suite, results=tmp_path / "results", cache=cache, **more)
         assert said in caught.value.message
         assert "\n" not in caught.value.message
 
