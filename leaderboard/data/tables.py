@@ -15,20 +15,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from logging.handlers import QueueHandler
 from pathlib import Path
+from pickle import PicklingError
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import duckdb
+import numpy as np
 
 from harness.core.provenance import count_cores
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument, Unit
-from leaderboard.data.records import SOURCE, RecordReader
-from leaderboard.data.suites import REASONS, Scope, Scopes, is_possible_score, load_site_suites
+from leaderboard.data.suites import REASONS, Scope, Scopes, is_possible_score
 
 if TYPE_CHECKING:
     # Servers that only read do without 35 MB of it.
@@ -134,8 +134,6 @@ class Tables:
         Returns:
             The texts of the results.
         """
-        import pyarrow as pa
-
         entries = rows["entries"].select(["id", "slug", "model", "treatment"]).to_pylist()
         doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
         for entry in entries:
@@ -147,9 +145,8 @@ class Tables:
             if name != "documents":
                 data = _leave_out(data, "id" if name == "entries" else "entry", doubles)
             if name == "results":
-                data = data.set_column(
-                    data.column_names.index("batch"), "batch", pa.array([batch] * len(data))
-                )
+                column = _build_array("INTEGER", [batch] * len(data))
+                data = data.set_column(data.column_names.index("batch"), "batch", column)
             self._fill(f"INSERT INTO {name}", TABLES[name], data)
         schema = create_text_schema()
         return _leave_out(rows["texts"], "entry", doubles).select(schema.names).cast(schema)
@@ -164,8 +161,8 @@ class Tables:
         import pyarrow as pa
 
         columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-        # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
-        data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+        arrays = [_build_array(*column) for column in zip(kinds.values(), columns, strict=True)]
+        data = pa.Table.from_arrays(arrays, names=list(kinds))
         self._fill(f"CREATE TEMP TABLE {name} AS", kinds, data)
 
     def _fill(self, statement: str, kinds: Mapping[str, str], data: pa.Table) -> None:
@@ -238,14 +235,37 @@ def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     """Rows as an Arrow table; columns that a row lacks are NULL."""
     import pyarrow as pa
 
-    columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
-    return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+    arrays = [
+        _build_array(kind, _convert_column(name, kind, [row.get(name) for row in rows]))
+        for name, kind in kinds.items()
+    ]
+    return pa.Table.from_arrays(arrays, names=list(kinds))
+
+
+def _build_array(kind: str, values: Sequence[Any]) -> pa.Array:
+    """Values as an Arrow array of texts, doubles or integers, from which DuckDB casts to the kind."""
+    import pyarrow as pa
+
+    # Not pa.array, which would import pandas: 50 MB and 0.2 s of each process.
+    is_present = np.array([value is not None for value in values], np.bool)
+    present = pa.py_buffer(np.packbits(is_present, bitorder="little"))
+    if kind == "VARCHAR":
+        texts = [(value or "").encode() for value in values]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        buffers = [pa.py_buffer(part) for part in (ends, b"".join(texts))]
+        return pa.Array.from_buffers(pa.large_string(), len(values), [present, *buffers])
+    numbers = np.array([value or 0 for value in values], np.float64 if kind == "DOUBLE" else np.int64)
+    return pa.Array.from_buffers(
+        pa.from_numpy_dtype(numbers.dtype), len(values), [present, pa.py_buffer(numbers)]
+    )
 
 
 def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
+    if not values or not len(data):
+        return data
     from pyarrow.compute import field
 
-    return data.filter(~field(column).isin(values)) if values and len(data) else data
+    return data.filter(~field(column).isin(values))
 
 
 def _warn_double(model: str, treatment: str) -> None:
@@ -359,32 +379,17 @@ class _Chunk:
     messages: Sequence[logging.LogRecord] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What is needed to read units: the suites of one's own, and what all suites ask.
-
-    Attributes:
-        cache: The cache that suites are opened from.
-        suites: The suites of one's own, as SiteSettings has them.
-        scopes: What suites ask.
-    """
-
-    cache: Path
-    suites: Sequence[str]
-    scopes: Scopes
-
-
-def read_units(units: Mapping[str, Unit], reading: Reading) -> Iterator[_Chunk]:
-    """The contents of some units, which have a name each."""
+def read_units(units: Mapping[str, Unit], scopes: Scopes) -> Iterator[_Chunk]:
+    """The contents of some units, which have a name each, and how they answer the scopes of all suites."""
     rest = dict(units)
     workers = min(MOST, count_cores())
     if workers > 1 and sum(len(unit.records) for unit in units.values()) >= MANY:
-        for chunk in _read_in_processes(units, reading, workers):
+        for chunk in _read_in_processes(units, scopes, workers):
             for name in chunk.names:
                 del rest[name]
             yield chunk
     for names in _split(rest):
-        yield _read_chunk({name: rest[name] for name in names}, reading)
+        yield _read_chunk({name: rest[name] for name in names}, scopes)
 
 
 def _split(names: Iterable[str]) -> Iterator[list[str]]:
@@ -393,7 +398,7 @@ def _split(names: Iterable[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
+def _read_chunk(units: Mapping[str, Unit], scopes: Scopes) -> _Chunk:
     rows: dict[str, list[Row]] = {name: [] for name in (*TABLES, "texts")}
     slugs, failed = set[str](), []
     for name, unit in units.items():
@@ -412,20 +417,20 @@ def _read_chunk(units: Mapping[str, Unit], reading: Reading) -> _Chunk:
                 _warn_double(item.model, item.treatment)
             else:
                 slugs.add(item.slug)
-                _add_entry(rows, item, name, reading.scopes)
+                _add_entry(rows, item, name, scopes)
     tables = {name: _convert_rows(some, TABLES.get(name, _TEXTS)) for name, some in rows.items()}
     return _Chunk(names=list(units), failed=failed, rows=tables)
 
 
-def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int) -> Iterator[_Chunk]:
+def _read_in_processes(units: Mapping[str, Unit], scopes: Scopes, workers: int) -> Iterator[_Chunk]:
     """What artifacts hold, read by other processes; those of a process that ended are left out."""
     jobs = (
-        [(name, units[name].name, units[name].records) for name in names]
+        {name: units[name] for name in names}
         for names in _split(name for name, unit in units.items() if unit.records)
     )
     # Not forked: the process that serves pages has threads, whose locks a fork would copy.
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(reading,))
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(scopes,))
     try:
         # Two ahead for each process: of all at once, those that wait to be written would fill the memory.
         ahead = deque(executor.submit(_read_artifacts, job) for job in islice(jobs, 2 * workers))
@@ -435,26 +440,26 @@ def _read_in_processes(units: Mapping[str, Unit], reading: Reading, workers: int
             for message in chunk.messages:
                 logging.getLogger(message.name).handle(message)
             yield chunk
-    # One was killed, or none can start, as the program that opens the site guards no `__main__`.
-    except BrokenProcessPool:
-        log.warning("A process that reads records has ended: they are read by one process, which is slower.")
+    # One was killed; none can start, as the program that opens the site guards no `__main__`; or a suite of
+    # one's own cannot be pickled.
+    except (BrokenProcessPool, PicklingError, AttributeError, TypeError) as error:
+        log.warning("Records are read by one process, which is slower: %r", error)
     finally:
         executor.shutdown(cancel_futures=True)
 
 
 _worker: dict[str, Any] = {}
-"""What a process that reads has: the `reading`, its `reader` of records, and the `messages` of its log."""
+"""What a process that reads has: the `scopes` of all suites, and the `messages` of its log."""
 
 
-def _start_reader(reading: Reading) -> None:
+def _start_reader(scopes: Scopes) -> None:
     """Prepare a process that reads."""
     # Ctrl-C is for the process that started this one, which ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    suites = list(load_site_suites(reading.cache, reading.suites).values())
     messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
     logging.getLogger().addHandler(QueueHandler(messages))
-    _worker.update(reading=reading, reader=RecordReader.for_suites(suites), messages=messages)
+    _worker.update(scopes=scopes, messages=messages)
     # Records make no circles, and each collection would look through all that was imported.
     gc.set_threshold(100_000)
 
@@ -467,11 +472,7 @@ def _end_with_parent() -> NoReturn:
     os._exit(1)
 
 
-def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[str]]]) -> _Chunk:
-    reader, messages = _worker["reader"], _worker["messages"]
-    units = {
-        name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, paths))
-        for name, key, paths in jobs
-    }
-    chunk = _read_chunk(units, _worker["reading"])
+def _read_artifacts(units: Mapping[str, Unit]) -> _Chunk:
+    messages = _worker["messages"]
+    chunk = _read_chunk(units, _worker["scopes"])
     return replace(chunk, messages=[messages.get() for _ in range(messages.qsize())])
