@@ -6,7 +6,6 @@ import gc
 import hashlib
 import json
 import logging
-import math
 import multiprocessing
 import os
 import signal
@@ -145,7 +144,7 @@ class Tables:
             if name != "documents":
                 data = _leave_out(data, "id" if name == "entries" else "entry", doubles)
             if name == "results":
-                column = _build_array("INTEGER", [batch] * len(data))
+                column = _build_array("batch", "INTEGER", [batch] * len(data))
                 data = data.set_column(data.column_names.index("batch"), "batch", column)
             self._fill(f"INSERT INTO {name}", TABLES[name], data)
         schema = create_text_schema()
@@ -161,7 +160,7 @@ class Tables:
         import pyarrow as pa
 
         columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
-        arrays = [_build_array(*column) for column in zip(kinds.values(), columns, strict=True)]
+        arrays = [_build_array(*kind, values) for kind, values in zip(kinds.items(), columns, strict=True)]
         data = pa.Table.from_arrays(arrays, names=list(kinds))
         self._fill(f"CREATE TEMP TABLE {name} AS", kinds, data)
 
@@ -235,33 +234,36 @@ def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     """Rows as an Arrow table; columns that a row lacks are NULL."""
     import pyarrow as pa
 
-    arrays = [
-        _build_array(kind, _convert_column(name, kind, [row.get(name) for row in rows]))
-        for name, kind in kinds.items()
-    ]
+    arrays = [_build_array(*kind, [row.get(kind[0]) for row in rows]) for kind in kinds.items()]
     return pa.Table.from_arrays(arrays, names=list(kinds))
 
 
-def _build_array(kind: str, values: Sequence[Any]) -> pa.Array:
-    """Values as an Arrow array of texts, doubles or integers, from which DuckDB casts to the kind."""
+def _build_array(name: str, kind: str, values: Sequence[Any]) -> pa.Array:
+    """Values as Arrow has them: texts that can be written, numbers within a column's bounds, else NULL."""
     import pyarrow as pa
 
+    present: Any
     # Not pa.array, which would import pandas: 50 MB and 0.2 s of each process.
-    is_present = np.array([value is not None for value in values], np.bool)
-    present = pa.py_buffer(np.packbits(is_present, bitorder="little"))
     if kind == "VARCHAR":
-        texts = [(value or "").encode() for value in values]
+        texts = [
+            b"" if v is None else clean_stored_text(str(v))[: LENGTHS.get(name)].encode() for v in values
+        ]
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        buffers = [pa.py_buffer(part) for part in (ends, b"".join(texts))]
-        return pa.Array.from_buffers(pa.large_string(), len(values), [present, *buffers])
-    numbers = np.array([value or 0 for value in values], np.float64 if kind == "DOUBLE" else np.int64)
-    return pa.Array.from_buffers(
-        pa.from_numpy_dtype(numbers.dtype), len(values), [present, pa.py_buffer(numbers)]
-    )
+        form, parts, present = pa.large_string(), [ends, b"".join(texts)], [v is not None for v in values]
+    elif kind == "DOUBLE":
+        numbers = np.array(values, np.float64)
+        form, parts, present = pa.float64(), [numbers], np.isfinite(numbers)
+    else:
+        most = 2**63 if kind == "BIGINT" else 2**31
+        present = [isinstance(v, int | float) and -most <= v < most for v in values]
+        whole = [v if fits else 0 for v, fits in zip(values, present, strict=True)]
+        form, parts = pa.int64(), [np.array(whole, np.int64)]
+    nulls = np.packbits(np.array(present, np.bool), bitorder="little")
+    return pa.Array.from_buffers(form, len(values), [pa.py_buffer(part) for part in (nulls, *parts)])
 
 
 def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
-    if not values or not len(data):
+    if not values:
         return data
     from pyarrow.compute import field
 
@@ -271,19 +273,6 @@ def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
 def _warn_double(model: str, treatment: str) -> None:
     """Say that an entry stands in two folders."""
     log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
-
-
-def _convert_column(name: str, kind: str, values: list[Any]) -> list[Any]:
-    """Values as a column takes them: texts that can be written, numbers within its bounds."""
-    if kind == "VARCHAR":
-        most = LENGTHS.get(name)
-        return [clean_stored_text(v)[:most] if isinstance(v, str) else v for v in values]
-    if kind == "DOUBLE":
-        return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
-    if kind in ("BIGINT", "INTEGER"):
-        most = 2**63 if kind == "BIGINT" else 2**31
-        return [v if isinstance(v, int | float) and -most <= v < most else None for v in values]
-    return values
 
 
 def build_entry_row(entry: NewEntry, unit: str = "") -> Row:

@@ -522,10 +522,7 @@ def check_query(query: bytes) -> None:
 
 
 class _BoundedQueries:
-    """Refuses a query that is too much before anything else sees it; takes a snapshot's id from the path.
-
-    HEAD is answered as GET, whose body the server leaves out.
-    """
+    """Refuses a query that is too much; takes a snapshot's id from the path, and HEAD as a bodiless GET."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

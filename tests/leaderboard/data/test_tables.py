@@ -46,6 +46,8 @@ rows = [("", 0.5, 2**52 + 1, 0, True), (None,) * 5, ("\u00e9\U0001f600", -1e-9, 
 for name, some in {"several": rows, "none": []}.items():
     tables.create(name, kinds, some)
     assert tables.connection.execute(f"FROM {name}").fetchall() == some
+tables.create("bounds", kinds, [("\\0\\ud800", float("nan"), 2**63, -(2**40), None)])
+assert tables.connection.execute("FROM bounds").fetchall() == [("\ufffd?", None, None, None, None)]
 assert "pandas" not in sys.modules
 """
 
