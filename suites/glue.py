@@ -256,9 +256,7 @@ def _build_convention_parts(
     **changed: tuple[tuple[str, str], ...],
 ) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """The first metric of every task, apart from those given by the subset's name."""
-    return MappingProxyType(
-        {name: changed.get(task.subset, ((task.dev[0], task.metrics[0]),)) for name, task in TASKS.items()}
-    )
+    return {name: changed.get(task.subset, ((task.dev[0], task.metrics[0]),)) for name, task in TASKS.items()}
 
 
 BOTH_SETS = ((MATCHED, "accuracy"), (MISMATCHED, "accuracy"))
@@ -293,5 +291,5 @@ _ALL_TASKS = (
     ),
 )
 
-VIEWS: Mapping[str, Convention] = MappingProxyType({view.name: view for view in _ALL_TASKS})
+VIEWS: Mapping[str, Convention] = {view.name: view for view in _ALL_TASKS}
 """The conventions by name."""

@@ -142,17 +142,20 @@ def build_encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
     return how
 
 
+_PLAIN = (str, bool, int, float, type(None))
+
+
 def _serialize_plain(value: Any) -> Any:
     # First, as most values are: each record that is read has a hundred.
-    if value is None or isinstance(value, str | bool | int | float):
+    if isinstance(value, _PLAIN):
         return value
+    # Keys of JSON are texts; two keys that differ only in their type would be one here.
+    if isinstance(value, Mapping):
+        return {str(k): _serialize_plain(v) for k, v in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return {
             f.name: _serialize_plain(getattr(value, f.name)) for f in fields(value) if _is_written(value, f)
         }
-    # Keys of JSON are texts; two keys that differ only in their type would be one here.
-    if isinstance(value, Mapping):
-        return {str(k): _serialize_plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_serialize_plain(v) for v in value]
     if isinstance(value, set | frozenset):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 from functools import partial
 from pathlib import Path
@@ -81,20 +82,25 @@ def _report_refresh(settings: SiteSettings) -> None:
 
 
 def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> None:
-    import uvicorn
-    from uvicorn.supervisors import Multiprocess
-
-    from leaderboard.web import app
-    from leaderboard.web.site import open_site
-
     options: dict[str, Any] = {"http": "leaderboard.web.middleware:TimedProtocol", "log_level": "warning"}
     options |= {"access_log": False, "server_header": False}
     # Before the snapshot, which may take minutes: that a port is taken is said at once.
     with _bind_socket(host, port) as listening:
         _report_refresh(settings)
-        site = open_site(settings, at_once=True)
+        # A start makes many objects and no garbage: the collector would search them in vain, again and again.
+        gc.disable()
+        try:
+            import uvicorn
+            from uvicorn.supervisors import Multiprocess
+
+            from leaderboard.web import app
+            from leaderboard.web.site import open_site
+
+            site = open_site(settings, at_once=True)
+        finally:
+            gc.enable()
         url_host = f"[{host}]" if ":" in host else host
-        entries, address = len(site.queries.entries), f"http://{url_host}:{listening.getsockname()[1]}"
+        entries, address = site.queries.count_entries(), f"http://{url_host}:{listening.getsockname()[1]}"
         # A change since the earlier start is not there yet.
         earlier = " of the last start, until the folders are looked at" if site.is_stale else ""
         click.echo(f"{entries:,} entries{earlier}. Open {address}  (Ctrl-C ends)", err=True)

@@ -31,7 +31,7 @@ from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.seeds import SEEDS, put_seeds
 from leaderboard.data.settings import SiteSettings
-from leaderboard.data.suites import REVISIONS, SiteSuite, collect_scopes, load_site_suites
+from leaderboard.data.suites import REVISIONS, Scopes, SiteSuite, collect_scopes, load_site_suites
 from leaderboard.data.tables import (
     TEXT_ROWS,
     Tables,
@@ -122,11 +122,13 @@ NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, fil
 class SiteIndex:
     """The snapshots of some folders; the newest is shown."""
 
-    def __init__(self, settings: SiteSettings, folder: Path, suites: dict[str, SiteSuite]) -> None:
+    def __init__(
+        self, settings: SiteSettings, folder: Path, suites: dict[str, SiteSuite], scopes: Scopes
+    ) -> None:
         self.settings = settings
         self.folder = folder
         self.suites = suites
-        self._scopes = collect_scopes(list(suites.values()))
+        self._scopes = scopes
         self.scope_ids = {one.form: n for some in self._scopes.values() for n, one in some.items()}
         self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
         self.damaged = False
@@ -249,7 +251,7 @@ class SiteIndex:
             tables.keep(former.folder / OWN, [*kept, SEEDS])
         texts, failed = new / OWN / _format_texts_name(version), set[str]()
         with ParquetWriter(texts, create_text_schema(), compression="zstd") as writer:
-            for chunk in read_units(fresh, self._scopes, self.settings.suites):
+            for chunk in read_units(fresh, self._scopes):
                 write_texts(writer, tables.take(chunk.rows, version))
                 failed.update(chunk.failed)
             if again := [name for name in failed if name in former.units]:
@@ -395,8 +397,8 @@ def open_index(settings: SiteSettings) -> SiteIndex:
     folders = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]
     # Everything that a snapshot's numbers depend on beside the folders.
-    scopes = collect_scopes(list(suites.values())).values()
-    forms = [scope.form for some in scopes for scope in some.values()]
+    scopes = collect_scopes(list(suites.values()))
+    forms = [scope.form for some in scopes.values() for scope in some.values()]
     form = hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
     folder = (settings.snapshots or cache / "site") / f"{name}-{form}"
     # Those of other forms that nobody has used for a week.
@@ -405,7 +407,7 @@ def open_index(settings: SiteSettings) -> SiteIndex:
             # Another process may be removing the same folders.
             if old != folder and time.time() - (old / "current.json").stat().st_mtime > WEEK:
                 shutil.rmtree(old)
-    return SiteIndex(settings, folder, suites)
+    return SiteIndex(settings, folder, suites, scopes)
 
 
 def _map_import_parts(sources: Sequence[Imported]) -> dict[str, Imported]:

@@ -215,10 +215,10 @@ def load_site_suites(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSu
         UsageError: One of the user's suites cannot be opened.
     """
     suites_by_slug: dict[str, SiteSuite] = {}
-    seen: set[tuple[str, ...]] = set()
+    seen: set[tuple[Scope, ...]] = set()
     for typed, main in _list_suite_names(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
-        columns = tuple(build_task_scope(task).form for column in suite.columns for task in column.tasks)
+        columns = tuple(scope for column in suite.columns for scope in build_column_scopes(column))
         # The catalog offers some suites twice: `mteb` is `mteb:MTEB(eng, v2)`.
         if columns and columns not in seen:
             seen.add(columns)

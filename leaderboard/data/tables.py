@@ -6,7 +6,6 @@ import gc
 import hashlib
 import json
 import logging
-import math
 import multiprocessing
 import os
 import signal
@@ -15,21 +14,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from logging.handlers import QueueHandler
 from pathlib import Path
+from pickle import PicklingError
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import duckdb
+import numpy as np
 
-from harness.core.paths import resolve_cache_folder
 from harness.core.provenance import count_cores
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument, Unit
-from leaderboard.data.records import SOURCE, RecordReader
-from leaderboard.data.suites import REASONS, Scope, Scopes, is_possible_score, load_site_suites
+from leaderboard.data.suites import REASONS, Scope, Scopes, is_possible_score
 
 if TYPE_CHECKING:
     # Servers that only read do without 35 MB of it.
@@ -137,8 +135,6 @@ class Tables:
         Returns:
             The texts of the results.
         """
-        import pyarrow as pa
-
         entries = rows["entries"].select(["id", "slug", "model", "treatment"]).to_pylist()
         doubles = [entry["id"] for entry in entries if entry["slug"] in self.slugs]
         for entry in entries:
@@ -150,9 +146,8 @@ class Tables:
             if name != "documents":
                 data = _leave_out(data, "id" if name == "entries" else "entry", doubles)
             if name == "results":
-                data = data.set_column(
-                    data.column_names.index("batch"), "batch", pa.array([batch] * len(data))
-                )
+                column = _build_array("batch", "INTEGER", [batch] * len(data))
+                data = data.set_column(data.column_names.index("batch"), "batch", column)
             self._fill(f"INSERT INTO {name}", TABLES[name], data)
         schema = create_text_schema()
         return _leave_out(rows["texts"], "entry", doubles).select(schema.names).cast(schema)
@@ -164,7 +159,11 @@ class Tables:
 
     def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
         """Make a temporary table of rows, which have a value for each column."""
-        data = _convert_rows([dict(zip(kinds, row, strict=True)) for row in rows], kinds)
+        import pyarrow as pa
+
+        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+        arrays = [_build_array(*kind, values) for kind, values in zip(kinds.items(), columns, strict=True)]
+        data = pa.Table.from_arrays(arrays, names=list(kinds))
         self._fill(f"CREATE TEMP TABLE {name} AS", kinds, data)
 
     def _fill(self, statement: str, kinds: Mapping[str, str], data: pa.Table) -> None:
@@ -237,28 +236,45 @@ def _convert_rows(rows: Sequence[Row], kinds: Mapping[str, str]) -> pa.Table:
     """Rows as an Arrow table; columns that a row lacks are NULL."""
     import pyarrow as pa
 
-    columns = [_convert_column(name, kind, [row.get(name) for row in rows]) for name, kind in kinds.items()]
-    # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample.
-    return pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+    arrays = [_build_array(*kind, [row.get(kind[0]) for row in rows]) for kind in kinds.items()]
+    return pa.Table.from_arrays(arrays, names=list(kinds))
+
+
+def _build_array(name: str, kind: str, values: Sequence[Any]) -> pa.Array:
+    """Values as Arrow has them: texts that can be written, numbers within a column's bounds, else NULL."""
+    import pyarrow as pa
+
+    present: Any
+    # Not pa.array, which would import pandas: 50 MB and 0.2 s of each process.
+    if kind == "VARCHAR":
+        texts = [
+            b"" if v is None else clean_stored_text(str(v))[: LENGTHS.get(name)].encode() for v in values
+        ]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        form, parts, present = pa.large_string(), [ends, b"".join(texts)], [v is not None for v in values]
+    elif kind == "DOUBLE":
+        numbers = np.array(values, np.float64)
+        form, parts, present = pa.float64(), [numbers], np.isfinite(numbers)
+    else:
+        most = 2**63 if kind == "BIGINT" else 2**31
+        present = [isinstance(v, int | float) and -most <= v < most for v in values]
+        whole = [v if fits else 0 for v, fits in zip(values, present, strict=True)]
+        form, parts = pa.int64(), [np.array(integers, np.int64)]
+    nulls = np.packbits(np.array(present, np.bool), bitorder="little")
+    return pa.Array.from_buffers(form, len(values), [pa.py_buffer(part) for part in (nulls, *parts)])
 
 
 def _leave_out(data: pa.Table, column: str, values: Sequence[int]) -> pa.Table:
+    if not values:
+        return data
     from pyarrow.compute import field
 
-    return data.filter(~field(column).isin(values)) if values and len(data) else data
+    return data.filter(~field(column).isin(values))
 
 
-def _convert_column(name: str, kind: str, values: list[Any]) -> list[Any]:
-    """Values as a column takes them: texts that can be written, numbers within its bounds."""
-    if kind == "VARCHAR":
-        most = LENGTHS.get(name)
-        return [clean_stored_text(v)[:most] if isinstance(v, str) else v for v in values]
-    if kind == "DOUBLE":
-        return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
-    if kind in ("BIGINT", "INTEGER"):
-        most = 2**63 if kind == "BIGINT" else 2**31
-        return [v if isinstance(v, int | float) and -most <= v < most else None for v in values]
-    return values
+def _warn_double(model: str, treatment: str) -> None:
+    """Say that an entry stands in two folders."""
+    log.warning("%s (%s) stands in two folders. One is left out.", model, treatment)
 
 
 def build_entry_row(entry: NewEntry, unit: str = "") -> Row:
@@ -354,18 +370,12 @@ class _Chunk:
     messages: Sequence[logging.LogRecord] = ()
 
 
-def read_units(units: Mapping[str, Unit], scopes: Scopes, suites: Sequence[str]) -> Iterator[_Chunk]:
-    """The contents of some units.
-
-    Args:
-        units: The units by name.
-        scopes: What suites ask.
-        suites: The suites of one's own, as SiteSettings has them.
-    """
+def read_units(units: Mapping[str, Unit], scopes: Scopes) -> Iterator[_Chunk]:
+    """The contents of some units, which have a name each, and how they answer the scopes of all suites."""
     rest = dict(units)
     workers = min(MOST, count_cores())
     if workers > 1 and sum(len(unit.records) for unit in units.values()) >= MANY:
-        for chunk in _read_in_processes(units, (scopes, suites), workers):
+        for chunk in _read_in_processes(units, scopes, workers):
             for name in chunk.names:
                 del rest[name]
             yield chunk
@@ -403,17 +413,15 @@ def _read_chunk(units: Mapping[str, Unit], scopes: Scopes) -> _Chunk:
     return _Chunk(names=list(units), failed=failed, rows=tables)
 
 
-def _read_in_processes(
-    units: Mapping[str, Unit], asked: tuple[Scopes, Sequence[str]], workers: int
-) -> Iterator[_Chunk]:
+def _read_in_processes(units: Mapping[str, Unit], scopes: Scopes, workers: int) -> Iterator[_Chunk]:
     """What artifacts hold, read by other processes; those of a process that ended are left out."""
     jobs = (
-        [(name, units[name].name, units[name].records) for name in names]
+        {name: units[name] for name in names}
         for names in _split(name for name, unit in units.items() if unit.records)
     )
     # Not forked: the process that serves pages has threads, whose locks a fork would copy.
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=asked)
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_reader, initargs=(scopes,))
     try:
         # Two ahead for each process: of all at once, those that wait to be written would fill the memory.
         ahead = deque(executor.submit(_read_artifacts, job) for job in islice(jobs, 2 * workers))
@@ -423,26 +431,26 @@ def _read_in_processes(
             for message in chunk.messages:
                 logging.getLogger(message.name).handle(message)
             yield chunk
-    # One was killed, or none can start, as the program that opens the site guards no `__main__`.
-    except BrokenProcessPool:
-        log.warning("A process that reads records has ended: they are read by one process, which is slower.")
+    # One was killed; none can start, as the program that opens the site guards no `__main__`; or a suite of
+    # one's own cannot be pickled.
+    except (BrokenProcessPool, PicklingError, AttributeError, TypeError) as error:
+        log.warning("Records are read by one process, which is slower: %r", error)
     finally:
         executor.shutdown(cancel_futures=True)
 
 
 _worker: dict[str, Any] = {}
-"""What a process that reads has: the `scopes`, its `reader` of records, and the `messages` of its log."""
+"""What a process that reads has: the `scopes` of all suites, and the `messages` of its log."""
 
 
-def _start_reader(scopes: Scopes, own_suites: Sequence[str]) -> None:
+def _start_reader(scopes: Scopes) -> None:
     """Prepare a process that reads."""
     # Ctrl-C is for the process that started this one, which ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    suites = list(load_site_suites(resolve_cache_folder(), own_suites).values())
     messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
     logging.getLogger().addHandler(QueueHandler(messages))
-    _worker.update(scopes=scopes, reader=RecordReader.for_suites(suites), messages=messages)
+    _worker.update(scopes=scopes, messages=messages)
     # Records make no circles, and each collection would look through all that was imported.
     gc.set_threshold(100_000)
 
@@ -455,11 +463,7 @@ def _end_with_parent() -> NoReturn:
     os._exit(1)
 
 
-def _read_artifacts(jobs: Sequence[tuple[str, str, Sequence[str]]]) -> _Chunk:
-    reader, messages = _worker["reader"], _worker["messages"]
-    units = {
-        name: Unit(source=SOURCE, name=key, stamp="", read=partial(reader.read, paths))
-        for name, key, paths in jobs
-    }
+def _read_artifacts(units: Mapping[str, Unit]) -> _Chunk:
+    messages = _worker["messages"]
     chunk = _read_chunk(units, _worker["scopes"])
     return replace(chunk, messages=[messages.get() for _ in range(messages.qsize())])

@@ -26,7 +26,6 @@ from xml.sax.saxutils import escape
 from fastapi import FastAPI, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from limits import parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
@@ -126,7 +125,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         follows: Whether another process refreshes the snapshot, which is only noticed here.
     """
     site, metrics = site or open_site(settings, follows=follows), Metrics()
-    metrics.note_refresh(len(site.queries.entries))
+    metrics.note_refresh(site.queries.count_entries())
 
     @asynccontextmanager
     async def run_lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -160,11 +159,6 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     _add_extras(app, site, metrics)
     static = _StaticFiles(directory=STATIC)
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
-    app.openapi()
-    # HEAD, too: after the description was made, which FastAPI keeps and which need not list it.
-    for api_route in app.routes:
-        if isinstance(api_route, APIRoute) and "GET" in (api_route.methods or ()):
-            api_route.methods = {*(api_route.methods or ()), "HEAD"}
     for kind in (HarnessError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, partial(_answer_error, site))
     app.add_middleware(_BoundedQueries)
@@ -518,21 +512,27 @@ def check_query(query: bytes) -> None:
 
 
 class _BoundedQueries:
-    """Refuses a query that is too much before anything else sees it; takes a snapshot's id from the path."""
+    """Refuses a query that is too much; takes a snapshot's id from the path, and HEAD as a bodiless GET."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
+        request = {**scope}
         try:
             if scope["type"] == "http":
                 check_query(scope["query_string"])
+                request["method"] = scope["method"].replace("HEAD", "GET")
                 if match := SNAPSHOT.match(scope["path"]):
                     # Routes look at what stands behind the root path.
-                    scope = {**scope, "snapshot": match[1], "root_path": match[0]}
+                    request |= {"snapshot": match[1], "root_path": match[0]}
         except Refusal as refusal:
             respond = _build_error_response(*_describe_http_error(Request(scope), refusal))
             await respond(scope, receive, send)
         else:
-            await self.app(scope, receive, send)
+            try:
+                await self.app(request, receive, send)
+            finally:
+                # Whoever counts requests looks for the route here.
+                scope.update(route=request.get("route"), endpoint=request.get("endpoint"))

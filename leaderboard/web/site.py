@@ -214,7 +214,7 @@ class Site:
             for folder in self.index.vanished
         ]
         self.kinds = self.queries.list_document_kinds()
-        return len(self.queries.entries)
+        return self.queries.count_entries()
 
     def build_cache_key(
         self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str

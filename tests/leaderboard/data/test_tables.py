@@ -1,9 +1,11 @@
-"""Records read by several processes: the same rows as by one, whatever happens to a process."""
+"""Rows of Python's values, and records read by several processes, as they are by one."""
 
 from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -32,6 +34,26 @@ def read_tables(index: SiteIndex) -> dict[str, object]:
     }
     texts = [row.id for row in queries.find_results() if queries.entries[row.entry].origin == "measured"]
     return {**rows, "texts": queries.load_result_documents(texts)}
+
+
+ROWS = """
+import sys
+from leaderboard.data.tables import Tables
+
+tables = Tables()
+kinds = {"text": "VARCHAR", "share": "DOUBLE", "id": "BIGINT", "reason": "UTINYINT", "flag": "BOOLEAN"}
+rows = [("", 0.5, 2**52 + 1, 0, True), (None,) * 5, ("\u00e9\U0001f600", -1e-9, -1, 255, False)]
+for name, some in {"several": rows, "none": []}.items():
+    tables.create(name, kinds, some)
+    assert tables.connection.execute(f"FROM {name}").fetchall() == some
+tables.create("bounds", kinds, [("\\0\\ud800", float("nan"), 2**63, -(2**40), None)])
+assert tables.connection.execute("FROM bounds").fetchall() == [("\ufffd?", None, None, None, None)]
+assert "pandas" not in sys.modules
+"""
+
+
+def test_rows_come_back_as_they_were_and_without_pandas() -> None:
+    subprocess.run([sys.executable, "-c", ROWS], check=True, timeout=60)
 
 
 @pytest.mark.slow

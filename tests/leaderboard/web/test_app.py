@@ -415,6 +415,9 @@ def test_head_answers_as_get_without_a_body() -> None:
         got, head = asker.get(path), asker.head(path)
         assert (head.status_code, head.content) == (got.status_code, b"")
         assert head.headers.get("etag") == got.headers.get("etag")
+    counted = 'harness_requests_total{method="HEAD",route="/suites/{suite}.json",status="200"}'
+    assert counted in asker.get("/metrics").text
+    assert not any("head" in methods for methods in asker.get("/openapi.json").json()["paths"].values())
 
 
 # Static files and the API's description: compressed, tagged, and kept as long as they hold
