@@ -258,7 +258,7 @@ def _build_array(name: str, kind: str, values: Sequence[Any]) -> pa.Array:
     else:
         most = 2**63 if kind == "BIGINT" else 2**31
         present = [isinstance(v, int | float) and -most <= v < most for v in values]
-        whole = [v if fits else 0 for v, fits in zip(values, present, strict=True)]
+        integers = [v if fits else 0 for v, fits in zip(values, present, strict=True)]
         form, parts = pa.int64(), [np.array(integers, np.int64)]
     nulls = np.packbits(np.array(present, np.bool), bitorder="little")
     return pa.Array.from_buffers(form, len(values), [pa.py_buffer(part) for part in (nulls, *parts)])
