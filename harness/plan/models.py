@@ -409,10 +409,11 @@ TRIAL_FORM = 5
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
 """The libraries on whose versions a verdict depends."""
 
-# transformers imports these where it finds them, for generation and losses alone: a second of each trial. The
-# collector would look through all that is imported again and again, and find nothing.
+# transformers and accelerate import these where they find them, for generation, losses and services alone: a
+# second of each trial. The collector would look through what is imported again and again, and find nothing.
 START = (
-    "import gc, runpy, sys; gc.disable(); sys.modules['sklearn'] = sys.modules['scipy'] = None; "
+    "import gc, runpy, sys; gc.disable(); "
+    "sys.modules.update(dict.fromkeys(['sklearn', 'scipy', 'boto3', 'opentelemetry'])); "
     "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
 )
 """The program that tries the models of its standard input."""
