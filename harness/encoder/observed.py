@@ -106,8 +106,8 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     yield from _observe_padding_token(module, folder)
     yield _observe_case(module, files)
     yield from _observe_vocabulary(module, files)
-    yield from _observe_cut_files(module, files)
-    yield from _observe_precision(folder, encoding)
+    yield from _compare_line_counts(module, files)
+    yield from _compare_precision(folder, encoding)
     yield from _observe_attention(module, folder, encoding)
     yield from _compare_weights(folder)
 
@@ -232,7 +232,7 @@ def _observe_vocabulary(module: Any, files: SpecialTokens) -> Iterator[Observati
             )
 
 
-def _observe_cut_files(module: Any, files: SpecialTokens) -> Iterator[Observation]:
+def _compare_line_counts(module: Any, files: SpecialTokens) -> Iterator[Observation]:
     """A vocab.txt or merges.txt with fewer lines than another file says, as a copy that stopped early has."""
     folder, model = files.folder, files.tokenizer.get("model") or {}
     rows = read_object(folder / "config.json").get("vocab_size") or 0
@@ -257,7 +257,7 @@ def _observe_cut_files(module: Any, files: SpecialTokens) -> Iterator[Observatio
             yield Observation(name="vocabulary", declared=name, observed=None, note=note)
 
 
-def _observe_precision(folder: Path, encoding: Encoding) -> Iterator[Observation]:
+def _compare_precision(folder: Path, encoding: Encoding) -> Iterator[Observation]:
     """Weights in another precision than config.json says, which transformers alone would convert to that."""
     config = read_object(folder / "config.json")
     declared = config.get("dtype") or config.get("torch_dtype")
@@ -266,7 +266,8 @@ def _observe_precision(folder: Path, encoding: Encoding) -> Iterator[Observation
     # torch has each type under the name of its storage, too: torch.half is torch.float16.
     dtypes = [getattr(torch, str(name).lower()) for name, kind in storages if kind == FLOAT]
     stored = {str(dtype).removeprefix("torch.") for dtype in dtypes}
-    if isinstance(declared, str) and stored and declared not in {*stored, encoding.dtype}:
+    is_dtype = isinstance(declared, str) and isinstance(getattr(torch, declared, None), torch.dtype)
+    if is_dtype and stored and declared not in {*stored, encoding.dtype}:
         yield Observation(
             name="precision",
             declared=declared,

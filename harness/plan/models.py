@@ -97,8 +97,8 @@ def resolve_models(
     """
     models = [_resolve_files(text, settings, options) for text in texts]
     encoded = [(model.artifact, model.encoding) for model in models if isinstance(model.encoding, Encoding)]
-    with ExitStack() as own:
-        (trials or own).enter_context(check_load(encoded, options.cache))
+    with ExitStack() as stack:
+        (trials or stack).enter_context(check_load(encoded, options.cache))
     return models
 
 
