@@ -262,19 +262,15 @@ def _compare_precision(folder: Path, encoding: Encoding) -> Iterator[Observation
     config = read_object(folder / "config.json")
     declared = config.get("dtype") or config.get("torch_dtype")
     headers = read_tensor_headers(list_module_weights(folder)) or {}
-    storages = (TYPES.get(tensor.dtype, (None, "")) for tensor in headers.values())
+    storages = {TYPES.get(tensor.dtype, (None, "")) for tensor in headers.values()}
     # torch has each type under the name of its storage, too: torch.half is torch.float16.
-    dtypes = [getattr(torch, str(name).lower()) for name, kind in storages if kind == FLOAT]
-    stored = {str(dtype).removeprefix("torch.") for dtype in dtypes}
+    dtypes = {str(getattr(torch, str(name).lower())) for name, kind in storages if kind == FLOAT}
+    stored = sorted(dtype.removeprefix("torch.") for dtype in dtypes)
     is_dtype = isinstance(declared, str) and isinstance(getattr(torch, declared, None), torch.dtype)
-    if is_dtype and stored and declared not in {*stored, encoding.dtype}:
-        yield Observation(
-            name="precision",
-            declared=declared,
-            observed="+".join(sorted(stored)),
-            note=f"config.json says {declared}, and the weights are {' and '.join(sorted(stored))}: "
-            f"transformers alone would run them in {declared}, and here they run in {encoding.dtype}",
-        )
+    if is_dtype and stored and declared not in (*stored, encoding.dtype):
+        note = f"config.json says {declared}, and the weights are {' and '.join(stored)}: transformers alone "
+        note += f"would run them in {declared}, and here they run in {encoding.dtype}"
+        yield Observation(name="precision", declared=declared, observed="+".join(stored), note=note)
 
 
 def _note_difference(declared: Any, observed: Any, other: Any, words: str) -> str:
