@@ -387,6 +387,28 @@ def judged(artifact: Artifact, cache: Path) -> Verdict:
     return collect_verdicts([(artifact, encoding)], cache)[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("BertModel", None),
+        ("BertForMaskedLM", None),
+        ("BertLMHeadModel", None),
+        ("NoSuchModel", None),
+        ("RobertaModel", "roberta"),
+        ("BertGenerationEncoder", "bert-generation"),
+    ],
+)
+def test_a_class_of_another_model_type_is_refused(
+    name: str, other: str | None, copy: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    rewrite(copy / "config.json", architectures=[name])
+    if other is None:
+        passes(artifact(copy))
+        return
+    with pytest.raises(ModelError, match=f"says model_type 'bert', and {name} has '{other}'"):
+        passes(artifact(copy))
+
+
 def test_a_folder_is_tried_once_for_each_content(
     copy: Path,
     artifact: MakeArtifact,
