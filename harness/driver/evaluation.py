@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,7 @@ from harness.results.cost.memory import (
     estimate_scoring_memory,
 )
 from harness.search.plaid import require_library
+from harness.storage.remote import Remote
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 
@@ -105,9 +107,15 @@ def prepare(
     if request.lengths and not training:
         return _prepare_lengths(request)
     remote = request.validate_fields().open_remote()
-    resolved_request = ResolvedRequest.resolve_request(
-        request, training=training, remote=remote, starts=starts
-    )
+    # New models are tried on another core while the plan is made.
+    with ExitStack() as trials:
+        resolved_request = ResolvedRequest.resolve_request(
+            request, training=training, remote=remote, starts=starts, trials=trials
+        )
+        return _plan_request(resolved_request, remote)
+
+
+def _plan_request(resolved_request: ResolvedRequest, remote: Remote | None) -> PreparedRun:
     request = resolved_request.request
     store = Store(resolved_request.results, remote)
     plan = Plan.make(

@@ -36,7 +36,15 @@ from harness.encoder.folder.pooling import counts_places
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
 from harness.encoder.library_load import TEXT, find_text_ends
-from harness.encoder.tensors import FLOAT, FORMS, TYPES, list_parts, read_safetensors
+from harness.encoder.tensors import (
+    FLOAT,
+    FORMS,
+    TYPES,
+    list_module_weights,
+    list_parts,
+    read_safetensors,
+    read_tensor_headers,
+)
 from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"
@@ -98,6 +106,8 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     yield from _observe_padding_token(module, folder)
     yield _observe_case(module, files)
     yield from _observe_vocabulary(module, files)
+    yield from _compare_line_counts(module, files)
+    yield from _compare_precision(folder, encoding)
     yield from _observe_attention(module, folder, encoding)
     yield from _compare_weights(folder)
 
@@ -220,6 +230,47 @@ def _observe_vocabulary(module: Any, files: SpecialTokens) -> Iterator[Observati
                 observed=None,
                 note=f"{name} numbers {others:,} tokens otherwise than the tokenizer, which other files make",
             )
+
+
+def _compare_line_counts(module: Any, files: SpecialTokens) -> Iterator[Observation]:
+    """A vocab.txt or merges.txt with fewer lines than another file says, as a copy that stopped early has."""
+    folder, model = files.folder, files.tokenizer.get("model") or {}
+    rows = read_object(folder / "config.json").get("vocab_size") or 0
+    # Without a tokenizer.json: rows may be filled up, and some tokens of several letters need no merge.
+    tokens = read_object(folder / "vocab.json").keys() - {*module.tokenizer.all_special_tokens}
+    merged = sum(len(token) > 1 for token in tokens)
+    sources = (
+        ("vocab.txt", model.get("vocab"), "config.json", rows, max(rows - 127, rows * 0.9)),
+        ("merges.txt", model.get("merges"), "vocab.json", merged, merged * 0.9),
+    )
+    for name, inside, other, size, least in sources:
+        if not (folder / name).is_file():
+            continue
+        text = (folder / name).read_text(encoding="utf-8", errors="replace")
+        count = sum(not line.startswith("#version") for line in text.removesuffix("\n").split("\n"))
+        if isinstance(inside, dict | list):
+            other, size, least = "tokenizer.json", len(inside), len(inside)
+        elif name == "vocab.txt":
+            count = max(count, len(module.tokenizer))
+        if count < least:
+            note = f"{name} has {count:,} lines, and {other} speaks of {size:,}: the file may be cut"
+            yield Observation(name="vocabulary", declared=name, observed=None, note=note)
+
+
+def _compare_precision(folder: Path, encoding: Encoding) -> Iterator[Observation]:
+    """Weights in another precision than config.json says, which transformers alone would convert to that."""
+    config = read_object(folder / "config.json")
+    declared = config.get("dtype") or config.get("torch_dtype")
+    headers = read_tensor_headers(list_module_weights(folder)) or {}
+    storages = {TYPES.get(tensor.dtype, (None, "")) for tensor in headers.values()}
+    # torch has each type under the name of its storage, too: torch.half is torch.float16.
+    dtypes = {str(getattr(torch, str(name).lower())) for name, kind in storages if kind == FLOAT}
+    stored = sorted(dtype.removeprefix("torch.") for dtype in dtypes)
+    is_dtype = isinstance(declared, str) and isinstance(getattr(torch, declared, None), torch.dtype)
+    if is_dtype and stored and declared not in (*stored, encoding.dtype):
+        note = f"config.json says {declared}, and the weights are {' and '.join(stored)}: transformers alone "
+        note += f"would run them in {declared}, and here they run in {encoding.dtype}"
+        yield Observation(name="precision", declared=declared, observed="+".join(stored), note=note)
 
 
 def _note_difference(declared: Any, observed: Any, other: Any, words: str) -> str:

@@ -9,8 +9,9 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -78,7 +79,9 @@ def resolve_model(text: str, settings: Settings, options: ModelOptions) -> Confi
     return resolve_models([text], settings, options)[0]
 
 
-def resolve_models(texts: Sequence[str], settings: Settings, options: ModelOptions) -> list[ConfiguredModel]:
+def resolve_models(
+    texts: Sequence[str], settings: Settings, options: ModelOptions, trials: ExitStack | None = None
+) -> list[ConfiguredModel]:
     """The models that `texts` name, with their encoding or ranking, every default filled in.
 
     Args:
@@ -86,6 +89,7 @@ def resolve_models(texts: Sequence[str], settings: Settings, options: ModelOptio
             NAME=MODEL gives it another name.
         settings: The requested settings of their evaluation.
         options: Network, cache and results folder.
+        trials: At its end models that do not load are refused, and not here.
 
     Raises:
         ModelError: No model has this name, or its folder cannot be loaded.
@@ -93,7 +97,8 @@ def resolve_models(texts: Sequence[str], settings: Settings, options: ModelOptio
     """
     models = [_resolve_files(text, settings, options) for text in texts]
     encoded = [(model.artifact, model.encoding) for model in models if isinstance(model.encoding, Encoding)]
-    check_load(encoded, options.cache)
+    with ExitStack() as stack:
+        (trials or stack).enter_context(check_load(encoded, options.cache))
     return models
 
 
@@ -404,10 +409,11 @@ TRIAL_FORM = 5
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
 """The libraries on whose versions a verdict depends."""
 
-# transformers imports these where it finds them, for generation and losses alone: a second of each trial. The
-# collector would look through all that is imported again and again, and find nothing.
+# transformers and accelerate import these where they find them, for generation, losses and services alone: a
+# second of each trial. The collector would look through what is imported again and again, and find nothing.
 START = (
-    "import gc, runpy, sys; gc.disable(); sys.modules['sklearn'] = sys.modules['scipy'] = None; "
+    "import gc, runpy, sys; gc.disable(); "
+    "sys.modules.update(dict.fromkeys(['sklearn', 'scipy', 'boto3', 'opentelemetry'])); "
     "runpy.run_module('harness.encoder.trial_load', run_name='__main__')"
 )
 """The program that tries the models of its standard input."""
@@ -416,20 +422,34 @@ SECONDS = 600
 """The most seconds of one process."""
 
 
-def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> None:
+@contextmanager
+def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> Iterator[None]:
     """Refuse models that do not load (ModelError), and lengths that leave nothing of a text (UsageError).
 
-    They come after `check_folder`. Outcomes are kept in the folder `cache`; None to try every model.
+    They come after `check_folder`. New ones are tried beside the block, and refused at its end in place of an
+    error in it. Outcomes are kept in the folder `cache`; None to try every model.
     """
-    for (artifact, encoding), verdict in zip(models, collect_verdicts(models, cache), strict=True):
-        if verdict.message is not None:
-            raise ModelError(verdict.message, hint=verdict.hint)
-        if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
-            raise UsageError(
-                f"A maximum length of {encoding.max_length} leaves nothing of a text: the tokenizer of "
-                f"{artifact.name} adds {verdict.special_tokens} tokens of its own.",
-                hint=f"Give more than {verdict.special_tokens}.",
-            )
+    with start_trials(models, cache) as collect:
+        error = None
+        try:
+            yield
+        except Exception as caught:
+            error = caught
+        for (artifact, encoding), verdict in zip(models, collect(), strict=True):
+            _require_loads(artifact, encoding, verdict)
+        if error is not None:
+            raise error
+
+
+def _require_loads(artifact: Artifact, encoding: Encoding, verdict: Verdict) -> None:
+    if verdict.message is not None:
+        raise ModelError(verdict.message, hint=verdict.hint)
+    if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
+        raise UsageError(
+            f"A maximum length of {encoding.max_length} leaves nothing of a text: the tokenizer of "
+            f"{artifact.name} adds {verdict.special_tokens} tokens of its own.",
+            hint=f"Give more than {verdict.special_tokens}.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,12 +464,15 @@ class Verdict:
     special_tokens: int = 0
 
 
-def collect_verdicts(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
-    """The verdict on each model, cached by the content of its folder.
+@contextmanager
+def start_trials(
+    models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
+) -> Iterator[Callable[[], list[Verdict]]]:
+    """Try models beside the block; gives the function that waits for the verdict on each.
 
     Args:
         models: The models, with the settings of their evaluation.
-        cache: The cache folder; None to try every model.
+        cache: The folder in which verdicts are cached by the content of folders; None to try every model.
     """
     places = [None if cache is None else _locate_verdict(cache, *model) for model in models]
     verdicts = [
@@ -457,14 +480,19 @@ def collect_verdicts(models: Sequence[tuple[Artifact, Encoding]], cache: Path | 
         for place, (artifact, _) in zip(places, models, strict=True)
     ]
     due = [number for number, verdict in enumerate(verdicts) if verdict is None]
-    for number, verdict in zip(due, _try_models([models[n] for n in due]), strict=True):
-        verdicts[number] = verdict
-        place = places[number]
-        if verdict is not None and place is not None:
-            content = {"schema": 1, "folder": str(models[number][0].folder), **asdict(verdict)}
-            with suppress(OSError, StoreError):
-                write_content_file(place, content)
-    return [verdict or Verdict() for verdict in verdicts]
+
+    def collect() -> list[Verdict]:
+        for number, verdict in zip(due, collect_new(), strict=True):
+            verdicts[number] = verdict
+            place = places[number]
+            if verdict is not None and place is not None:
+                content = {"schema": 1, "folder": str(models[number][0].folder), **asdict(verdict)}
+                with suppress(OSError, StoreError):
+                    write_content_file(place, content)
+        return [verdict or Verdict() for verdict in verdicts]
+
+    with _try_models([models[number] for number in due]) as collect_new:
+        yield collect
 
 
 def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path:
@@ -499,41 +527,72 @@ def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
     return None if moved else verdict
 
 
-def _try_models(models: list[tuple[Artifact, Encoding]]) -> list[Verdict | None]:
+@contextmanager
+def _try_models(models: list[tuple[Artifact, Encoding]]) -> Iterator[Callable[[], list[Verdict | None]]]:
     """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
-    if {"torch", "transformers"} <= sys.modules.keys():
+    if not models:
+        yield list
+    elif {"torch", "transformers"} <= sys.modules.keys():
         from harness.encoder.trial_load import answer_model
 
-        return [Verdict(**answer_model(*model)) for model in models]
-    verdicts: list[Verdict | None] = []
+        yield lambda: [Verdict(**answer_model(*model)) for model in models]
+    else:
+        with _start_process(models) as process:
+            yield partial(_read_verdicts, models, process)
+
+
+def _read_verdicts(
+    models: Sequence[tuple[Artifact, Encoding]], process: subprocess.Popen[bytes] | None
+) -> list[Verdict | None]:
+    """The verdicts of a process, and of one more for each model with which one ends."""
+    verdicts: list[Verdict | None] = [*_read_answers(process)] or [None]
     while len(verdicts) < len(models):
-        verdicts += _try_apart(models[len(verdicts) :]) or [None]
+        with _start_process(models[len(verdicts) :]) as following:
+            verdicts += _read_answers(following) or [None]
     return verdicts
 
 
-def _try_apart(models: Sequence[tuple[Artifact, Encoding]]) -> list[Verdict]:
-    """The verdicts of another process, up to the model with which it ends."""
+@contextmanager
+def _start_process(
+    models: Sequence[tuple[Artifact, Encoding]],
+) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A process that tries models, up to the end of the block; None where none can be started."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    try:
+    process = None
+    # A file, since a pipe may be full before the process reads it.
+    with suppress(OSError), tempfile.TemporaryFile() as file:
+        file.write(pickle.dumps(models))
+        file.seek(0)
         # -P: nothing is imported from the working folder, unless this program does so.
-        answers = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-c", START],
-            input=pickle.dumps(models),
-            capture_output=True,
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             env=environment,
-            timeout=SECONDS,
-            check=False,
-        ).stdout
+        )
+    try:
+        yield process
+    finally:
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def _read_answers(process: subprocess.Popen[bytes] | None) -> list[Verdict]:
+    if process is None:
+        return []
     # Of a process that is killed or runs out of memory the answers count; the run itself shows what the next
     # model does.
-    except subprocess.TimeoutExpired as error:
-        answers = error.stdout or b""
-    except OSError:
-        return []
+    try:
+        answers, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        answers, _ = process.communicate()
     lines = answers.splitlines(keepends=True)
     return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ class ResolvedRequest:
         training: bool = False,
         remote: Remote | None = None,
         starts: tuple[ConfiguredModel, ...] = (),
+        trials: ExitStack | None = None,
     ) -> ResolvedRequest:
         """Resolve the models, suites and recipes of a request.
 
@@ -115,6 +117,7 @@ class ResolvedRequest:
             remote: The storage from which trained models are fetched that are not here.
             training: Whether models are trained and nothing is evaluated, so that no suite is needed.
             starts: Models, perhaps still to be trained, in the place of those that the request names.
+            trials: At its end models that do not load are refused, and not here.
 
         Raises:
             UsageError: A name or a setting cannot be used.
@@ -154,7 +157,7 @@ class ResolvedRequest:
         trained = bool(recipes.stages)
         # Where a recipe trains for every task, no model is evaluated as it is.
         plain = trained or all(task.output == "label" for suite in suites for task in suite.tasks)
-        models = starts or _resolve_models(request, cache, recipe=plain, plain=trained)
+        models = starts or _resolve_models(request, cache, trials, recipe=plain, plain=trained)
         _check_late_interaction(models, suites, "+".join(request.recipe))
         staged = next((one.artifact.name for one in models if one.has_two_stages), None)
         if staged is not None and task is not None:
@@ -244,7 +247,7 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
 
 
 def _resolve_models(
-    request: Request, cache: Path, *, recipe: bool, plain: bool
+    request: Request, cache: Path, trials: ExitStack | None, *, recipe: bool, plain: bool
 ) -> tuple[ConfiguredModel, ...]:
     """The models in the order of the request, each with a name that no other has.
 
@@ -261,7 +264,7 @@ def _resolve_models(
         evaluation=EvaluationChoice() if plain else request.evaluation_choice,
     )
     settings = Settings() if plain else request.settings
-    models = resolve_models(request.models, settings, options)
+    models = resolve_models(request.models, settings, options, trials)
     names = [request.names.get(text) for text in request.models]
     every = [
         replace(model, artifact=replace(model.artifact, name=name)) if name else model

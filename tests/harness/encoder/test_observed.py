@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -547,6 +548,102 @@ def test_a_vocabulary_that_the_tokenizer_does_not_follow_is_noted(
     assert list_notes(words) == ()
     (note,) = list_notes([*words[:10], words[11], words[10], *words[12:]])
     assert note.startswith("vocab.txt numbers 2 tokens otherwise than the tokenizer")
+
+
+@pytest.fixture
+def list_notes(artifact: Callable[..., Artifact]) -> Callable[..., tuple[str, ...]]:
+    """The notes on a folder, whose vectors are computed with these settings."""
+    from harness.encoder.loading import load_any
+
+    def list_notes(folder: Path, **settings: Any) -> tuple[str, ...]:
+        encoding = resolve_encoding(describe(folder), Settings(**settings))
+        check_model(artifact(folder), encoding)
+        return check_encoder(load_any(artifact(folder), encoding, device="cpu"), folder=folder).accepted
+
+    return list_notes
+
+
+def cut(path: Path, keep: float) -> None:
+    """Leave the first lines of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[: int(len(lines) * keep)]), encoding="utf-8")
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_vocabulary_that_is_cut_at_a_line_end_is_noted(
+    beside: bool, copy: Path, rewrite: Callable[..., None], list_notes: Callable[..., tuple[str, ...]]
+) -> None:
+    vocabulary = json.loads((copy / "tokenizer.json").read_text())["model"]["vocab"]
+    (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(vocabulary, key=vocabulary.get)))
+    if not beside:
+        (copy / "tokenizer.json").unlink()
+        rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer")
+    assert list_notes(copy) == ()
+    cut(copy / "vocab.txt", 0.97 if beside else 0.6)
+    (note,) = list_notes(copy)
+    other = "tokenizer.json" if beside else "config.json"
+    assert re.fullmatch(rf"vocab.txt has \d+ lines, and {other} speaks of \d+: the file may be cut", note)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_merges_that_are_cut_at_a_line_end_are_noted(
+    beside: bool, tmp_path: Path, rewrite: Callable[..., None], list_notes: Callable[..., tuple[str, ...]]
+) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1))
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=[*SPECIALS, "<unk>"], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator([Path(__file__).read_text()], trainer)
+    folder = write_network(tmp_path / "model", "roberta", tokenizer.get_vocab_size())
+    tokenizer.model.save(str(folder))
+    config = {"tokenizer_class": "RobertaTokenizer", "pad_token": "<pad>", "model_max_length": 60}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    if beside:
+        tokenizer.save(str(folder / "tokenizer.json"))
+    assert list_notes(folder) == ()
+    cut(folder / "merges.txt", 0.99 if beside else 0.8)
+    (note,) = list_notes(folder)
+    other = "tokenizer.json" if beside else "vocab.json"
+    assert re.fullmatch(rf"merges.txt has [\d,]+ lines, and {other} speaks of [\d,]+: .*", note)
+
+
+@pytest.mark.parametrize(
+    ("declared", "stored", "dtype", "noted"),
+    [
+        ("float16", "float32", "float32", True),
+        ("bfloat16", "float16", "float32", True),
+        ("bfloat16", "float32", "bfloat16", False),
+        # transformers computes what is computed here.
+        ("float32", "float16", "float32", False),
+        ("float16", "float16", "float32", False),
+        (None, "float16", "float32", False),
+    ],
+)
+def test_weights_in_another_precision_than_declared_are_noted_where_the_libraries_vectors_are_others(
+    declared: str | None,
+    stored: str,
+    dtype: str,
+    noted: bool,
+    copy: Path,
+    rewrite: Callable[..., None],
+    list_notes: Callable[..., tuple[str, ...]],
+) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModel
+
+    path, as_stored = copy / "model.safetensors", getattr(torch, stored)
+    save_file({name: one.to(as_stored) for name, one in load_file(path).items()}, path, {"format": "pt"})
+    rewrite(copy / "config.json", dtype=None, torch_dtype=declared)
+    notes = list_notes(copy, dtype=dtype)
+    assert len(notes) == noted
+    if noted:
+        start = f"config.json says {declared}, and the weights are {stored}: transformers alone would"
+        assert notes[0].startswith(start)
+        assert AutoModel.from_pretrained(copy).dtype == getattr(torch, str(declared))
 
 
 def test_no_name_is_also_that_of_a_field() -> None:

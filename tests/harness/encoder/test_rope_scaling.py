@@ -27,10 +27,10 @@ from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.network.layers import Packing, compute_rotations
 from harness.encoder.network.model import load_network
 from harness.encoder.resolved_encoding import resolve_encoding
-from harness.plan.models import collect_verdicts
 from harness.results.results import EncodingCondition
 from harness.storage.vectors import EmbeddingCache
 from harness.tools.conditions import format_run_options
+from preflights import collect_verdicts
 
 KINDS = ("yarn", "dynamic", "linear")
 TRAINED, LENGTH, FACTOR = 64, 200, 4.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +32,8 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
 from harness.encoder.library import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
-from harness.plan.models import Verdict, collect_verdicts
-from preflights import check_model
+from harness.plan.models import Verdict, check_load
+from preflights import check_model, collect_verdicts
 from tiny import library
 
 TEXTS = ["the cat sat on the mat", "a query", "stone and river, cloud and engine"]
@@ -385,6 +387,28 @@ def judged(artifact: Artifact, cache: Path) -> Verdict:
     return collect_verdicts([(artifact, encoding)], cache)[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("BertModel", None),
+        ("BertForMaskedLM", None),
+        ("BertLMHeadModel", None),
+        ("NoSuchModel", None),
+        ("RobertaModel", "roberta"),
+        ("BertGenerationEncoder", "bert-generation"),
+    ],
+)
+def test_a_class_of_another_model_type_is_refused(
+    name: str, other: str | None, copy: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    rewrite(copy / "config.json", architectures=[name])
+    if other is None:
+        passes(artifact(copy))
+        return
+    with pytest.raises(ModelError, match=f"says model_type 'bert', and {name} has '{other}'"):
+        passes(artifact(copy))
+
+
 def test_a_folder_is_tried_once_for_each_content(
     copy: Path,
     artifact: MakeArtifact,
@@ -435,6 +459,43 @@ for model, _ in pickle.load(sys.stdin.buffer):
     monkeypatch.setattr("harness.plan.models.START", program)
     monkeypatch.delitem(sys.modules, "torch")
     assert [verdict.special_tokens for verdict in collect_verdicts(models, None)] == [1, 0, 0, 4, 0]
+
+
+def test_a_trial_goes_on_beside_other_work_and_ends_with_it(
+    copy: Path, artifact: MakeArtifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial waits for the work to end it, so that one after the other would never end."""
+    done, pid = tmp_path / "done", tmp_path / "pid"
+    program = f"""
+import json, os, time
+from pathlib import Path
+Path({str(pid)!r}).write_text(str(os.getpid()))
+while not Path({str(done)!r}).exists():
+    time.sleep(0.01)
+print(json.dumps({{"message": "It does not load."}}), flush=True)
+"""
+    models = [(artifact(copy), resolve_encoding(describe(copy), Settings()))]
+    monkeypatch.setattr("harness.plan.models.START", program)
+    monkeypatch.setattr("harness.plan.models.SECONDS", 60)
+    monkeypatch.delitem(sys.modules, "torch")
+
+    def fail(error: type[BaseException]) -> None:
+        with check_load(models, None):
+            while not (pid.exists() and pid.read_text()):
+                time.sleep(0.01)
+            if error is ValueError:
+                done.touch()
+            raise error
+
+    # What does not load is said in place of an error to which it may have led.
+    with pytest.raises(ModelError, match="It does not load"):
+        fail(ValueError)
+    done.unlink()
+    pid.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        fail(KeyboardInterrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 def test_a_plan_tries_models_in_another_process(
