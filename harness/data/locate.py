@@ -466,6 +466,15 @@ def _explain_missing_data(data: Data, settings: DataSettings, lacking: Sequence[
         state = f"is only in part in the hub's cache (no {', '.join(lacking[:3])})"
     elif usual and (held := find_other_revision(usual, data.revision)):
         state += f" (the data root has it at {held})"
+    near = _find_nearby_root(data.path, settings.root) if settings.root else None
     return DataMissing(
-        f"Offline, and the data set {data.path} at revision {data.revision} {state}.", hint=_PULL
+        f"Offline, and the data set {data.path} at revision {data.revision} {state}.",
+        hint=f"{near} has it: type --data {near}." if near else _PULL,
     )
+
+
+def _find_nearby_root(path: str, root: Path) -> Path | None:
+    """The folder one level above or below a data root that holds a data set."""
+    root = root.expanduser().absolute()
+    found = [place for place in (root.parent / path, *sorted(root.glob(f"*/{path}"))) if place.is_dir()]
+    return found[0].parents[len(Path(path).parts) - 1] if found else None

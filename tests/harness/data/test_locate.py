@@ -114,6 +114,15 @@ def test_offline_and_nowhere_says_what_and_how_to_get_it(settings, revision):
     assert "harness data pull --suite" in str(caught.value)
 
 
+@pytest.mark.parametrize("level", ["..", "sub"])
+def test_a_data_root_one_level_off_is_named(settings, root, lay, revision, level):
+    lay(root / level / PATH, {"data.jsonl": "{}"})
+    with pytest.raises(DataMissing) as caught:
+        locate_data(Data(path=PATH, revision=revision), settings)
+    place = (root / level).resolve()
+    assert caught.value.hint == f"{place} has it: type --data {place}."
+
+
 def test_online_and_nowhere_loads_the_pinned_revision_from_the_hub(settings, revision):
     pinned = Data(path=PATH, revision=revision)
     found = locate_data(pinned, replace(settings, offline=False))
