@@ -476,5 +476,5 @@ def _explain_missing_data(data: Data, settings: DataSettings, lacking: Sequence[
 def _find_nearby_root(path: str, root: Path) -> Path | None:
     """The folder one level above or below a data root that holds a data set."""
     root = root.expanduser().absolute()
-    found = [place for place in (root.parent / path, *sorted(root.glob(f"*/{path}"))) if place.is_dir()]
-    return found[0].parents[len(Path(path).parts) - 1] if found else None
+    places = [place for place in (root.parent / path, *sorted(root.glob(f"*/{path}"))) if place.is_dir()]
+    return places[0].parents[len(Path(path).parts) - 1] if places else None
