@@ -309,7 +309,7 @@ def test_a_loss_that_the_replaced_baseline_forgot_is_red_by_its_anchor(
     assert (code, told["overall"], told["means"][0]["verdict"]) == (1, "regressed", "same")
     (since,) = told["chain"]["means"]
     assert (told["chain"]["baselines"], since["margin"], since["verdict"]) == (1, 0.01, "regressed")
-    assert "since last of " in told["because"][0]
+    assert "since its anchor, last of " in told["because"][0]
     asked("baseline", "export", "last", tmp_path / "last.zip")
     for path in (measured.results / "records").glob("good-*/*/*.json"):
         path.unlink()

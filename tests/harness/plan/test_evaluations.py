@@ -15,7 +15,6 @@ import harness
 import late_models
 import tiny
 import two_stage_models
-from harness.checks.check import _build_baseline_request
 from harness.cli import invoke
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError
@@ -27,6 +26,7 @@ from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.plan import catalog
 from harness.plan.evaluations import EvaluationChoice
+from harness.plan.request import Request
 from harness.results.results import EncodingCondition, extract_condition
 from stopped_trainings import train_in_this_process
 
@@ -229,7 +229,7 @@ def test_a_baseline_is_evaluated_by_its_own_options(evaluation: str) -> None:
     run = BaselineModel(model="m", source="m", artifact="a", folder="m", keys={})
     options = {"dtype": "float32", "evaluation": evaluation}
     baseline = Baseline(name="b", when="now", suites=("stdlib",), seeds=1, options=options, runs=(run,))
-    assert _build_baseline_request(("stdlib",), baseline).evaluation == evaluation
+    assert Request.parse_options((), baseline.suites, baseline.options).evaluation == evaluation
 
 
 def test_a_trained_model_is_evaluated_by_its_recipe_and_by_its_own_settings(
