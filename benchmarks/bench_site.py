@@ -8,10 +8,11 @@ of its own, and so are the readers, who read over the loopback as browsers do: a
 ten of sixty addresses, and one of ten a model's page that nobody opened before. They read twice: at first no
 page was made before, then those of the sixty addresses were.
 
-    python benchmarks/bench_site.py --many FOLDER
+    python benchmarks/bench_site.py --many FOLDER [FOLDER ...]
 
 measures the start over a results folder of many records, of which it makes links in a folder of its own:
-without a snapshot, with one, with a thousand records that are new, and the first page.
+without a snapshot, with one, with a thousand records that are new, and the first page. Over folders of
+several sizes, it also prints what a straight line through them says of half a million.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import quote
 
+import numpy as np
 import psutil
 from measuring import read_options
 
@@ -262,14 +264,20 @@ def main() -> int:
     """Measure, print, and say which bar is missed."""
     text = {"help": "a folder"}
     options = read_options(
-        __doc__, results=text, repeats=3, port={"type": int}, many=text, **{"import": text}
+        __doc__, results=text, repeats=3, port={"type": int}, many=text | {"nargs": "+"}, **{"import": text}
     )
     if options.port:
         json.dump(asyncio.run(all_readers(options.port, models(options.results))), sys.stdout)
         return 0
     if options.many:
-        with tempfile.TemporaryDirectory(dir=Path(options.many).parent) as home:
-            return report(many(Path(options.many), Path(home)))
+        figures = []
+        for folder in map(Path, options.many):
+            with tempfile.TemporaryDirectory(dir=folder.parent) as home:
+                figures.append(many(folder, Path(home)))
+        codes = [*map(report, figures)]
+        if len(figures) > 1:
+            report_half_a_million(figures)
+        return max(codes)
     checkout = getattr(options, "import")
     if not (options.results or checkout):
         raise SystemExit("Name --results, --import or --many.")
@@ -278,6 +286,15 @@ def main() -> int:
         if checkout:
             first["import and first answer, s"] = from_nothing(checkout, Path(folder))
         return report(first | measure(options.results or f"{folder}/results", options.repeats))
+
+
+def report_half_a_million(sizes: list[dict[str, float]]) -> None:
+    """Print where a straight line through some sizes has half a million records."""
+    print("500,000 records by a straight line through these:")
+    records = [figures["records"] for figures in sizes]
+    for name in list(sizes[0])[1:]:
+        slope, start = np.polyfit(records, [figures[name] for figures in sizes], 1)
+        print(f"{name:36} {start + slope * 500_000:>10,.1f}")
 
 
 def report(figures: dict[str, float]) -> int:
