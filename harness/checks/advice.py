@@ -108,15 +108,12 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     # Else a port's score follows from its vectors, and is not in doubt.
     if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
-        yield (
-            "Put the baseline's model back to its place, so that vectors can be compared; if outputs may "
-            "differ, ask --question replace."
-        )
+        yield "Make vectors comparable (why not is said above). If outputs may differ: --question replace."
     if any(mean.needs_trainings for mean in check.means):
         yield (
             f"Train {LEAST_RUNS - 1} more of the baseline with other seeds (--seeds {LEAST_RUNS} with a "
-            "recipe, or harness baseline set NAME --model A --model B --model C), and better as many of the "
-            "candidate. If only these two models matter, ask --question replace."
+            "recipe, or harness baseline set NAME --model A --model B --model C), and as many of the "
+            "candidate if you can. If only these two models matter, ask --question replace."
         )
     for mean in check.means:
         if mean.other_needs:

@@ -157,7 +157,7 @@ def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest
     """
     try:
         if len(models) < 2:
-            return _skip_vectors("the baseline's model is not to be had, or has changed")
+            return _skip_vectors("the baseline's model was not found, or has changed")
         if models[0] == models[1]:
             return PortComparison(text="it is compared with itself.")
         if any(model.ranks or model.interacts_late or model.has_two_stages for model in models):
@@ -305,13 +305,10 @@ def judge_port(
     if unsure and not outputs.compared and end.verdict not in ("inconclusive", "regressed"):
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
         end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
+    because = (f"The same model: {outputs.text}" if outputs.compared else text,)
     if end.verdict in ("inconclusive", "regressed"):
-        return tasks, means, replace(end, because=(*end.because, text))
-    return (
-        tasks,
-        means,
-        replace(end, because=(f"The same model: {outputs.text}" if outputs.compared else text,)),
-    )
+        because = (*end.because, text)
+    return tasks, means, replace(end, because=because)
 
 
 def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:

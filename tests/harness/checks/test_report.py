@@ -110,6 +110,15 @@ def test_after_a_regression_the_task_to_look_at_first_is_named_with_its_command(
     assert describe_next_steps(small_check(tasks=(REGRESSED, allowed))) == first.format("SciFact", "SciFact")
 
 
+def test_a_port_in_doubt_has_a_next_step_and_a_probe_in_doubt_has_none() -> None:
+    """Its scores are in doubt only where vectors were not compared."""
+    line = replace(PASSED, verdict="inconclusive")
+    advice = "Make vectors comparable (why not is said above). If outputs may differ: --question replace."
+    assert advice in describe_next_steps(undecided(line, question=PORT)).split("\n")
+    assert advice not in describe_next_steps(undecided(replace(line, type="Classification"), question=PORT))
+    assert advice not in describe_next_steps(undecided(line))
+
+
 def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> None:
     losses = [task(f"t{points}", "passed", points=-points) for points in (1, 4, 2, 3)]
     _, text, command = describe_next_steps(small_check(tasks=(*losses, MISSING))).split("\n")
