@@ -88,7 +88,8 @@ class TableColumn:
     @property
     def syllables(self) -> list[str]:
         """The heading without its group's name, in parts between which a line may end."""
-        short = self.label.replace(self.group.replace(" ", ""), "", 1) if self.group else ""
+        # Not at its start: STSBenchmark would be a "Benchmark".
+        short = re.sub(f"(?<=.){re.escape(self.group.replace(' ', ''))}", "", self.label, count=1)
         words = re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[_\-./])", short if len(short) > 2 else self.label)
         halves = [
             (w[: len(w) // 2], w[len(w) // 2 :]) if len(w) > 15 and " " not in w else (w,) for w in words
