@@ -103,7 +103,7 @@ def _describe_regressions(
         if isinstance(line, TaskOutcome) and line.collapsed:
             why = f"more than {policy.collapse:g} points, the policy's limit of a collapse"
         elif (line.delta or 0.0) >= -line.margin:
-            why = f"surely lower, by over half of its margin of {line.margin_text} as measured"
+            why = f"surely a loss, and more than half of its margin of {line.margin_text}"
         texts.append(f"{name} {line.loss_text}: {why}.")
     return texts
 

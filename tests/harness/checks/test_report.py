@@ -553,7 +553,7 @@ def spoken(check: Check, suite: str) -> str:
 @pytest.mark.parametrize(
     ("points", "text"),
     [
-        (-0.0165, "surely lower, by over half of its margin of 2.00 as measured."),
+        (-0.0165, "surely a loss, and more than half of its margin of 2.00."),
         (-0.0205, "more than its margin of 2.00."),
     ],
 )
