@@ -63,9 +63,8 @@ def save_objects(
 
 
 def is_own_encoder(model: Any) -> bool:
-    """Whether a model is an object that cannot be saved, with all that mteb's EncoderProtocol asks for."""
-    saved = not _is_object(model) or hasattr(model, "save_pretrained")
-    return not saved and all(hasattr(model, name) for name in _PROTOCOL)
+    """Whether a model is an object with all that mteb's EncoderProtocol asks for."""
+    return _is_object(model) and all(hasattr(model, name) for name in _PROTOCOL)
 
 
 def _is_object(model: Any) -> bool:
