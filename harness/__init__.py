@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from harness.driver.evaluation import TrainedModel
     from harness.driver.execute import Listeners
     from harness.driver.report.run import Report
-    from harness.plan.model_objects import SavableModel
     from harness.plan.request import Request
     from harness.tools.comparison import compare_models as compare
     from harness.tools.measured import list_records as records
@@ -87,7 +86,7 @@ def __getattr__(name: str) -> Any:
 
 
 def run(
-    model: str | SavableModel | Sequence[str | SavableModel] | Mapping[str, str | SavableModel],
+    model: Any,
     suite: str | Sequence[str],
     *,
     name: str | None = None,
@@ -100,10 +99,11 @@ def run(
     Args:
         model: A catalog name, `org/name[@revision]`, a folder or a trained model of `results`; or a
             SentenceTransformer or PyLate ColBERT in memory; or several, or a mapping of names for them to
-            models. An object is not changed, and known by the content of what it saves.
+            models. Such an object is not changed, and known by the content of what it saves. Or a single
+            encoder of mteb's EncoderProtocol, which is measured again at each call.
         suite: A suite's name, or `name:argument`; or several.
         name: The model's name in records and tables; None for its own. An object has one only if its
-            model card has a `model_id` or `model_name`.
+            model card has a `model_id` or `model_name`; an encoder of mteb's protocol needs this one.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
         **request: Any other field of `harness.plan.request.Request`, and any of its `settings`, its `options`
@@ -163,8 +163,8 @@ def train(
 
 
 def check(
-    candidate: str | SavableModel,
-    baseline: str | SavableModel,
+    candidate: Any,
+    baseline: Any,
     suite: str | Sequence[str] = (),
     *,
     name: str | None = None,
@@ -177,7 +177,7 @@ def check(
     """The check of a candidate against a baseline; missing scores are measured first.
 
     Args:
-        candidate: A catalog name, `org/name[@revision]`, a folder, or a model in memory as for `run`.
+        candidate: A catalog name, `org/name[@revision]`, a folder, a SentenceTransformer or PyLate ColBERT.
         baseline: The name of a baseline, its file, or a model.
         suite: A suite's name, or `name:argument`; or several. A baseline has its own.
         name: The candidate's name in records and tables; None for its own.

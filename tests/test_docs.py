@@ -312,7 +312,7 @@ def test_a_how_to_does_what_it_says(page: str, read: dict[str, list[tuple[int | 
 
 @pytest.mark.slow
 def test_the_scripts_print_what_they_compute(read: dict[str, list[tuple[int | None, str]]]) -> None:
-    run, read_again, in_memory, _, check, watch = (out for _, out in read["python"])
+    run, read_again, in_memory, by_class, _, check, watch = (out for _, out in read["python"])
     scores = [line.split() for line in run.splitlines()]
     assert [words[:2] for words in scores] == [["minilm", "alike"], ["checkpoint", "alike"]]
     assert all(-1 <= float(words[2]) <= 1 for words in scores)
@@ -320,6 +320,7 @@ def test_the_scripts_print_what_they_compute(read: dict[str, list[tuple[int | No
     assert head == ["model", "suite", "task", "type", "score", "settings"]
     assert [f"{float(words[2]):.4f}" for words in scores] == [words[4] for words in rows]
     assert "cut to 64 alike " in in_memory
+    assert -1 <= float(by_class.split()[-1]) <= 1
     assert check.split()[0] in ("regressed", "inconclusive", "improved", "passed", "same")
     assert "Did you mean release?" in check
     assert watch.startswith(("[1000] []", "[] ["))

@@ -39,6 +39,7 @@ from harness.core.errors import (
 )
 from harness.core.keys import digest
 from harness.core.types import Suite
+from harness.driver import evaluation
 from harness.plan.model_objects import save_objects
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
@@ -407,8 +408,6 @@ def check_candidate(
     run = run.replace_fields(request | {"allow": allowed}, of="harness.check")
 
     def execute_request(part: Request) -> Mapping[str, str]:
-        from harness.driver import evaluation
-
         return evaluation.execute(evaluation.prepare(part), listeners).lacking
 
     with run.limit_network():

@@ -19,6 +19,7 @@ from harness.core.types import (
     SEED,
     DocumentText,
     Dtype,
+    ObjectEncoder,
     Output,
     Role,
     Similarity,
@@ -449,6 +450,10 @@ class Ranking:
     stemmer: str = "auto"
     # Left out of the key at 1: results of the first rules keep their keys.
     rules: int = field(default=1, metadata={"later": True})
+
+
+AnyEncoding = Encoding | Ranking | ObjectEncoder
+"""The way in which a model is evaluated; part of each key."""
 
 
 TokenKind = Literal["text", "special", "prefix", "expansion"]

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.core.encoding import ContextDraw, Encoding, Plaid, Ranking
+from harness.core.encoding import AnyEncoding, ContextDraw, Encoding, Plaid, Ranking
 from harness.core.types import DOCUMENT_TEXT, SEED, Artifact, CutSource, Data, MeasuredSource, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
@@ -46,7 +46,7 @@ def digest(value: Any) -> str:
 def build_evaluation_identity(
     artifact: Artifact,
     task: Task,
-    encoding: Encoding | Ranking,
+    encoding: AnyEncoding,
     *,
     seed: int,
     machine: Mapping[str, Any] | None = None,
@@ -80,7 +80,7 @@ def build_evaluation_identity(
     }
 
 
-def _build_task_encoding(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:
+def _build_task_encoding(encoding: AnyEncoding, task: Task) -> dict[str, Any]:
     """The encoding, or what a task reads of it that runs the model itself: dtype and scaling of positions."""
     how = build_encoding_identity(encoding)
     if task.output != "measured":
@@ -95,7 +95,7 @@ def is_per_machine(task: Task) -> bool:
     return isinstance(task.source, MeasuredSource) and task.source.per_machine
 
 
-def _collect_task_settings(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:
+def _collect_task_settings(encoding: AnyEncoding, task: Task) -> dict[str, Any]:
     """The settings of an encoding on a task that are not the model's: a length of queries, an index."""
     if not isinstance(encoding, Encoding) or encoding.late_interaction is None:
         return {}
@@ -131,7 +131,7 @@ def build_data_identity(data: Data) -> dict[str, Any]:
     return identity
 
 
-def build_encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
+def build_encoding_identity(encoding: AnyEncoding) -> dict[str, Any]:
     """An encoding without its prompts, choice of a search and longer documents, which depend on the task.
 
     Of a ranking every setting.
@@ -167,6 +167,9 @@ def _serialize_plain(value: Any) -> Any:
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
     """Whether a field of a dataclass is in the key."""
+    # An object in memory, of which no content is known.
+    if not field.compare:
+        return False
     has_every_field = isinstance(value, AlwaysHashed | Ranking | Plaid | ContextDraw)
     if field.name in ALWAYS or (has_every_field and not field.metadata.get("later")):
         return True

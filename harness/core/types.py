@@ -343,8 +343,16 @@ class CountedSource(Protocol):
         ...
 
 
-TextModel = TextEncoder | TextRanker
-"""A finished model as a task sees it; a ranker is for retrieval alone."""
+@dataclass(frozen=True, kw_only=True)
+class ObjectEncoder:
+    """An encoder that is an object in Python, of mteb's EncoderProtocol: its own code encodes."""
+
+    output: Output = "vector"
+    encoder: Any = field(compare=False)
+
+
+TextModel = TextEncoder | TextRanker | ObjectEncoder
+"""A finished model as a task sees it; a ranker is for retrieval alone, an object for mteb's own code."""
 
 
 @runtime_checkable

@@ -165,14 +165,14 @@ def _describe_score_state(score: PlannedScore) -> str:
 
 def weight_bytes(model: ConfiguredModel) -> int:
     """The bytes of a model's weights, or of those that its training starts from."""
-    if model.ranks:
+    if model.ranks or model.is_object:
         return 0
     return sum(path.stat().st_size for path in weight_files(model.on_disk.artifact.folder))
 
 
 def _count_parameters(model: ConfiguredModel) -> int:
     """The parameters of a model's files, or of those that its training starts from."""
-    return 0 if model.ranks else _count_stored_parameters(model.on_disk.artifact.folder)
+    return 0 if model.ranks or model.is_object else _count_stored_parameters(model.on_disk.artifact.folder)
 
 
 @cache

@@ -48,7 +48,7 @@ from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Choose, Train
-from harness.plan.model_objects import save_objects
+from harness.plan.model_objects import is_own_encoder, resolve_encoder, save_objects
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Choices, PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
@@ -83,9 +83,12 @@ def run_evaluation(
     with full_request.limit_network():
         # A misspelt suite is refused before an object's weights are written.
         full_request.open_suites()
-        model, request = save_objects(model, check_value("name", name, str | None), request)
+        name, starts = check_value("name", name, str | None), tuple[ConfiguredModel, ...]()
+        if is_own_encoder(model):
+            starts, model = (resolve_encoder(model, name, full_request),), name
+        model, request = save_objects(model, name, request)
         models, names = check_value("models", model, NamedPlaces), request.get("names", {})
-        prepared, _ = avoid_hub(prepare(replace(full_request, models=models, names=names)))
+        prepared, _ = avoid_hub(prepare(replace(full_request, models=models, names=names), starts=starts))
         require_data(prepared)
         return execute(prepared, listeners)
 
@@ -311,7 +314,9 @@ def avoid_hub(prepared: PreparedRun) -> tuple[PreparedRun, str]:
     cells = () if os.environ.get("HF_HUB_OFFLINE") else prepared.plan.open
     is_asked = any(cell.located and cell.located.origin == "hub" for cell in cells)
     fault = find_hub_fault() if is_asked else ""
-    return (prepare(replace(prepared.request, offline=True)), fault) if fault else (prepared, "")
+    starts = tuple(model for model in prepared.asked if model.is_object)
+    request = replace(prepared.request, offline=True)
+    return (prepare(request, starts=starts), fault) if fault else (prepared, "")
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:

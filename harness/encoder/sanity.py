@@ -239,6 +239,21 @@ def require_sane(report: _SanityReport) -> None:
         )
 
 
+def require_sane_vectors(vectors: Vectors, texts: Sequence[str]) -> None:
+    """Refuse vectors (texts, dimension) that are not finite, or all the same for several different texts.
+
+    Raises:
+        ModelError: They are.
+    """
+    places = [*{text: place for place, text in enumerate(texts)}.values()]
+    sample = places[:: max(1, len(places) // len(SHORT))][: len(SHORT)]
+    failure = _detect_nonfinite_rows(_Rows.build_rows(vectors, texts))
+    if failure is None and len(sample) == len(SHORT):
+        failure = _detect_constant_vectors(vectors[sample])
+    if failure is not None:
+        raise ModelError(failure.message, hint=failure.hint)
+
+
 def _detect_nonfinite_rows(rows: _Rows) -> _Failure | None:
     bad = np.flatnonzero(~np.isfinite(rows.vectors).all(axis=1))
     if not bad.size:

@@ -38,6 +38,7 @@ from harness.core.types import (
     DataReport,
     MeasuredModel,
     MeasuredSource,
+    ObjectEncoder,
     Outcome,
     Purpose,
     Role,
@@ -403,6 +404,26 @@ class Score(ScoreJob):
             **cached_model.measure_contamination(),
             "seconds": {name: round(value, 3) for name, value in spent.items()},
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreObject(ScoreJob):
+    """Score a task with an encoder that is an object of this process; the output is that of a Score."""
+
+    encoder: ObjectEncoder
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Run the task with the object's own code and return the record of the outcome."""
+        started = datetime.now(tz=UTC)
+        context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
+        outcome = self.compute_outcome(self.encoder, context)
+        ran = {
+            **provenance.collect_provenance(device=context.device, started=started),
+            "notes": ["an object in Python: measured once, not repeatable from files", *outcome.notes],
+            "seconds": {"score": round((datetime.now(tz=UTC) - started).total_seconds(), 3)},
+            "peak_memory_bytes": provenance.measure_peak_memory(),
+        }
+        return self.build_output(outcome, self.artifact, outcome.facts, ran)
 
 
 @contextlib.contextmanager

@@ -1,31 +1,32 @@
-"""Models in memory, such as a SentenceTransformer: saved to the cache, and then folders like any other."""
+"""Models in memory: saved to the cache, and then folders like any other, or encoders of a user's own code."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from harness.core import paths
 from harness.core.arguments import Folder, NamedPlaces, Table, check_value
 from harness.core.errors import ModelError, UsageError
 from harness.core.files import create_temporary_folder, write_error
+from harness.core.types import Artifact, ObjectEncoder
+from harness.encoder import backbones
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.files import SETTINGS, read_object
 from harness.encoder.folder.modules import find_sentence_config
 from harness.executors.local import end_repetition
-
-
-class SavableModel(Protocol):
-    """A SentenceTransformer, a ColBERT of PyLate, or a model of another class that saves itself like them."""
-
-    def save_pretrained(self, path: str, *, create_model_card: bool) -> None:
-        """Write weights, tokenizer and settings to a folder."""
+from harness.plan.plan import ConfiguredModel
+from harness.plan.request import Request
+from harness.results.index import RecordIndex
+from harness.results.results import open_stores
+from harness.search import bm25
 
 
 def save_objects(
@@ -61,6 +62,11 @@ def save_objects(
     return texts, {**request, "names": {**table, **named}} if named else dict(request)
 
 
+def is_own_encoder(model: Any) -> bool:
+    """Whether a model is an object with all that mteb's EncoderProtocol asks for."""
+    return _is_object(model) and all(hasattr(model, name) for name in _PROTOCOL)
+
+
 def _is_object(model: Any) -> bool:
     return not isinstance(model, str | os.PathLike | type) and (
         hasattr(model, "save_pretrained") or hasattr(model, "encode")
@@ -73,10 +79,11 @@ def _choose_name(model: Any, name: str | None) -> str | None:
         kind, card = type(model).__name__, getattr(model, "model_card_data", None)
         if not (hasattr(model, "save_pretrained") and hasattr(model, "encode")):
             raise UsageError(
-                f"An object of the class {kind} cannot be evaluated: a model in memory must be a "
-                "SentenceTransformer or a PyLate ColBERT, as it is saved and loaded again.",
-                hint="Give the SentenceTransformer in it (of mteb's wrappers `.model`), or make one of it: "
-                "SentenceTransformer(modules=[...]).",
+                f"An object of the class {kind} cannot be evaluated here: a model in memory must be a "
+                "SentenceTransformer or a PyLate ColBERT, as it is saved and loaded again, or of mteb's "
+                "EncoderProtocol and alone in harness.run.",
+                hint="Give the SentenceTransformer in it, or type harness.run(encoder, ..., "
+                f'name="my-encoder") with an encoder that has {", ".join(_PROTOCOL)}.',
             )
         # Never that of the model it was loaded from, as it may have been trained further.
         card_name = getattr(card, "model_id", None) or getattr(card, "model_name", None)
@@ -89,6 +96,52 @@ def _choose_name(model: Any, name: str | None) -> str | None:
     if name is not None:
         paths.require_plain_name(check_value("name", name, str), "a model's name", hint="Give another name.")
     return name
+
+
+_SOURCE = "Python object of "
+"""The start of the source of a model that is an encoder of a user's own code."""
+
+_USABLE = {
+    *("models", "suites", "options", "settings", "seed", "limit", "results", "cache", "data", "remote"),
+    *("offline", "devices", "track", "allow", "force", "fail_fast", "purpose", "budget"),
+}
+"""The arguments of a run that such an encoder can use."""
+
+_PROTOCOL = ("encode", "similarity", "similarity_pairwise", "mteb_model_meta")
+"""What mteb's EncoderProtocol asks for."""
+
+
+def resolve_encoder(encoder: Any, name: str | None, request: Request) -> ConfiguredModel:
+    """An encoder of a user's own code as a model; its key is new at each call, as its content is not known.
+
+    Raises:
+        UsageError: The name is missing or another model's, or the request has what the object cannot use.
+    """
+    kind = type(encoder)
+    if name is None:
+        raise UsageError(f"This {kind.__name__} has no name.", hint='Give it one: name="my-encoder".')
+    _require_own_name(name, request)
+    if refused := _list_unusable_arguments(request):
+        raise UsageError(f"{name} encodes by its own code, in this process: leave out {', '.join(refused)}.")
+    source = f"{_SOURCE}{kind.__module__}.{kind.__qualname__}"
+    artifact = Artifact(name=name, source=source, folder=Path(), key=secrets.token_hex(32), weights="")
+    return ConfiguredModel(artifact=artifact, encoding=ObjectEncoder(encoder=encoder))
+
+
+def _require_own_name(name: str, request: Request) -> None:
+    paths.require_plain_name(name, "a model's name", hint="Give another name.")
+    cache = paths.resolve_cache_folder(request.cache)
+    rows = [row for one in open_stores(request.results) for row in RecordIndex(one.root, cache).list_models()]
+    recorded = any(row.name == name and not row.source.startswith(_SOURCE) for row in rows)
+    if recorded or bm25.is_bm25(name) or backbones.find_catalog_model(name):
+        raise UsageError(f"Another model is called {name}.", hint="Give the encoder a name of its own.")
+
+
+def _list_unusable_arguments(request: Request) -> list[str]:
+    usual = Request(models=(), suites=())
+    values, defaults = ({**vars(one), **vars(one.settings)} for one in (request, usual))
+    usable = _USABLE - ({"devices"} if len(request.devices) > 1 else set())
+    return [name for name in values if name not in usable and values[name] != defaults[name]]
 
 
 def _save_model(model: Any, cache: Path) -> str:

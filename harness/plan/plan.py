@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar, TypeVarTuple
 
-from harness.core.encoding import ContextDraw, Encoding, Ranking
+from harness.core.encoding import AnyEncoding, ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
 from harness.core.keys import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart, format_swept_settings
@@ -25,6 +25,7 @@ from harness.jobs.jobs import (
     Resolve,
     Resources,
     Score,
+    ScoreObject,
 )
 from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank
@@ -110,7 +111,7 @@ class ConfiguredModel:
     """
 
     artifact: Artifact
-    encoding: Encoding | Ranking
+    encoding: AnyEncoding
     lineage: Lineage | None = field(default=None, compare=False)
     training: PlannedTraining | None = field(default=None, compare=False)
     evaluation: str = field(default="", compare=False)
@@ -119,6 +120,11 @@ class ConfiguredModel:
     def ranks(self) -> bool:
         """Whether it puts documents in order and has no vectors."""
         return isinstance(self.encoding, Ranking)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is an encoder in memory, which has no files."""
+        return not isinstance(self.encoding, Encoding | Ranking)
 
     @property
     def interacts_late(self) -> bool:
@@ -145,7 +151,7 @@ class ConfiguredModel:
         return None if draw is None or draw.documents == "null" else draw
 
     @property
-    def loaded(self) -> Encoding | Ranking:
+    def loaded(self) -> AnyEncoding:
         """Its settings, without the draw of context documents that it is evaluated with."""
         return self.encoding.loaded if isinstance(self.encoding, Encoding) else self.encoding
 
@@ -196,7 +202,7 @@ class PlannedScore:
     purpose: Purpose = "final"
 
     @property
-    def encoding(self) -> Encoding | Ranking:
+    def encoding(self) -> AnyEncoding:
         """The model's encoding on this task, or its ranking."""
         model_encoding = self.subject.encoding
         if isinstance(model_encoding, Encoding):
@@ -335,6 +341,8 @@ def _plan_encoding_score(
         problem = DataError(
             f"{subject.artifact.name} {does}; tasks other than retrieval need a vector for each text."
         )
+    if subject.is_object and ("documents" in identity or not task.source.scoring.startswith("mteb ")):
+        problem = DataError(f"{subject.artifact.name} is an object in Python: only mteb's code can score it.")
     return PlannedScore(
         subject=subject,
         task=task,
@@ -670,8 +678,8 @@ def _collect_jobs(
     for cell in cells:
         if cell.record is not None or cell.problem is not None:
             continue
-        if cell.subject.ranks:
-            jobs[cell.key] = _rank(cell)
+        if cell.subject.ranks or cell.subject.is_object:
+            jobs[cell.key] = _build_only_job(cell)
             continue
         training = cell.subject.training
         before = () if training is None else training.plan_jobs(trials, gate=gate)
@@ -746,12 +754,14 @@ def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = 
     return Job(key=key, kind="resolve", label=artifact.name, inputs=inputs, work=work)
 
 
-def _rank(cell: PlannedScore) -> Job:
-    """The only job of a score from a ranking."""
-    ranking = cell.subject.encoding
-    assert isinstance(ranking, Ranking)
-    ranked = _score_job(cell, "rank", Rank(ranking=ranking, **_collect_score_arguments(cell)))
-    return ranked.replace_resources(begins_on_cpu=True)
+def _build_only_job(cell: PlannedScore) -> Job:
+    """The only job of a score from a ranking, or from an encoder in memory."""
+    encoding, arguments = cell.subject.encoding, _collect_score_arguments(cell)
+    if isinstance(encoding, Ranking):
+        ranked = _score_job(cell, "rank", Rank(ranking=encoding, **arguments))
+        return ranked.replace_resources(begins_on_cpu=True)
+    assert not isinstance(encoding, Encoding)
+    return _score_job(cell, "score", ScoreObject(encoder=encoding, **arguments))
 
 
 def _build_task_jobs(cell: PlannedScore, resolve: str) -> Iterable[Job]:
@@ -808,7 +818,9 @@ def _collect_score_arguments(cell: PlannedScore) -> dict[str, Any]:
     }
 
 
-def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim | Measure) -> Job:
+def _score_job(
+    cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim | Measure | ScoreObject
+) -> Job:
     """The job that makes the record of a score."""
     artifact = cell.subject.artifact
     return Job(

@@ -632,8 +632,9 @@ class PreparedRun:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The requested devices; else every GPU, or the CPU."""
-        return self.request.devices or default_devices()
+        """The requested devices; else every GPU (the first for an object of this process), or the CPU."""
+        count = 1 if any(model.is_object for model in self.asked) else None
+        return self.request.devices or default_devices()[:count]
 
 
 def _list_training_facts(model: ConfiguredModel) -> list[str]:

@@ -84,9 +84,9 @@ class Comparable:
         return (*recipe_values, start.get("from"), start.get("content"))
 
     def has_same_settings(self, other: Comparable) -> bool:
-        """Whether two scores share their settings; with one of a ranking by words, all that both have."""
-        outputs = [(one.identity.get("encoding") or {}).get("output") for one in (self, other)]
-        if outputs.count("ranking") == 1:
+        """Whether two scores share their settings; with one of BM25 or of an object, all that both have."""
+        bare = ["dtype" not in (one.identity.get("encoding") or {"dtype": ""}) for one in (self, other)]
+        if bare.count(True) == 1:
             return all(
                 self.identity.get(name) == other.identity.get(name) for name in ("scoring", "documents")
             )

@@ -172,6 +172,8 @@ class EncodingCondition:
         """
         if encoding.get("output") == "ranking":
             return describe_ranking(encoding)
+        if "dtype" not in encoding:
+            return "an object in Python"
         if "late_interaction" in encoding:
             return _describe_late_interaction(encoding)
         rest = dict(encoding)

@@ -193,7 +193,7 @@ def format_run_options(record: Record, *, hub: bool, prompts: bool = True) -> li
     elif encoding["output"] == "measured":
         options += ["--dtype", encoding["dtype"]]
         options += ["--max-length", str(encoding["max_length"])] if "max_length" in encoding else []
-    elif encoding["output"] != "ranking":
+    elif "pooling" in encoding:
         options += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
         options += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
         # With a rule by type of tasks the recipe's evaluation has the rule, which an option would replace.

@@ -530,7 +530,8 @@ def _list_command_lines(source: _CardSource) -> list[str]:
     commands = []
     if source.lineage is not None:
         commands.append(_format_training_command(source.lineage))
-    if source.records:
+    # An object in Python is measured once; no command has it.
+    if source.records and source.records[0].identity.get("encoding") != {"output": "vector"}:
         about = source.records[0].model
         hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
         if about.source == "local" and "/" not in hub_id and source.lineage is None:

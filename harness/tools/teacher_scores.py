@@ -265,6 +265,7 @@ def _rank(
         ranked = ranker.rank(queries, documents, k=k, language=ENGLISH)
         # A score of 0 is that of documents without a word of the query, in the order of the corpus.
         return [(places[scores > 0], scores[scores > 0]) for places, scores in ranked]
+    assert isinstance(encoding, Encoding)
     artifact = _load_scoring_model(model, context)
     if model.interacts_late:
         return MaxSimRanker(context, artifact, encoding, _TEXTS).rank(queries, documents, k=k)

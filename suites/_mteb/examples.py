@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import DataError
 from harness.core.types import SEED
 from harness.storage.record import EXAMPLE_COLUMNS, RUN_COLUMNS, RUN_DEPTH
-from suites._mteb.model import Model
+from suites._mteb.model import CheckedEncoder, Model
 from suites._mteb.query_metrics import compute_query_metric
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Examples:
     `notes` say why. A score never depends on them.
     """
 
-    def __init__(self, task: AbsTask, model: Model, folder: Path) -> None:
+    def __init__(self, task: AbsTask, model: Model | CheckedEncoder, folder: Path) -> None:
         self._task = task
         self._model = model
         self.folder: Path | None = None if _is_retrieval_task(task) else folder

@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import DataError
+from harness.core.errors import DataError, ModelError
 from harness.core.files import write_error
-from harness.core.types import DOCUMENT_TEXT, DocumentText, Role, TextEncoder, TextModel, TextRanker
+from harness.core.types import DOCUMENT_TEXT, DocumentText, ObjectEncoder, Role, TextEncoder, TextRanker
 from harness.storage.record import Record
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """mteb's protocols for a TextModel; `found` is (subset, split) → query id → document id → score."""
+    """mteb's protocols for a model; `found` is (subset, split) → query id → document id → score."""
 
     mteb_model_meta: ModelMeta
 
-    def __init__(self, model: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> None:
+    def __init__(self, model: TextEncoder | TextRanker, documents: DocumentText = DOCUMENT_TEXT) -> None:
         from mteb.models import ModelMeta
 
         self._model, self._documents = model, documents
@@ -34,6 +34,7 @@ class Model:
         names = {"name": "encoder/under-test", "revision": "0"}
         self.mteb_model_meta = ModelMeta.create_empty(overwrites=names)
         self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+        self.dimension: int | None = None
         self._corpus: Dataset | None = None
 
     @property
@@ -160,6 +161,56 @@ class Model:
 
             return getattr(util, f"{prefix}manhattan_sim")
         return getattr(functions, prefix + names[self.encoder.similarity])
+
+
+class CheckedEncoder:
+    """An object of mteb's EncoderProtocol, used as mteb uses it, with checks of its vectors.
+
+    `found` is as of a Model, and `dimension` that of its vectors.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        from mteb.models import SearchEncoderWrapper, SearchProtocol
+
+        self._encoder = encoder
+        self.mteb_model_meta = encoder.mteb_model_meta
+        self.similarity, self.similarity_pairwise = encoder.similarity, encoder.similarity_pairwise
+        # Some encoders of mteb search in a way of their own.
+        self._search: Any = encoder if isinstance(encoder, SearchProtocol) else SearchEncoderWrapper(self)
+        self.index = self._search.index
+        self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+        self.dimension: int | None = None
+
+    def encode(self, inputs: Any, **options: Any) -> Any:
+        """The vectors of a data loader's texts as the object gives them, or a ModelError."""
+        import torch
+
+        from harness.encoder.sanity import require_sane_vectors
+
+        vectors, texts = self._encoder.encode(inputs, **options), list(inputs.dataset["text"])
+        shape = tuple(getattr(vectors, "shape", ()))
+        width = self.dimension or (shape[-1] if shape else 0)
+        if shape != (len(texts), width) or getattr(vectors, "is_sparse", False):
+            before = f", after vectors of {self.dimension} numbers" if self.dimension else ""
+            raise ModelError(
+                f"encode gave a {type(vectors).__name__} of shape {shape} for {len(texts)} texts{before}.",
+                hint="Give a dense array of numpy or torch with a row for each text, in their order.",
+            )
+        self.dimension = width
+        require_sane_vectors(torch.as_tensor(vectors).detach().float().cpu().numpy(), texts)
+        return vectors
+
+    def search(self, queries: Dataset, **options: Any) -> dict[str, dict[str, float]]:
+        """The best documents of each query; arguments and results as in `Model.search`."""
+        results: dict[str, dict[str, float]] = self._search.search(queries, **options)
+        self.found[options["hf_subset"], options["hf_split"]] = results
+        return results
+
+
+def build_model(model: Any, documents: DocumentText) -> Model | CheckedEncoder:
+    """A TextModel as mteb knows it; arguments as of a Model."""
+    is_object = isinstance(model, ObjectEncoder)
+    return CheckedEncoder(model.encoder) if is_object else Model(model, documents)
 
 
 def _run_ranker(

@@ -25,7 +25,7 @@ from harness.storage.record import Record
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel, limit_examples
-from suites._mteb.model import Model, collect_corpus_texts, write_results
+from suites._mteb.model import build_model, collect_corpus_texts, write_results
 from suites._mteb.snapshot import TaskInfo, load_snapshot
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = 
     """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 
-    model = Model(encoder, documents)
+    model = build_model(encoder, documents)
     scores: dict[str, dict[str, Mapping[str, Any]]] = {}
     together, run = is_parallel(task), Run(task)
     with tempfile.TemporaryDirectory() as folder:
@@ -289,7 +289,7 @@ def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = 
                     # One subset a call, so that the rows and rankings of a subset can be taken before the
                     # next one.
                     subsets_to_run=subsets,
-                    encode_kwargs={"show_progress_bar": False},
+                    encode_kwargs={"batch_size": 32, "show_progress_bar": False},  # mteb's own size
                     prediction_folder=examples.folder,
                 )
                 scores[split].update({name: _convert_json_value(values) for name, values in results.items()})
@@ -310,6 +310,7 @@ def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = 
         scores=scores,
         examples=examples.columns,
         run=run.columns,
+        facts={"dimension": model.dimension},
         notes=(*getattr(task, "notes", ()), *examples.notes),
     )
 

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 
 from harness.core import provenance
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
+from harness.core.encoding import USUAL_QUERIES, Encoding
 from harness.core.errors import StoreError
 from harness.core.types import Purpose, Size
 from harness.data.locate import format_size
@@ -108,7 +108,8 @@ def note_speed(cache: Path, speed: Speed) -> None:
 
 def note_record(cache: Path, record: Record) -> None:
     """Keep the speed at which the texts of a score were encoded, where vectors were."""
-    if record.identity.get("encoding", {}).get("output", "ranking") not in ("ranking", "measured"):
+    encoding = record.identity.get("encoding", {})
+    if "max_length" in encoding and encoding["output"] != "measured":
         note_speed(cache, PastScore.from_record(record).speed)
 
 
@@ -271,7 +272,7 @@ class PastWork:
 
     def estimate_score_cost(self, work: PlannedWork) -> ScoreCost:
         """The cost of a planned score."""
-        failed, ranks = work.state == "cannot run", isinstance(work.encoding, Ranking)
+        failed, ranks = work.state == "cannot run", not isinstance(work.encoding, Encoding)
         texts, tokens = (
             self.expect_texts(work) if work.is_open and not ranks else (None if failed else 0,) * 2
         )
@@ -425,7 +426,7 @@ class PastWork:
     def _search_cost(self, work: PlannedWork) -> _SearchCost | None:
         """The cost of the search of a score, by past searches on this device; None without token vectors."""
         encoding, size = work.encoding, work.size
-        if isinstance(encoding, Ranking) or encoding.late_interaction is None:
+        if not isinstance(encoding, Encoding) or encoding.late_interaction is None:
             return None
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.encoding import Encoding, Ranking
+from harness.core.encoding import AnyEncoding, Encoding
 from harness.core.errors import shorten_names
 from harness.core.types import Purpose, Size
 from harness.data.locate import format_size
@@ -77,7 +77,7 @@ class PlannedWork:
     model: str
     type: str = ""
     identity: Mapping[str, Any]
-    encoding: Encoding | Ranking
+    encoding: AnyEncoding
     size: Size
     parameters: int = 0
     width: int | None = None
@@ -91,7 +91,7 @@ class PlannedWork:
 def _estimate_vector_bytes(work: PlannedWork) -> int | None:
     """The bytes of a score's vectors, None where they are not known."""
     encoding, size = work.encoding, work.size
-    if isinstance(encoding, Ranking):
+    if not isinstance(encoding, Encoding):
         return 0
     if not work.width or size.texts is None:
         return None
@@ -113,7 +113,7 @@ def estimate_index_size(work: PlannedWork, keep: float) -> int:
     While one is made whose vectors are not kept, those of a sample are beside its first half.
     """
     encoding, size = work.encoding, work.size
-    if isinstance(encoding, Ranking) or encoding.index is None or encoding.late_interaction is None:
+    if not isinstance(encoding, Encoding) or encoding.index is None or encoding.late_interaction is None:
         return 0
     tokens = size.most_tokens(encoding.max_length)
     full_size = estimate_index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)

@@ -6,14 +6,19 @@ import errno
 import json
 import os
 import random
+import re
 import resource
 import signal
 from pathlib import Path
 from typing import Any
 
+import mteb
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
+from mteb.models import ModelMeta
+from mteb.types import PromptType
 from scipy.stats import spearmanr
 from sentence_transformers import CrossEncoder, SentenceTransformer, models
 from transformers import ElectraConfig, ElectraModel
@@ -28,6 +33,7 @@ from harness.core.files import sweep_cache
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.tensors import read_tensor_headers
 from harness.plan.model_objects import save_objects
+from suites._mteb.source import BuiltSource
 
 CHANCE = random.Random(1)
 PAIRS = [[" ".join(CHANCE.sample(tiny.WORDS, 4)) for _ in range(2)] for _ in range(60)]
@@ -324,7 +330,7 @@ def test_names(model: SentenceTransformer, suite: str, tmp_path: Path) -> None:
 
 
 class Encoder:
-    """What mteb's protocol asks for."""
+    """A part of what mteb's protocol asks for."""
 
     def encode(self, inputs: Any, **_: Any) -> Any:
         return inputs
@@ -346,8 +352,8 @@ def test_what_is_no_model_is_refused_with_the_cure(folder: Path, suite: str, tmp
     cases: list[tuple[Any, str, str]] = [
         (
             Encoder(),
-            "class Encoder cannot be evaluated: .* must be a SentenceTransformer",
-            "wrappers `.model`",
+            "class Encoder cannot be evaluated here: .* must be a SentenceTransformer",
+            "similarity_pairwise",
         ),
         (sound[0].auto_model, "class BertModel cannot", "SentenceTransformer"),
         (CrossEncoder(str(folder.with_name("bert")), device="cpu"), "class CrossEncoder cannot", "in it"),
@@ -382,3 +388,171 @@ def test_a_check_takes_objects_and_the_cache_knows_them(
     assert [*objects.iterdir()] == []
     assert harness.run(model, suite, **asked).texts_encoded == 0
     assert [place.name for place in objects.iterdir()] == [key]
+
+
+class Counter(Encoder):
+    """The numbers of each word of a text, with a similarity of its own; it keeps how it was called."""
+
+    def __init__(self, change: str = "") -> None:
+        self.mteb_model_meta = ModelMeta.create_empty(overwrites={"name": "own/counter", "revision": "1"})
+        self.change = change
+        self.calls: list[Any] = []
+
+    def encode(self, inputs: Any, *, task_metadata: Any, **options: Any) -> Any:
+        batches = [batch["text"] for batch in inputs]
+        self.calls.append((task_metadata.name, batches, options))
+        texts = [text for batch in batches for text in batch]
+        rows = np.array([[text.split().count(word) for word in tiny.WORDS] for text in texts], np.float32)
+        match self.change:
+            case "not finite":
+                rows[3, 1] = np.nan
+            case "all the same":
+                rows[:] = rows[0]
+            case "a row is missing":
+                rows = rows[1:]
+            case "wider":
+                rows = rows[:, : 5 + len(self.calls)]
+            case "flat":
+                rows = rows[:, 0]
+            case "a list":
+                return rows.tolist()
+        return torch.from_numpy(rows + 0.1)
+
+    def similarity(self, first: Any, second: Any) -> Any:
+        return torch.as_tensor(first) @ torch.as_tensor(second).T - 7
+
+    def similarity_pairwise(self, first: Any, second: Any) -> Any:
+        return (torch.as_tensor(first) * torch.as_tensor(second)).sum(dim=1) - 7
+
+
+@pytest.fixture
+def kinds(tmp_path: Path) -> str:
+    """A task of each kind; documents have titles."""
+    root = tmp_path / "kinds"
+    (root / "qrels").mkdir(parents=True)
+    texts = [" ".join(CHANCE.sample(tiny.WORDS, 5)) for _ in range(40)]
+    labelled = [{"text": text, "label": CHANCE.choice("ab")} for text in texts]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "pairs": [{"text1": a, "text2": b, "score": count_shared(a, b)} for a, b in PAIRS],
+        "corpus": [{"_id": str(n), "title": t.split()[0], "text": t} for n, t in enumerate(texts)],
+        "queries": [{"_id": str(n), "text": " ".join(t.split()[1:4])} for n, t in enumerate(texts[:9])],
+        **{"train": labelled[:30], "test": labelled[30:], "texts": labelled},
+    }
+    for name, lines in rows.items():
+        (root / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    judged = [f"{n}\t{n + k}\t1" for n in range(9) for k in range(2)]
+    (root / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    types = ("sts", "retrieval", "classification", "clustering")
+    (root / "harness.toml").write_text("".join(f'[[task]]\nname = "{t}"\ntype = "{t}"\n' for t in types))
+    return f"local:{root}"
+
+
+def test_an_encoder_of_mtebs_protocol_is_called_and_scored_as_by_mteb(kinds: str, tmp_path: Path) -> None:
+    ours, theirs = Counter(), Counter()
+    report = harness.run(ours, kinds, name="counter", results=tmp_path, devices="cpu")
+    tasks = [cell.task for cell in report.prepared.plan.cells]
+    found = {record.task.name: record for record in report.records}
+    assert len(tasks) == len(found) == 4
+    for task in tasks:
+        assert isinstance(task.source, BuiltSource)
+        built = task.source.build_mteb_task(task, seed=42)
+        (expected,) = mteb.evaluate(theirs, built, cache=None, show_progress_bar=False).task_results
+        for row in expected.scores["test"]:
+            scores = found[task.name].scores["test"][row["hf_subset"]]
+            assert scores == {name: None if row[name] != row[name] else row[name] for name in scores}
+            assert scores["main_score"] == found[task.name].main_score > 0
+    assert ours.calls == theirs.calls
+    assert {options.get("prompt_type") for _, _, options in ours.calls} == {None, *PromptType}
+    # Files beside the record as of any model: pairs and rankings.
+    rows = pq.read_table(next(tmp_path.rglob("*.run.parquet"))).num_rows
+    assert (rows, len([*tmp_path.rglob("*.examples.parquet")])) == (9 * 40, 4)
+
+
+def test_each_call_measures_an_encoder_again_under_its_name(
+    suite: str, folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    asked: dict[str, Any] = {"results": tmp_path / "results", "devices": "cpu"}
+    encoder = Counter()
+    harness.run(str(folder), suite, **asked)
+    (first,) = harness.run(encoder, suite, name="counter", **asked).records
+    compared = harness.compare("counter", folder.name, results=tmp_path / "results")
+    assert [row["task"] for row in compared.deltas] == ["alike"]
+    calls = len(encoder.calls)
+    (second,) = harness.run(encoder, suite, name="counter", **asked).records
+    assert len(encoder.calls) == 2 * calls
+    assert first.main_score == second.main_score
+    assert {first.key, first.model.artifact}.isdisjoint({second.key, second.model.artifact})
+    assert first.model.source == f"Python object of {Counter.__module__}.Counter"
+    assert (first.model.dimension, first.identity["encoding"]) == (len(tiny.WORDS), {"output": "vector"})
+    assert "an object in Python: measured once, not repeatable from files" in first.provenance["notes"]
+    names = {row["model"] for row in harness.records(results=tmp_path / "results")}
+    keys = (first.model.artifact, second.model.artifact)
+    assert names == {folder.name, *(f"counter ({key[:8]})" for key in keys)}
+    for command in ("show", "models card"):
+        assert invoke([*command.split(), first.model.artifact, "--results", str(tmp_path / "results")]) == 0
+        shown = capsys.readouterr().out
+        assert "an object in Python" in shown
+        assert "harness run" not in shown
+
+
+def test_what_an_encoder_of_mtebs_protocol_cannot_use_is_named(
+    suite: str, folder: Path, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"results": tmp_path / "results"}
+    harness.run(str(folder), suite, devices="cpu", **asked)
+    encoder = Counter()
+    for name, message in (
+        (None, "This Counter has no name"),
+        ("minilm", "Another model is called minilm"),
+        ("bm25", "Another model"),
+        (folder.name, "Another model"),
+        ("two\nlines", "cannot be a model's name"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            harness.run(encoder, suite, name=name, **asked)
+    for argument, value in {
+        "pooling": "mean",
+        "dtype": "float32",
+        "prompts": {"query": "q: "},
+        "document_text": "text",
+        "lengths": [8, 16],
+        "recipe": "simcse",
+        "executor": "slurm",
+        "devices": "cpu,cuda:0",
+        "gate": False,
+    }.items():
+        with pytest.raises(UsageError, match=f"this process: leave out {argument}"):
+            harness.run(encoder, suite, name="counter", **asked, **{argument: value})
+    for call in (
+        lambda: harness.run([encoder, "minilm"], suite, **asked),
+        lambda: harness.run({"counter": encoder}, suite, **asked),
+        lambda: harness.check(encoder, "minilm", suite, name="counter", **asked),
+        lambda: harness.run(Counter, suite, name="counter", **asked),
+    ):
+        with pytest.raises(UsageError, match=r"alone in harness\.run|models is <class"):
+            call()
+    report = harness.run(encoder, "efficiency", name="counter", **asked)
+    messages = {one.failure.message for one in report.failures if one.failure}
+    assert messages == {"counter is an object in Python: only mteb's code can score it."}
+    assert encoder.calls == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("not finite", "1 of 60 vectors are not finite"),
+        ("all the same", "6 different texts all have the same vector"),
+        ("a row is missing", r"of shape \(59, \d+\) for 60 texts"),
+        ("wider", r"of shape \(60, 7\) for 60 texts, after vectors of 6 numbers"),
+        ("flat", r"of shape \(60,\) for 60 texts"),
+        ("a list", r"gave a list of shape \(\)"),
+    ],
+)
+def test_vectors_that_make_no_sense_are_an_error(
+    change: str, message: str, suite: str, tmp_path: Path
+) -> None:
+    report = harness.run(Counter(change), suite, name="counter", results=tmp_path, devices="cpu")
+    (result,) = report.failures
+    assert result.failure is not None
+    assert re.search(message, result.failure.message)
+    assert report.records == ()
