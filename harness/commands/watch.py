@@ -481,7 +481,7 @@ def _format_change_point(change: ChangePoint) -> str:
         return f"from step {change.step} on the level is {size} lower ({_format_chance(change.p, 'curves')})"
     to = f" (to step {change.last})" if change.last != change.step else ""
     chance = _format_chance(change.p, "checkpoints")
-    return f"step {change.step}{to} is {size} below what those before it lead to expect ({chance})"
+    return f"step {change.step}{to} is {size} below the level expected from earlier checkpoints ({chance})"
 
 
 def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
