@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psutil
 from click.testing import CliRunner
@@ -33,8 +34,9 @@ from fuzz_folders import lay_data, lay_models
 from measuring import read_options
 
 import glue_data
+from harness.cli import invoke
 from harness.commands.audit import command as audit
-from harness.storage.leases import LEASE
+from harness.storage.leases import LEASE, Leases
 from harness.storage.store import Store
 from harness.training.training import read_log
 from stored_records import iter_records
@@ -86,10 +88,15 @@ def lay_inputs(folder: Path) -> None:
 class Trial:
     """A home with results and a cache of its own, in which a kind of command runs."""
 
-    def __init__(self, kind: str, inputs: Path, home: Path, term: float, devices: str) -> None:
+    def __init__(
+        self, kind: str, inputs: Path, home: Path, term: float, devices: str, *, alone: str = ""
+    ) -> None:
         self.home, self._term, self._rewritten, self._codes = home, term, False, set[int]()
-        words = {"models": inputs / "models", "data": inputs / "data", "home": home, "devices": devices}
-        self._command = [word.format(**words) for word in COMMANDS[kind]]
+        words = {"models": inputs / "models", "data": inputs / "data", "home": home}
+        self._command, self._here = (
+            [word.format(**words, devices=names) for word in COMMANDS[kind]] for names in (devices, alone)
+        )
+        self._is_here = bool(alone)
         for step, model in ((100, "bert"), (200, "mean")):
             shutil.copytree(inputs / "models" / model, home / "checkpoints" / f"step-{step}")
 
@@ -110,14 +117,28 @@ class Trial:
     def run(self) -> float:
         """Run the command to its end; returns the seconds."""
         began = time.monotonic()
-        self._codes.add(self.start().wait())
+        self._codes.add(self._run_here() if self._is_here else self.start().wait())
         return time.monotonic() - began
 
-    def kill(self, moment: float, *, child: bool) -> str:
-        """Start the command and kill it, or a process that it has started; returns what was hit."""
-        process = self.start()
+    def _run_here(self) -> int:
+        """Run the command in this process, which has the libraries already."""
+        # The defaults of `Leases` are changed here as in the processes that are started.
+        with mock.patch.dict(Leases.__init__.__kwdefaults__, {"term": self._term} if self._term else {}):
+            return invoke(self._here)
+
+    def _wait(self, process: subprocess.Popen[bytes], moment: float | str) -> None:
+        """Wait so many seconds, or until the command has written a file of this pattern."""
+        if isinstance(moment, str):
+            while process.poll() is None and not any(self.home.glob(moment)):
+                time.sleep(0.01)
+            return
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(moment)
+
+    def kill(self, moment: float | str, *, child: bool) -> str:
+        """Start the command and kill it, or a process that it has started; returns what was hit."""
+        process = self.start()
+        self._wait(process, moment)
         before, at_write = self.list_files(), random.random() < 0.5
         while at_write and process.poll() is None and self.list_files() == before:
             time.sleep(0.002)
@@ -132,11 +153,10 @@ class Trial:
         code = process.wait()
         return f"{hit}, then {code}" if hit == "child" else hit
 
-    def stop(self, moment: float, *, child: bool) -> str:
+    def stop(self, moment: float | str, *, child: bool) -> str:
         """Stop a command that holds a lease, or all its processes, while another takes over; what was hit."""
         process = self.start()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(moment)
+        self._wait(process, moment)
         while process.poll() is None:
             driver = psutil.Process(process.pid)
             stopped = [driver, *(_list_children(driver) if child else [])]
@@ -268,21 +288,33 @@ def count_finished(home: Path) -> Counter[str]:
 
 
 def kill_kind(
-    kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0, devices: str = "cpu,cpu"
-) -> list[str]:
-    """Kill or stop a kind of command so many times; returns the faults."""
-    stops = kind.startswith("stopped")
-    whole = Trial(kind, inputs, home / "whole", term * stops, devices)
+    kind: str, inputs: Path, home: Path, kills: int, term: float = 2.0, devices: str = "cpu,cpu",
+    *, moment: str = "",
+) -> list[str]:  # fmt: skip
+    """Kill or stop a kind of command so many times; returns the faults.
+
+    Args:
+        kind: One of `COMMANDS`.
+        inputs: The folder of `lay_inputs`.
+        home: Where the commands write.
+        kills: How often.
+        term: Seconds of a lease of what is stopped.
+        devices: Those of a command that is killed or stopped.
+        moment: A pattern of files: a kill comes once there is one, and not after a random time, and commands
+            that are left in peace run in this process on one device, without the seconds of a start.
+    """
+    stops, alone = kind.startswith("stopped"), "cpu" if moment else ""
+    whole = Trial(kind, inputs, home / "whole", term * stops, devices, alone=alone)
     seconds, hits = whole.run(), list[str]()
     faults = [*whole.find_faults()] if whole.list_scores() else ["left in peace it gives no scores"]
     while (left := kills - len(hits) + hits.count("nothing")) > 0 and not faults:
-        trial = Trial(kind, inputs, home / f"killed-{len(hits)}", term * stops, devices)
+        trial = Trial(kind, inputs, home / f"killed-{len(hits)}", term * stops, devices, alone=alone)
         # The first start comes while the second checkpoint is being written.
         weights = Path("step-200", "model.safetensors")
         os.truncate(trial.home / "checkpoints" / weights, 10_000)
         for _ in range(1 if stops else min(left, random.randint(3, 5))):
-            moment, child = random.uniform(0.2, 0.95) * seconds, random.random() < 0.75
-            hits.append(trial.stop(moment, child=child) if stops else trial.kill(moment, child=child))
+            when, child = moment or random.uniform(0.2, 0.95) * seconds, random.random() < 0.75
+            hits.append(trial.stop(when, child=child) if stops else trial.kill(when, child=child))
             shutil.copyfile(inputs / "models" / "mean" / weights.name, trial.home / "checkpoints" / weights)
             if hits[-1].endswith(("nothing", " 0")):  # it has ended well
                 break

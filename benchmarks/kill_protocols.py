@@ -6,6 +6,7 @@ PYTHONPATH=.:tests/support:benchmarks python benchmarks/kill_protocols.py --only
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 
 from measuring import read_options
 
+from harness.cli import invoke
 from protocol_data import backbone, lay_protocol_data
 
 
@@ -45,10 +47,17 @@ def outputs(results: Path) -> dict[str, Any]:
     return records | models
 
 
-def run(command: Sequence[str]) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr[-3000:]
-    report: dict[str, Any] = json.loads(done.stdout)
+def run(command: Sequence[str], *, here: bool = False) -> dict[str, Any]:
+    """The report of a command, which runs in a process of its own or in this one."""
+    if here:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            invoke(list(command[3:]))
+        text, said = out.getvalue(), ""
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        text, said = done.stdout, done.stderr[-3000:]
+    assert text, said
+    report: dict[str, Any] = json.loads(text)
     return report
 
 
@@ -67,12 +76,19 @@ def kill(command: Sequence[str], results: Path, count: int) -> bool:
     return process.wait() == -signal.SIGKILL
 
 
-def compare_quick_runs(protocol: str, folder: Path, kills: int) -> None:
-    """Assert that a quick run killed so many times gives what one left in peace gives, and whole rows."""
+def compare_quick_runs(protocol: str, folder: Path, kills: int, *, here: bool = False) -> None:
+    """Assert that a quick run killed so many times gives what one left in peace gives, and whole rows.
+
+    Args:
+        protocol: The name of the protocol.
+        folder: Where everything is written.
+        kills: How often.
+        here: Whether runs that are left in peace run in this process, without the seconds of a start.
+    """
     backbone(folder / "tiny")
     lay_protocol_data(folder / "data")
 
-    peaceful = run(words(folder, "peaceful", protocol))
+    peaceful = run(words(folder, "peaceful", protocol), here=here)
     expected = outputs(folder / "peaceful" / "results")
     counts = [number * len(expected) // (kills + 1) for number in range(1, kills + 1)]
     # A quick run may be at its end between two looks; then it is made anew.
@@ -82,7 +98,7 @@ def compare_quick_runs(protocol: str, folder: Path, kills: int) -> None:
             break
     else:
         raise AssertionError("three runs were at their ends before they were killed")
-    killed = run(words(folder, place, protocol))
+    killed = run(words(folder, place, protocol), here=here)
 
     assert outputs(results) == expected
     assert killed["tables"] == peaceful["tables"]

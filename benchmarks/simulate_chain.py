@@ -9,7 +9,8 @@ check says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,10 @@ from simulate_gate import made_up
 from harness.checks.baselines import BaselineModel
 from harness.checks.conclusion import merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
-from harness.checks.outcome import Chain
+from harness.checks.outcome import Chain, Power
 from harness.checks.policy import DEFAULT
 from harness.checks.sides import CheckSide, Comparison
+from harness.core.types import Suite
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Stratum, Units
 from harness.results.weighted_metrics import Floats
@@ -69,19 +71,38 @@ def find_red_releases(rng: np.random.Generator, tasks: int, texts: int, loss: fl
     baseline = anchor
     for number, candidate in enumerate(releases, 1):
         power = estimate_baseline_power(baseline, suites, DEFAULT)
-        chain = None
-        if number > 1:
-            sides = Comparison(candidate=candidate, baseline=anchor, failures={})
-            means = evaluate_chain(sides, suites, DEFAULT, power, number - 1)
-            chain = Chain(anchor="release 0", when="", baselines=number - 1, means=means)
-            if means[0].verdict == "regressed":
-                by_anchor = min(by_anchor, number)
+        chain = _test_by_anchor(candidate, anchor, suites, power, number) if number > 1 else None
+        if chain and chain.means[0].verdict == "regressed":
+            by_anchor = min(by_anchor, number)
         sides = Comparison(candidate=candidate, baseline=baseline, failures={})
         decided = evaluate_comparison(sides, suites, DEFAULT, power)
         if merge_verdicts(decided.tasks, decided.means, DEFAULT, chain).verdict == "regressed":
             by_any = min(by_any, number)
         baseline = candidate
     return by_anchor, by_any
+
+
+def is_red_by_anchor(
+    rng: np.random.Generator, tasks: int, texts: int, loss: float, *, releases: int = RELEASES
+) -> bool:
+    """Whether one of the first releases is red by the anchor; those after it are not drawn."""
+    suites = [made_up([f"T{at}" for at in range(tasks)])]
+    sides = itertools.islice(draw_releases(rng, tasks, texts, loss), releases + 1)
+    anchor, baseline = next(sides), next(sides)
+    for number, candidate in enumerate(sides, 2):
+        power = estimate_baseline_power(baseline, suites, DEFAULT)
+        if _test_by_anchor(candidate, anchor, suites, power, number).means[0].verdict == "regressed":
+            return True
+        baseline = candidate
+    return False
+
+
+def _test_by_anchor(
+    candidate: CheckSide, anchor: CheckSide, suites: Sequence[Suite], power: Power, number: int
+) -> Chain:
+    sides = Comparison(candidate=candidate, baseline=anchor, failures={})
+    means = evaluate_chain(sides, suites, DEFAULT, power, number - 1)
+    return Chain(anchor="release 0", when="", baselines=number - 1, means=means)
 
 
 def main() -> None:

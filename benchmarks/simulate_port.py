@@ -60,9 +60,11 @@ def collect_texts() -> list[tuple[str, str]]:
     pairs: dict[str, str] = {}
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         source = path.read_text(encoding="utf-8", errors="replace")
+        rows = source.split("\n")
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and len(words := ast.get_docstring(node) or "") > 30:
-                code = ast.get_source_segment(source, node) or ""
+                # ast.get_source_segment splits the whole file anew for each function.
+                code = "\n".join(rows[node.lineno - 1 : node.end_lineno])[node.col_offset :]
                 pairs.setdefault(words.split("\n\n")[0][:LONGEST], code.replace(words[:30], "")[:LONGEST])
     chosen = np.random.default_rng(0).permutation(len(pairs))[:POOL]
     every = list(pairs.items())

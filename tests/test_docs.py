@@ -252,10 +252,9 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int |
     support = ROOT / "tests" / "support"
     places = {"HARNESS_CACHE": str(copy / "cache"), "HARNESS_DATA": str(copy / "data")}
     env = {**os.environ, **places, "HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{copy}{os.pathsep}{support}"}
-    subprocess.run([sys.executable, "-c", PREPARE], cwd=copy, env=env, check=True)
     asked = {"cwd": copy, "env": env, "input": json.dumps(wanted)}
     done = subprocess.run(
-        [sys.executable, "-c", READER], **asked, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PREPARE + READER], **asked, capture_output=True, text=True, check=False
     )  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
     found: dict[str, list[tuple[int | None, str]]] = json.loads(done.stdout.rpartition("told ")[2])

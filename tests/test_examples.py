@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("name", "printed"),
     [("first_model", "'pooling': 'mean'"), ("own_data", "after "), ("gate", "same 0.0")],
 )
-def test_an_example_runs_to_its_last_line(name: str, printed: str, cache: Path, tmp_path: Path) -> None:
+def test_an_example_runs_to_its_last_line(
+    name: str,
+    printed: str,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "harness").symlink_to(ROOT / "harness")
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    places = {"HARNESS_CACHE": str(cache), "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / f"{name}.py"],
-        cwd=tmp_path,
-        env=os.environ | places,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert printed in done.stdout.splitlines()[-1]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_CACHE", str(cache))
+    # That of the processes which an example starts.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    assert printed in capsys.readouterr().out.splitlines()[-1]

@@ -15,7 +15,7 @@ from harness.encoder import backbones
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, texts
 
-STEPS, ROWS = 30, {"cuda": 128, "cpu": 8}
+STEPS, ROWS = {"cuda": 30, "cpu": 10}, {"cuda": 128, "cpu": 8}
 
 
 def network(name: str, device: torch.device) -> EncoderModel:
@@ -38,12 +38,12 @@ def vectors(model: EncoderModel, given: dict[str, Tensor], padded: bool) -> Tens
 
 def trained(name: str, device: torch.device, *, padded: bool) -> tuple[list[float], float]:
     """The losses of a training in bfloat16 autocast, and the tokens of a second, without padding."""
-    model, rows = network(name, device), ROWS[device.type]
+    model, rows, steps = network(name, device), ROWS[device.type], STEPS[device.type]
     pad = model.shape.pad_token_id
     lengths = [4 + (7 * n) % 61 for n in range(3 * rows)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     losses, began = [], time.perf_counter()
-    for step in range(STEPS):
+    for step in range(steps):
         columns = texts(lengths, pad, seed=step % 3)
         parts = [batch(columns[at : at + rows], pad) for at in range(0, 3 * rows, rows)]
         with torch.autocast(device.type, torch.bfloat16):
@@ -55,7 +55,7 @@ def trained(name: str, device: torch.device, *, padded: bool) -> tuple[list[floa
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(float(loss.detach()))
-    return losses, STEPS * sum(lengths) / (time.perf_counter() - began)
+    return losses, steps * sum(lengths) / (time.perf_counter() - began)
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])

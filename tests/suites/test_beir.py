@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -244,6 +245,15 @@ def stock_model(name: str) -> Any:
     return search
 
 
+def lay_head(folder: Path, target: Path, count: int) -> Path:
+    """The first queries of a folder of pairs, each with its document."""
+    (target / "qrels").mkdir(parents=True)
+    for file, lines in (("corpus.jsonl", count), ("queries.jsonl", count), ("qrels/test.tsv", count + 1)):
+        with (folder / file).open("rb") as rows:
+            (target / file).write_bytes(b"".join(islice(rows, lines)))
+    return target
+
+
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -258,8 +268,18 @@ def test_models_of_mteb_itself_have_every_metric_on_real_data(
     model: str, data: str, published: float, within: float, shared: Path, tmp_path: Path
 ) -> None:
     """From the texts of a data set to its metrics no code of ours is on mteb's side."""
+
+    def measure(name: str) -> Any:
+        (record,) = harness.run(model, name, results=tmp_path / "r", data=shared, offline=True).records
+        return record
+
     name = f"local:{shared / 'local' / 'mbpp'}" if data == "mbpp" else "mteb:SciFact"
-    (record,) = harness.run(model, name, results=tmp_path / "r", data=shared, offline=True).records
+    record = measure(name)
+    assert record.main_score == pytest.approx(published, abs=within)
+    if model == "minilm":
+        # The library takes half a minute for all texts; ours of the first ones are in the cache.
+        name = f"local:{lay_head(shared / 'local' / 'mbpp', tmp_path / 'few', 250)}"
+        record = measure(name)
     (asked,) = open_suite(name).tasks
     if data == "mbpp":
         task: Any = asked.source.build_mteb_task(asked, seed=42)  # type: ignore[union-attr]
@@ -270,7 +290,6 @@ def test_models_of_mteb_itself_have_every_metric_on_real_data(
     numbers = {n: v for n, v in theirs.items() if isinstance(v, float) and v == v}
     assert len(numbers) > 50
     assert {n: ours[n] for n in numbers} == pytest.approx(numbers, abs=1e-6)
-    assert record.main_score == pytest.approx(published, abs=within)
 
 
 # From a data root to a table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulate_chain import find_red_releases
+from simulate_chain import is_red_by_anchor
 
 from harness.checks.baselines import Anchor, Baseline, BaselineModel, find_anchor, write_baseline
 from harness.core.errors import UsageError
@@ -52,8 +52,15 @@ def test_a_baseline_that_cannot_be_read_is_no_anchor(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("loss", "least", "most"), [(0.003, 22, 25), (0.0, 0, 3)])
-def test_ten_small_losses_are_red_and_ten_equal_releases_are_not(loss: float, least: int, most: int) -> None:
-    rng = np.random.default_rng(1)
-    red = [find_red_releases(rng, 20, 1000, loss)[0] <= (5 if loss else 10) for _ in range(25)]
+@pytest.mark.parametrize(
+    # A loss is red in 96.1 % of chains and none in 0.1 % (docs/check.md). Chances of 0.7 and 0.1 in their
+    # place miss the bounds in 97 % and 73 % of seeds, those of 0.5 and 0.3 in all but one in 500.
+    ("loss", "releases", "least", "most"),
+    [(0.003, 5, 22, 25), (0.0, 10, 0, 1)],
+)
+def test_small_losses_are_red_by_the_fifth_and_ten_equal_releases_are_not(
+    loss: float, releases: int, least: int, most: int
+) -> None:
+    rngs = [np.random.default_rng([1, chain]) for chain in range(25)]
+    red = [is_red_by_anchor(rng, 20, 1000, loss, releases=releases) for rng in rngs]
     assert least <= sum(red) <= most

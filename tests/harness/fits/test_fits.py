@@ -247,11 +247,11 @@ def test_the_correlation_of_loss_and_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        # A law of five parameters is fitted from 32 starts. A narrow range, where each takes longest, is only
-        # in the draws of `test_intervals_hold_the_truth`.
+        # A law of five parameters is fitted from 32 starts. A narrow range and one ratio, where each takes
+        # longest, are only in the draws of `test_intervals_hold_the_truth`.
         pytest.param(name, marks=[pytest.mark.slow] if case.law in ("chinchilla", "finetune") else [])
         for name, case in simulate_fits.UNKNOWN.items()
-        if name != "a narrow range"
+        if name not in ("a narrow range", "one ratio of tokens to size")
     ],
 )
 def test_what_cannot_be_known_has_a_reason_and_no_value(name: str, tmp_path: Path) -> None:
@@ -360,8 +360,11 @@ def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path)
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
-    """A twentieth of the draws of benchmarks/simulate_fits.py, with a quarter of the resamples; the bar is
-    wider by three deviations."""
-    shares = simulate_fits.measure_coverage(draws=25, resamples=100)
+    """A twentieth of the draws of benchmarks/simulate_fits.py, of the slowest law half of these, with a
+    quarter of the resamples; the bar is wider by three deviations."""
+    others = simulate_fits.DRAWS.keys() - {"finetune"}
+    shares = simulate_fits.measure_coverage(draws=25, resamples=100, laws=others)
+    shares |= simulate_fits.measure_coverage(draws=12, resamples=100, laws=["finetune"])
     assert {name: share for name, (share, _) in shares.items() if share < 0.8} == {}
-    assert all(share >= 0.8 for share in simulate_fits.measure_admissions(draws=5, resamples=100).values())
+    admissions = simulate_fits.measure_admissions(draws=3, resamples=100)
+    assert admissions == dict.fromkeys(simulate_fits.UNKNOWN, 1.0)

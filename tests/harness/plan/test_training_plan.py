@@ -489,6 +489,7 @@ def test_a_budget_is_a_number_or_several(budget: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("here")
 def test_each_value_of_a_sweep_that_nothing_chooses_is_a_model(asked: dict[str, Any]) -> None:
     """It is the model that the recipe alone makes with this value, and what is trained is not done again."""
     alone = run(asked, recipe_settings={"share": 0.5}).prepared.subjects[0].artifact

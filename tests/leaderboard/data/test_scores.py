@@ -6,13 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -515,17 +513,9 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def results(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The public results: all where HARNESS_MTEB_RESULTS names them, else those of one model in eight."""
-    if os.environ.get("HARNESS_MTEB_RESULTS"):
-        return Path(os.environ["HARNESS_MTEB_RESULTS"])
-    folder = tmp_path_factory.mktemp("mteb")
-    named = {name.replace("/", "__") for name in NAMED}
-    with tarfile.open(shared.parent / "mteb-results.tar.xz") as archive:
-        for member in archive:
-            model = member.name.partition("results/")[2].partition("/")[0]
-            if model in named or crc32(model.encode()) % ONE_IN == 0:
-                archive.extract(member, folder, **data_files.UNPACKED)
-    return next(path.parent for path in (folder, *folder.glob("*")) for path in path.glob("results"))
+    """The public results of one model in eight."""
+    archive = shared.parent / "mteb-results.tar.xz"
+    return data_files.find_published(archive, tmp_path_factory.mktemp("mteb"), ONE_IN, NAMED)
 
 
 @pytest.fixture
