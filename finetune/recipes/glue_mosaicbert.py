@@ -85,7 +85,7 @@ SOURCES = read_sources(
     [MosaicBERT, table S2]: learning_rate, weight_decay, epochs, seeds, optimizer.eps, final_seeds
     [MosaicBERT, appendix B]: max_length, selection
     [MosaicBERT, appendix F.2]: transfer
-    [MosaicBERT, appendix F.1]: view
+    [MosaicBERT, appendix F.1, table S3]: view
     seeds = their numbers are the code's
     dtype = with LayerNorms in low precision as well (fused_layernorm, L50)
     optimizer.betas = 0.988 for QQP and SST-2 in table S2
@@ -98,7 +98,7 @@ SOURCES = read_sources(
     clip = the jobs name no algorithm
     stopping = the value at the end of the training
     selection := one configuration a task
-    view = the code takes the mean of both sets of MNLI
+    view = the code takes the mean of both sets of MNLI, and of accuracy and F1
     :bert-large
     [MosaicBERT, table S2]: learning_rate
     """,
