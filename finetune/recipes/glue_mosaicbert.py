@@ -113,8 +113,9 @@ PRINTED = (
         differs=(
             "The paper prints, task by task, the best average along a pretraining of 178,000 steps of 4,096 "
             "rows of 128 tokens, and not which checkpoint is public: we take the public one",
-            "The paper's tokenizer is that of bert-base-uncased: if the folder brings no tokenizer, copy "
-            "that of google-bert/bert-base-uncased",
+            "The paper's tokenizer is that of bert-base-uncased: if the model brings none, type `hf download "
+            "mosaicml/mosaic-bert-base --local-dir mosaic`, `hf download google-bert/bert-base-uncased "
+            "tokenizer.json tokenizer_config.json --local-dir mosaic`, and then --model ./mosaic",
         ),
     ),
     PrintedRow(
