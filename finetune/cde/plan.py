@@ -50,9 +50,10 @@ class ContextualRecipe(EmbeddingRecipe[ContextualT]):
         **EmbeddingRecipe.facts,
         "clusters": "of each data set (a line of `data`, or a file of --train-data, with all its sources) on "
         "its own, of pairs that repeat no earlier one: ceil(pairs / "
-        "cluster_size) by spherical k-means, begun by greedy k-means++ and ended when the mean similarity "
-        "rises by less than 1e-6, of more than 500,000 pairs, or 32 a cluster if those are more, from a "
-        "sample; a pair is in that of the centroid nearest to [query; document], both halves of length 1; "
+        "cluster_size) by spherical k-means of at most max(500,000, 32 * clusters) pairs, drawn if there are "
+        "more, begun by greedy k-means++ (2 + floor(ln(clusters)) tries, among 8 * clusters of these pairs) "
+        "and ended when the mean similarity rises by less than 1e-6; "
+        "a pair is in that of the centroid nearest to [query; document], both halves of length 1; "
         "the clusters, in each the pairs in a drawn order, are put one behind the other and cut into groups, "
         "or batches without group_size; each epoch has these groups in a new order, and the pairs of each",
     }
@@ -226,8 +227,8 @@ class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
         "network": " ".join((inspect.getdoc(TwoStageSettings) or "").split("\n\n")[1].split()),
         "start": "both stages from the backbone's weights, a second training from the model of the first",
         "context": "in training the documents of a group behind their prefixes; of an evaluation as many "
-        "of the task's different texts, documents if it has any, as context_size says, behind the prefix "
-        "of its documents or of its type, drawn by hashes of seed and text",
+        "different texts of the task's scored splits, documents if it has any, as context_size says, behind "
+        "the prefix of its documents or of its type, drawn by hashes of seed and text",
     }
 
     def _count_training_texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:

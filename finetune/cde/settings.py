@@ -91,9 +91,9 @@ class ContextualSettings(EmbeddingSettings):
         cluster_seed: The seed of the clusters, which all seeds of the training share (code).
         packing: The order in which clusters become batches: "random", or a "tour" from each to its nearest
             neighbour that is left (both in the code, the former by default).
-        margin: A document is no negative of a query if the guide finds it at least as similar to the query as
-            the query's own document, plus this margin; None for no filter. NeoBERT filters; the code by
-            default does not.
+        margin: A document is no negative of a query if the guide, by its whole vectors, finds it at least as
+            similar to the query as the query's own document, plus this margin; None for no filter. NeoBERT
+            filters; the code by default does not.
         threshold: Instead of the margin: a document with at least this similarity to the query is no negative
             (code).
         query_prefix, document_prefix: Put before the texts of data sets without a prefix in the recipe; if
@@ -102,7 +102,7 @@ class ContextualSettings(EmbeddingSettings):
             sets, or one for each. "search" has a prefix for each side; "classification", "clustering" and
             "search_query" have the same on both; "none" has none. The key has the prefixes themselves, not
             the names.
-        dropout: Whether the backbone's own dropout is applied; the authors train without.
+        dropout: Whether the backbone's own dropout (of a NeoBERT none) is applied; the authors train without.
     """
 
     guide: str = ""
@@ -195,8 +195,8 @@ class TwoStageTrainingSettings(ContextualSettings):
     Attributes:
         context_size: Context vectors before a text. Of more documents some are drawn, fewer are repeated.
         soft_prompts: Soft prompts after them.
-        pooled: The vectors whose mean is the vector of the text: "text" for those of its tokens, "all" for
-            those of context and soft prompts too.
+        pooled: The vectors whose mean is the vector of the text: "text" for those of its tokens, prefix and
+            special ones among them as in context documents, "all" for those of context and soft prompts too.
         rotary_from: Where rotary positions begin to count, in families that have them: at the text, or at the
             soft prompts. Everything before is at position 0.
         sequence_dropout: The share of context vectors that the null vector replaces in training.

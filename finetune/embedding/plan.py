@@ -77,9 +77,10 @@ def _format_fact(value: Any) -> str:
 
 MEANINGS = {
     **describe_fields(LateInteraction),
-    "loss": "The loss of cosines times `scale`; the mean over a batch, unless `reduction` says otherwise.",
+    "loss": "The loss of cosines times `scale`: the mean over the queries of a group (a mix: `reduction`), "
+    "then over groups; a batch without groups is one.",
     "method": '"full" trains all weights; "freeze" those of the last blocks and of the final norm; "lora" '
-    'adapters of low rank beside dense layers, without dropout; "bias" the biases.',
+    'adapters of low rank beside dense layers, without dropout; "bias" the biases, those of norms too.',
     "seed": "The seed of new weights, the order of rows and dropout, and of the samples of an evaluation: "
     "--seed. With --seeds N, N trainings have this seed and the next numbers.",
     "sweep.learning_rate": "The values that the paper tries. Type --sweep learning_rate=… to train with "
@@ -90,7 +91,8 @@ MEANINGS = {
     "prefixes": "The texts before queries and documents, by data set, or by the source that a row has in its "
     "column `dataset`.",
     "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
-    "<sep> and <bos> are the tokens of the backbone, or its eos and cls if it has none.",
+    "<sep> and <bos> are the tokens of the backbone, or its eos and cls if it has none; a byte-level "
+    "tokenizer makes a token of the blank between them.",
     "evaluation.similarity": "How two texts are compared. The vector of a text is not scaled to length 1; "
     "those of tokens are.",
 }
@@ -147,7 +149,8 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     evaluation_settings: EvaluationSettings | None = None
 
     facts: ClassVar[Mapping[str, str]] = {
-        "dropout": "the probabilities of the backbone's own config, in training",
+        "dropout": "the probabilities of the backbone's own config, in training: as published 0.1 in a BERT, "
+        "0 in a NeoBERT or a ModernBERT",
         "prompts": "none: an evaluation puts nothing before texts but what a model already has",
         "titles": "a document with a title is encoded as title, a blank, and text",
         "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
@@ -268,7 +271,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         steps, _ = self._estimate_work(self.settings, data)
         if steps is None:
             return "known when the rows are read"
-        fewer = "" if self.settings.batches == "shuffled" else "; fewer where rows are left out of batches"
+        fewer = "" if self.settings.batches == "shuffled" else "; fewer if rows, once read, fit no batch"
         return f"{steps:,}, in {self.settings.count_warmup_steps(steps):,} of which the rate rises{fewer}"
 
     def _explain_data(self) -> str:

@@ -50,12 +50,14 @@ class TrainerSettings(AlwaysHashed):
         schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
             cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
-        precision: The dtype of autocast; weights stay float32. float16 scales the loss, at first by 65,536,
-            and skips a step that overflows: it counts, but the schedule waits; on a CPU it is float32. "tf32"
+        precision: The dtype of autocast in the model and its pooling; weights, similarities and loss are
+            float32. float16 scales the loss, at first by 65,536, doubled after 2,000 steps and halved by an
+            overflow, whose step is skipped: it counts, but the schedule waits; on a CPU it is float32. "tf32"
             is float32 whose matrix products a GPU rounds to TF32.
         batches: "shuffled": in each pass over the data a new order; "no_duplicates": also, no text of any
-            column occurs twice in a group of rows (`group_size`, or the whole batch); "contextual": pairs
-            that a guide finds similar share a batch (not every recipe has these).
+            column occurs twice in a group of rows (`group_size`, or the whole batch): a row that repeats one
+            waits for the next group; "contextual": pairs that a guide finds similar share a batch (not every
+            recipe has these).
         last_batch: Whether the incomplete last batch of an epoch is trained on.
         chunk: Rows in a pass through the network, which change no result and so are not in the key: 0 for
             all, None for those of a group.

@@ -56,10 +56,10 @@ class Schedule(AlwaysHashed):
     Attributes:
         name: "linear": up to the peak, then down to 0. "composer": the same, but the steps of the warmup are
             rounded down, and each step has the rate of the step before, so that the first two have 0.
-            "neobert": up from 1e-4 of the peak in w steps; then 1 - 0.9 (t - w) / m of the peak at step t;
-            from step m on 0.1 of it. Steps count from 0, m is nine tenths of all steps, and w and m are
+            "neobert": linearly up from 1e-4 of the peak in w steps; then 1 - 0.9 (t - w) / m of the peak at
+            step t; from step m on 0.1 of it. Steps count from 0, w is warmup and m 0.9 times all steps, both
             rounded up.
-        warmup: Share of the steps until the peak.
+        warmup: Share of all steps until the peak.
     """
 
     name: Literal["linear", "composer", "neobert"]

@@ -34,7 +34,8 @@ class Optimizer(AlwaysHashed):
         eps: Added to the root of the second moment.
         decay: The meaning of weight decay. "torch": a step multiplies weights by 1 - lr * decay. "composer",
             as MosaicML's library Composer: by 1 - lr / peak lr * decay.
-        undecayed: Parameters with any of these in their names in the published checkpoint are not decayed.
+        undecayed: Parameters with any of these in their names are not decayed: names of the published
+            checkpoint, and of the head, whose biases end in `.bias`.
     """
 
     betas: tuple[float, float]
@@ -56,11 +57,11 @@ class Dropout(AlwaysHashed):
     """Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
 
     Attributes:
-        embedding: Of the embeddings, behind their norm; none leaves that of the checkpoint's config.
-        attention: Of attention weights; none leaves that of the checkpoint's config.
-        attention_out: Of what the output projection of attention gives; none leaves that of the config.
-        mlp: Of the feed-forward layer's inner values, behind the activation; none leaves that of the config.
-        mlp_out: Of what the feed-forward layer gives; none leaves that of the checkpoint's config.
+        embedding: Of the embeddings, behind their norm; none for the config's, which --model shows.
+        attention: Of attention weights; none for the config's, which --model shows.
+        attention_out: Of what the output projection of attention gives; none for the config's.
+        mlp: Of the feed-forward layer's inner values, behind the activation; none for the config's.
+        mlp_out: Of what the feed-forward layer gives; none for the config's, which --model shows.
     """
 
     embedding: float | None = None
@@ -79,7 +80,7 @@ class ClassifierHead(AlwaysHashed):
     Attributes:
         pooling: The first token, or the mean of all.
         dense: The source of the dense layer's weights: fresh, the backbone's pooler, or the dense layer of
-            its masked-language head; fresh where the backbone has none.
+            its masked-language head; fresh where the backbone has none, as --model shows.
         dense_bias: Whether the dense layer has a bias.
         activation: The activation after the dense layer; "gelu" is that with erf.
         dropout_before: Probability of the dropout before the dense layer.
@@ -184,7 +185,8 @@ class Training(AlwaysHashed):
         max_length: Tokens of an input, special tokens included; fewer if the backbone has fewer learned
             positions.
         autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, at
-            first by 65,536, and skips a step that overflows; the schedule goes on. On a CPU it is float32.
+            first by 65,536, doubled after 2,000 steps and halved by an overflow, whose step is skipped; the
+            schedule goes on. On a CPU it is float32.
         float32_tasks: Tasks that run without autocast.
         dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.
@@ -295,11 +297,11 @@ class Protocol(AlwaysHashed):
         source: The paper's section, and its code.
         training: The settings that all runs share.
         grids: Grids by the name of the task.
-        transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, which need not
-            have the best score: all their seeds from the same one. They get the weights of its evaluation
-            that counts, and a new last layer. Its grid is trained first, also for one task alone, with the
-            values that --set gives or, to start from other values or another model, --set mnli=…; --set
-            transfer=false starts from the backbone.
+        transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, of its grid
+            alone, without repeats; it need not have the best score. All seeds get the weights of its
+            evaluation that counts, and a new last layer. Its grid is trained first, also for one task alone,
+            with the values that --set gives or, to start from other values or another model, --set mnli=…;
+            --set transfer=false starts from the backbone.
         selection: "best": the configuration of the grid with the best score on the development set; "none":
             the only configuration, whose score is the mean over its seeds.
         view: The paper whose rule makes one number of a task's metrics; the best cell has the highest.

@@ -133,17 +133,19 @@ class MixSettings(EmbeddingSettings):
             the rows that a filter leaves and that have a query and a positive.
         draws: "replacement": each step has rows drawn from its whole set, none of them twice; "turns": a row
             comes again only after every other row of its set has come, or was left over because it filled no
-            batch. In sets of classes a row whose class its group has already waits for another group.
+            batch. Of sets of classes rows are drawn, too: one whose class its group has already waits for
+            another group.
         sets: The sets that are trained on; none given are all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
         instructions: The texts that have an instruction before them, in training and in evaluation, as
-            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts,
-            all of the first token type: those of both sides (in training the one of their set), queries
-            alone, or none.
+            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts and
+            cuts at the end, all of the first token type: those of both sides (in training the one of their
+            set), queries alone, or none.
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
         instruction_file: A file of instructions of one's own (docs/training.md).
-        dropout: The probability of every dropout layer and of attention's dropout, none for the backbone's.
+        dropout: The probability of dropout of embeddings, of attention's weights and output, and of the MLP's
+            inner values and output (of what the class has of these); none for the backbone's.
     """
 
     groups: int = 1

@@ -31,7 +31,7 @@ from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.jobs.recipe import PrintedRow, RecipeEntry
+from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry
 from harness.training.training import TrainingSpec
 
 
@@ -44,7 +44,7 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         "steps of a budget": "floor(budget / (2 * (forward + backward + updated) * tokens)), of "
         "the parameters below without embeddings, and of the tokens of a step: batch_size times "
         f"tokens_per_pair, or times the mean of the first {SAMPLE:,} pairs in the order of the training, both"
-        " texts with special tokens, cut at max_length and unpadded; the training prints both numbers",
+        " texts with special tokens, cut at max_length and unpadded; the training logs its steps and tokens",
         **describe_fields(ParameterCount),
         "weights": "those that method names are trained",
         "attention": "that of the backbone: a Pythia's stays causal",
@@ -74,12 +74,28 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
         planned, length = super()._plan_description(description), self.settings.evaluation_length
         return planned if length is None else replace(planned, max_length=min(length, planned.max_length))
 
+    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], **options: Any) -> PlannedModel:
+        """The model that the training would make; arguments and errors are those of ModelRecipe."""
+        planned, steps = super().plan(backbone, data, **options), self._count_budget_steps(backbone)
+        if steps is None:
+            return planned
+        texts = self._count_training_texts(steps, steps * self.settings.batch_size, data)
+        return replace(planned, steps=steps, texts=texts)
+
     def _estimate_work(
         self, settings: EfficientSettings, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
-        """The steps and rows of the epochs; those of a budget are known when the texts are read."""
-        # A plan reads JSON only, and the steps of a budget depend on the tokens of the texts.
+        """The steps and rows of the epochs; those of a budget depend on the backbone, too."""
         return (None, None) if self.settings.budget is not None else super()._estimate_work(settings, data)
+
+    def _count_budget_steps(self, model: Artifact | str) -> int | None:
+        """The steps of a budget; None without one, or where they are known when the texts are read."""
+        settings, count = self.settings, self._count_parameters(model)
+        if settings.budget is None or settings.tokens_per_pair is None or count is None:
+            return None
+        return math.floor(
+            settings.budget / count.compute_flops(settings.tokens_per_pair * settings.batch_size)
+        )
 
     def list_facts(self, model: Artifact | str = "") -> dict[str, str]:
         """What holds beside the settings, by subject, with the sizes of Pythia and of a backbone on disk."""
@@ -98,12 +114,11 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
             return f"{super()._describe_steps(model)}, without a budget"
         if count is None:
             return "those of the budget"
-        if settings.tokens_per_pair is None:
+        if (number := self._count_budget_steps(model)) is None:
             ratio = settings.budget / count.compute_flops(settings.batch_size)
-            steps = f"floor({ratio:,.1f} / t) with t tokens a pair, in ceil({settings.warmup:g} * steps)"
+            tokens = "t tokens a pair, known when the texts are read"
+            steps = f"floor({ratio:,.1f} / t) with {tokens}, in ceil({settings.warmup:g} * steps)"
         else:
-            tokens = settings.tokens_per_pair * settings.batch_size
-            number = math.floor(settings.budget / count.compute_flops(tokens))
             steps = f"{number:,}, in {settings.count_warmup_steps(number):,}"
         parameters = ", ".join(f"{size:,} {name}" for name, size in asdict(count).items())
         return f"{steps} of which the rate rises ({parameters})"
@@ -140,7 +155,7 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
             method, rate = self.settings.method, settings.learning_rate
             size = "" if method in FEW_WEIGHTS else " and the nearest size of Pythia"
             notes.append(f"the learning rate is {rate:g}, the paper's for {method}{size}")
-        if self.settings.budget is not None:
+        if self.settings.budget is not None and self._count_budget_steps(backbone) is None:
             notes.append(
                 f"a budget of {self.settings.budget:g} FLOP chooses the steps when the texts are read"
             )
@@ -210,7 +225,7 @@ SOURCES = read_sources(
     evaluation.max_length := a Pythia has 2,048; the code's 75 tokens are evaluation_length
     budget = six from 1.5e15 to 1.5e18
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
-    rank = 32 or 128 are best
+    rank = tried from 8 to 2,048: 32 or 128 are best
     lora_embeddings = the code's sample has adapters of embeddings as well
     :text
     [Efficient-Embeddings, section 4.1]: schedule
@@ -225,7 +240,7 @@ SOURCES = read_sources(
     :lora
     experiments/train_and_eval_lora.gin: learning_rate 9
     [Efficient-Embeddings, table 3]: learning_rate
-    learning_rate = of 1e-2, 1e-3 and 1e-4 the best, at ranks 8, 16 and 32
+    learning_rate = of 1e-2, 1e-3 and 1e-4 the best at ranks 8, 16 and 32; the table has no others
     :bias
     [Efficient-Embeddings, table 4]: learning_rate
     learning_rate = of 1e-2, 1e-3 and 1e-4 the best; the code's samples have 1e-3

@@ -94,7 +94,8 @@ SOURCES = read_sources(
     cde/config/nomic_supervised.yaml: prefixes 4
     cde/lib/eval/mteb.py: prompts 106
     [NeoBERT, appendix G.2]: data, context_size
-    data = NeoBERT has 235 M and 1.5 M pairs
+    data = NeoBERT has 235 M and 1.5 M pairs, and mines no hard negatives; the code reads none of the data's
+        by default (cde/run_args.py#L199)
     context_size := queries and documents have the same, of their group or batch, as in the code's gradient
         caching; never from other devices
     pooled = the command line takes the mean over context and prompts too
@@ -114,7 +115,8 @@ SOURCES = read_sources(
     :supervised
     cde/run_args.py: data 161
     [NeoBERT, appendix G.2]: data
-    data = 1.5 M pairs in NeoBERT
+    data = 1.5 M pairs in NeoBERT, which mines no hard negatives; the code reads none of the data's by default
+        (cde/run_args.py#L199)
     :supervised-authors
     evaluate_mteb.py: replacement 184
     :authors

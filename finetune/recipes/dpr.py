@@ -64,7 +64,7 @@ SOURCES = read_sources(
     f"""
     examples/train_st.py: warmup 51, batches 54, data 31, loss 40, learning_rate 19, batch_size 49, epochs
         48, precision 53, max_length 27
-    examples/evaluate_st.py: evaluation 12
+    examples/evaluate_st.py: evaluation 12, evaluation.max_length 12, evaluation.dtype 12
     [ModernBERT, section 3.1.2]: warmup, data, loss
     [ModernBERT, table 9]: learning_rate
     [ModernBERT, appendix E.2, table 9]: sweep
@@ -75,7 +75,8 @@ SOURCES = read_sources(
     batches = the order of the script's sampler does not follow from its seed
     batches := the order follows from the seed; rows that still wait for a group without their texts at the
         end of the data are left out
-    evaluation = no option is set, so that texts have the length of the training
+    evaluation.max_length = no option is set, so that texts have the length of the training
+    evaluation.dtype = no option is set, and the paper prints none
     batch_size = the paper has 16; the authors ran 4,096 (#176)
     max_length = no length is set, which leaves the model's own, as 8,192 of ModernBERT or 512 of BERT
     :authors

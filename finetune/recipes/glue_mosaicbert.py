@@ -85,7 +85,7 @@ SOURCES = read_sources(
     [MosaicBERT, table S2]: learning_rate, weight_decay, epochs, seeds, optimizer.eps, final_seeds
     [MosaicBERT, appendix B]: max_length, selection
     [MosaicBERT, appendix F.2]: transfer
-    [MosaicBERT, appendix F.1]: view
+    [MosaicBERT, appendix F.1, table S3]: view
     seeds = their numbers are the code's
     dtype = with LayerNorms in low precision as well (fused_layernorm, L50)
     optimizer.betas = 0.988 for QQP and SST-2 in table S2
@@ -98,7 +98,7 @@ SOURCES = read_sources(
     clip = the jobs name no algorithm
     stopping = the value at the end of the training
     selection := one configuration a task
-    view = the code takes the mean of both sets of MNLI
+    view = the code takes the mean of both sets of MNLI, and of accuracy and F1
     :bert-large
     [MosaicBERT, table S2]: learning_rate
     """,
@@ -113,8 +113,9 @@ PRINTED = (
         differs=(
             "The paper prints, task by task, the best average along a pretraining of 178,000 steps of 4,096 "
             "rows of 128 tokens, and not which checkpoint is public: we take the public one",
-            "The paper's tokenizer is that of bert-base-uncased: if the folder brings no tokenizer, copy "
-            "that of google-bert/bert-base-uncased",
+            "The paper's tokenizer is that of bert-base-uncased: if the model brings none, type `hf download "
+            "mosaicml/mosaic-bert-base --local-dir mosaic`, `hf download google-bert/bert-base-uncased "
+            "tokenizer.json tokenizer_config.json --local-dir mosaic`, and then --model ./mosaic",
         ),
     ),
     PrintedRow(

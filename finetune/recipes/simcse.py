@@ -60,8 +60,8 @@ SOURCES = read_sources(
     learning_rate = 1e-5 for large models (README.md#L244)
     batch_size = 128 on each of four GPUs in the script, whose gradient is a quarter of that of one batch
     pooling = OptiBERT's pooling head is not described; SimCSE has the first token with a dense layer
-    pooling := the softmax over the tokens of q·h/√d weights their mean, with a learned q for each head, zero
-        at the start, and d dimensions of it
+    pooling := the softmax over all tokens, special ones too, of q·h/√d weights their mean, with a learned q
+        for each head, zero at the start, and d dimensions of it
     heads = OptiBERT does not describe its head
     evaluation = OptiBERT says nothing of it
     :mean
@@ -87,8 +87,11 @@ PRINTED = tuple(
         line="tokens 130B",
         differs=(
             "The weights of OptiBERT are not public: we take MODEL, a backbone of yours",
-            "The paper does not print rate, batch, length and temperature: we take SimCSE's for base models, "
-            "for every size of the table; simcse:large has its rate of large ones",
+            "The paper does not print rate, batch, length, temperature and dropout: we take SimCSE's for "
+            "base models, for every size of the table, and the backbone's own dropout; simcse:large has "
+            "SimCSE's rate of large ones",
+            "The paper does not print how many triplets of MNLI and SNLI: we take all 557,850; "
+            "simcse:one-per-premise has SimCSE's 275,601, and half the steps",
             "The paper does not print its pooling head, nor which checkpoint is kept: we take attention with "
             "one head, and the last",
             "The paper does not print the length and the dtype of the evaluation: we take the backbone's "

@@ -178,16 +178,18 @@ SOURCES = read_sources(
         the same rows; @main is no commit: the newest of the day is read, and the lineage of a model names it
     batch_size = 32 in the job script
     warmup = the code's 2,000 steps are all of the training; its rate begins at a ten-thousandth
-    schedule = over 50,000 steps
+    schedule = in the code it would end after 50,000 steps
+    schedule := it ends with the last step
     precision = TF32 outside of autocast (conf/trainer/contrastive.yaml#L1)
     precision := float32 outside of autocast
     alpha = 0.1 in the job script
     reduction = the formula of section 5.2.1 is of one query; the code sums (loss.py#L9)
     instructions = the released training has none
-    pool_instruction = the mask of the tokenizer
-    dropout = the trainer refuses 0 (L68), and no other value is told
+    pool_instruction = the code takes all tokens of the tokenizer's mask
+    dropout = the trainer refuses 0 (L68), and no other value is told; in the code it reaches attention's
+        weights alone, not with flash attention; other layers have another, 0 (src/neobert/model/model.py#L41)
     seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
-    evaluation.dtype = of an autocast around the whole run
+    evaluation.dtype = the code has an autocast around the whole run
     draws := steps on its pretraining data, which cannot run as released, are left out
     prompts = the released run_mteb.py has no option for them
     prompts := those of the code's tables, which end in a word for the kind of text, before the texts of every

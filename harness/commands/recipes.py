@@ -20,6 +20,7 @@ from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
 from harness.data.offline import forbid_network
 from harness.driver.report.protocol import list_request_settings
+from harness.jobs.protocol import ProtocolTable
 from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
@@ -166,9 +167,13 @@ def _list_changes(entry: RecipeEntry, name: str, row: PrintedRow, backbone: Arti
     steps, new_steps = (_list_facts(recipe, row.model).get("steps") for recipe in recipes)
     effects = {one.name: (one.value, one.inert) for one in before}
     changed = [one for one in after if effects.get(one.name) != (one.value, one.inert)]
-    idle = {one.name: " (without effect)" for one in changed if effects.get(one.name) == (one.value, False)}
+    same = {
+        one.name: f" ({'now without' if one.inert else 'has now an'} effect)"
+        for one in changed
+        if effects.get(one.name) == (one.value, not one.inert)
+    }
     return [
-        *(f"{one.name} = {_format_value(one.value)}{idle.get(one.name, '')}" for one in changed),
+        *(f"{one.name} = {_format_value(one.value)}{same.get(one.name, '')}" for one in changed),
         *([f"steps = {new_steps}"] if new_steps != steps else []),
     ]
 
@@ -243,14 +248,20 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
                 ],
                 "suites": [*map(_describe_suite, step.request["suites"])],
                 "numbers": [
-                    f"{table.paper}, table {table.table}, {column.name}: {column.rule} of {column.suite}"
-                    + _name_exclusions(column.suite)
+                    f"{table.paper}, table {table.table}, {_name_column(table, column.name)}: "
+                    f"{column.rule} of {column.suite}{_name_exclusions(column.suite)}"
                     for table in protocol.tables
                     for column in table.columns
                     if column.rule and step.name == column.step
                 ],
                 "differs": [*step.differs],
             }
+
+
+def _name_column(table: ProtocolTable, name: str) -> str:
+    """The name of a column, with a note where the paper's own table has none of this name."""
+    rows = [p.tables[table.table].rows for p in _read_printed_papers().values() if p.slug == table.paper]
+    return f"{name} (not printed)" if rows and all(line.metric != name for line in rows[0]) else name
 
 
 def _name_exclusions(suite: str) -> str:
@@ -292,9 +303,10 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
     rows = recipe["settings"]
     typed = {text.partition(" = ")[0] for text in recipe["changes"]}
     active = [row for row in rows if not row["inert"] or row["name"] in typed]
-    ours = [row["name"] for row in active if row["ours"]]
+    ours = [row["name"] for row in active if Source(**(row["source"] or {})).ours]
     which = f": {', '.join(ours)}" if 0 < len(ours) < len(active) else ""
-    added = [row["name"] for row in active if row["source"] and row["source"]["here"] and not row["ours"]]
+    noted = [row["name"] for row in active if row["source"] and row["source"]["here"]]
+    added = [name for name in noted if name not in ours]
     more = f"; ours is also what stands at `here:` of {', '.join(added)}" if added else ""
     lines = [
         f"{recipe['name']}: {recipe['source']}",
@@ -364,6 +376,8 @@ def _format_value(value: Any) -> str:
     """A value as --set takes it; of several each data set, or each value of some tasks, in a line."""
     match value:
         case None | "" | ():
+            return "none"
+        case Mapping() if all(one == () for one in value.values()):
             return "none"
         case str() if value != value.strip():
             return repr(value)

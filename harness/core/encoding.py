@@ -261,7 +261,8 @@ class LateInteraction:
         attends_to_expansion: Whether other tokens attend to those of the expansion.
         query_prefix: The token after the first one of a query; empty for none.
         document_prefix: The token after the first one of a document; empty for none.
-        skiplist: The tokens of a document that have no vector.
+        skiplist: The tokens of a document that have no vector; those of a byte-level tokenizer with a blank
+            before the mark are others, and have one.
         dimension: The length of a vector.
         by_task: Whether a task's own length of queries counts where it is longer, unless one was asked for.
         skips_unknown: Whether a word of the skiplist that is no token stands for the unknown token, as in

@@ -310,6 +310,7 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         data=tuple(f"{part.name} ({part.rows:,} rows)" if part.rows else part.name for part in data),
         notes=(
             *(f"{part.name}: {part.read_as}" for part in data if part.read_as),
+            *(note for part in data for note in part.notes),
             *plan.notes,
             *(f"assumed: {sentence}" for sentence in model.lineage.assumed),
         ),

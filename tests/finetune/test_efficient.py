@@ -147,6 +147,9 @@ def test_a_budget_chooses_the_steps(make: Callable[..., TrainingSpec], rows: Loc
     trained(once)
     each = read_log(once.folder / "log.jsonl")[0]["flops"]
     spec = make("full", name="budget", tokens_per_pair=10, budget=19.5 * each)
+    planned = spec.recipe.plan(spec.backbone, spec.data, seed=7)  # type: ignore[attr-defined]
+    assert (planned.steps, planned.texts) == (19, 19 * 8 * 2)
+    assert "when the texts are read" not in str(planned.notes)
     trained(spec)
     log = read_log(spec.folder / "log.jsonl")
     assert len(log) == 19

@@ -21,10 +21,11 @@ import tiny
 from finetune import recipes
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, info_nce
-from finetune.recipes import dpr
+from finetune.recipes import colbert, dpr
 from harness.cli import invoke
 from harness.commands.recipes import _list_paper_recipes
 from harness.core import paths
+from harness.core.encoding import Encoding
 from harness.core.sources import Source, SourcedSetting, describe_ours
 from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
@@ -236,11 +237,11 @@ def show(name: str, *options: str) -> list[dict[str, Any]]:
 def test_a_command_says_what_it_changes_of_the_settings() -> None:
     (changes,) = (row["changes"] for row in show("efficient-full")[0]["printed"])
     assert changes == [
-        "epochs = 1 (without effect)",
+        "epochs = 1 (now without effect)",
         "budget = 2.4e+16",
-        "tokens_per_pair = none",
-        "steps = floor(45,925.6 / t) with t tokens a pair, in ceil(0.1 * steps) of which the rate rises "
-        "(85,056,000 forward, 85,056,000 backward, 85,056,000 updated)",
+        "tokens_per_pair = none (has now an effect)",
+        "steps = floor(45,925.6 / t) with t tokens a pair, known when the texts are read, in ceil(0.1 * "
+        "steps) of which the rate rises (85,056,000 forward, 85,056,000 backward, 85,056,000 updated)",
     ]
     assert show("glue-neobert:table6")[0]["printed"][0]["changes"] == ["fresh_seeds = 0"]
     # A setting of another training of a chain is none of this one's.
@@ -259,6 +260,9 @@ def test_what_a_command_makes_effective_is_shown(capsys: pytest.CaptureFixture[s
     ):
         assert f"\n\n{setting}" in text
     assert "\n    max_steps = none: The optimizer steps after which the training ends, " in text
+    assert invoke(["recipes", "show", "efficient-full"]) == 0
+    # Without a value of the code, that of a setting that the command makes effective is ours as well.
+    assert ", 6 of them ours: seed, batches, last_batch, tokens_per_pair, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -301,6 +305,11 @@ def test_a_mean_is_shown_with_what_it_leaves_out() -> None:
     assert step["numbers"] == [
         "efficient-embeddings, table 1, Avg. score: the mean over tasks of mteb-efficient8 without Tatoeba"
     ]
+    (step,) = show("glue-modernbert")[0]["evaluated"]
+    assert step["numbers"] == [
+        "modernbert, table 1, GLUE: the mean over tasks of glue",
+        "modernbert, table 5, Avg. (not printed): the mean over tasks of glue",
+    ]
     (row,) = show("cde:supervised")[0]["printed"] or show("cde")[0]["printed"]
     assert "Summ. 30.98 (Summarization)" in row["numbers"]
 
@@ -338,7 +347,15 @@ def test_facts_that_are_no_settings_are_those_of_the_code() -> None:
     assert (
         "floor(budget / (2 * (forward + backward" in show("efficient-bias")[0]["facts"]["steps of a budget"]
     )
-    assert "vectors are kept in float16" in show("colbert")[0]["facts"]["search"]
+    search = show("colbert")[0]["facts"]["search"]
+    assert "vectors are kept in float16" in search
+    late = replace(colbert.SCRIPT.late_interaction, document_length=510, by_task=False)
+    encoding = Encoding(
+        pooling="", normalize=False, max_length=510, late_interaction=late, similarity="maxsim"
+    )
+    indexed = {task.name for task in catalog.open_suite("beir").tasks if encoding.adapt_encoding(task).index}
+    assert {*search.partition("510 tokens: ")[2].partition(")")[0].split(", ")} == indexed
+    assert "plaid:nbits=4,kmeans_niters=4,max_points_per_centroid=256,n_ivf_probe=8," in search
     assert "score:" not in meanings_of("simcse")["data"]
     glue = show("glue-neobert:table6")[0]["facts"]
     assert "pooling, dropout, dense, activation, dropout, linear; no norm" in glue["head"]

@@ -185,7 +185,8 @@ class LocatedTraining:
         rows: The number of rows, if it is known without reading them all.
         own: Whether the user gave it in place of the recipe's.
         read_as: What each column of the user's data is read as; empty if its columns are fixed.
-        notes: What is missing of it, where a part is accepted for the whole.
+        notes: What is missing of it, where a part is accepted for the whole, and a number of rows that is not
+            the source's.
     """
 
     data: TrainingData
@@ -218,8 +219,8 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     except DataMissing as error:
         raise DataMissing(error.message, hint=_PULL) from None
     name = f"{data.path}:{data.config}" if data.config else data.path
-    content = located.data.content
-    data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
+    content, expected = located.data.content, data.rows
+    data = replace(data, revision=located.data.revision, content=content, rows=None if content else expected)
     if located.folder is None or data.file:
         if located.folder is not None and not (located.folder / data.file).is_file():
             raise DataError(
@@ -234,6 +235,8 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     rows = data.rows
     if rows is None and (count := _count_matching_rows(data, split)) is not None:
         rows = data.count_remaining_rows(count)
+    if rows is not None and expected not in (None, rows):
+        gaps = (*gaps, f"{name} has {rows:,} rows here, and {expected:,} at its source")
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows, notes=gaps)
 
 

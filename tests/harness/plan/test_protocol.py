@@ -111,6 +111,9 @@ def test_a_dry_run_lists_every_training_and_score_with_its_cost(bare: Path, tmp_
     plan = json.loads(result.stdout)
     assert [one["state"] for one in plan["trainings"]].count("to do") == 13
     assert [one["state"] for one in plan["trainings"]].count("to choose") == 2
+    counted = [str(one["notes"]) for one in plan["trainings"] if " rows)" in str(one["data"])]
+    assert counted
+    assert all(" rows here, and " in notes for notes in counted)
     # 4 tasks of GLUE with 3 runs each, and 11 scores of vectors beside the 24 of the two sweeps.
     assert len(plan["plan"]) == 4 + 11 + 24
     assert sum(one["runs"] or 0 for one in plan["plan"]) == 12

@@ -119,6 +119,8 @@ def test_a_folder_of_a_data_root_counts_by_its_content_and_its_own_rows(
 ) -> None:
     located = locate_training(DATA, settings)
     assert (located.folder, located.rows, located.name) == (nli, 3, f"{PATH}:triplet")
+    assert located.notes == (f"{PATH}:triplet has 3 rows here, and 557,850 at its source",)
+    assert locate_training(replace(DATA, rows=3), settings).notes == ()
     assert located.data.content.startswith("sha256:")
     assert (located.data.revision, located.data.rows, located.own) == ("", None, False)
     assert rows_of(located, settings) == ROWS
