@@ -37,6 +37,7 @@ from leaderboard.data.snapshot import SiteIndex
 from leaderboard.data.suites import (
     REASONS,
     Raw,
+    Reason,
     Scope,
     SiteSuite,
     build_whole_scope,
@@ -482,8 +483,13 @@ class Queries:
         """The columns of scores, as they are stored, of scopes that the snapshot has no scores of."""
         by_task = group_by(scopes.items(), lambda pair: pair[1].task)
         subsets = sorted({subset for scope in scopes.values() for subset in scope.subsets})
+        lacks: Mapping[str, Reason] = {"failed": "failed", "part": "seeds", "empty": "part"}
         answers = [
-            (number, row, *(scope.answer(raw, row.data) if row.status == "done" else (None, "failed")))
+            (
+                number,
+                row,
+                *(scope.answer(raw, row.data) if row.status == "done" else (None, lacks[row.status])),
+            )
             for row, raw in self.find_task_results([*by_task], subsets)
             for number, scope in by_task[row.task]
         ]

@@ -93,7 +93,7 @@ class Scope:
         """The mean over splits and subsets of one model's main scores, and why it does not count."""
         cells = product(self.splits, self.subsets)
         raw_values = [raw.get(split, {}).get(subset, _ABSENT) for split, subset in cells]
-        if any(value is _ABSENT for value in raw_values):
+        if not raw_values or any(value is _ABSENT for value in raw_values):
             return None, "part"
         values = [float(v) for v in raw_values if isinstance(v, float | int) and is_possible_score(v)]
         if len(values) < len(raw_values):

@@ -35,7 +35,7 @@ from leaderboard.web.page import Page, build_missing_error, check_name
 from leaderboard.web.page_state import Control, Options, State, Text, Texts, build_address
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
+from leaderboard.web.tables import Cell, Table, link, values_table
 
 PATH = "/compare"
 LEAST, MOST = 2, 6
@@ -93,35 +93,34 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
         )
     names = {name for one in queries.suites.values() for name in list_conventions(one.suite)}
     check_name("view", state.view, names, then="The page of a suite offers its conventions.")
-    shared = load_common(
+    common = load_common(
         queries, entries, suite=state.suite, view=state.view, pinned=state.revisions == "pinned",
         folders=[*site.settings.results, *filter(None, [site.settings.reference])],
     )  # fmt: skip
     labels = _list_entry_labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
-    fields = load_record_fields(queries, shared, measured)
+    fields = load_record_fields(queries, common, measured)
     differences = _build_differences_table(fields, [labels[row] for row in measured])
-    means = [_build_means_table(shared, labels)] if shared.types else []
+    means = [_build_means_table(common, labels)] if common.types else []
     tables = [
-        _build_facts_table(queries, entries, shared, state), *means, _build_pairs_table(shared, labels),
-        *([_build_chain_table(shared, labels)] if len(labels) > 2 else []),
-        _build_tasks_table(queries, shared, labels, state), _build_missing_table(queries, shared, labels),
-        differences,
+        _build_facts_table(queries, entries, common, state), *means, _build_pairs_table(common, labels),
+        *([_build_chain_table(common, labels)] if len(labels) > 2 else []),
+        *_build_tasks_tables(queries, common, labels, state), differences,
     ]  # fmt: skip
     *first, last = [label[2:] for label in labels]
-    suite, count = shared.scores.site_suite.suite, len(shared.columns)
+    suite, count = common.scores.site_suite.suite, len(common.columns)
     lead = f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
-    if shared.types and not count:
-        lead = f"{suite.title}: all of them have means within {len(shared.types)} of its types."
+    if common.types and not count:
+        lead = f"{suite.title}: all of them have means within {len(common.types)} of its types."
     return Page(
         title=f"{', '.join(first)} and {last}", lead=lead,
         tables=[table for table in tables if table.rows],
-        charts=[_plot_common_means(shared, labels)] if shared.types else [],
-        notes=_list_compare_notes(shared),
-        data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
-              "overlaps": dict(shared.overlaps)},
+        charts=[_plot_common_means(common, labels)] if common.types else [],
+        notes=_list_compare_notes(common),
+        data={"suite": common.scores.site_suite.slug, "view": common.scores.convention or None,
+              "overlaps": dict(common.overlaps)},
         context={
-            "form": state.build_form(PATH, [*controls, *_build_compare_controls(queries, shared, state)]),
+            "form": state.build_form(PATH, [*controls, *_build_compare_controls(queries, common, state)]),
             "compared": True, "same": 0 if differences.rows else len(fields), **parts,
         },
     )  # fmt: skip
@@ -177,10 +176,10 @@ def _describe_entry(entry: Entry) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _build_compare_controls(queries: Queries, shared: Common, state: _CompareState) -> list[Control]:
-    suites, site_suite = queries.suites, shared.scores.site_suite
-    counts = {**shared.overlaps, site_suite.slug: shared.overlaps.get(site_suite.slug, 0)}
-    types = [(kind, kind) for kind in shared.by_type]
+def _build_compare_controls(queries: Queries, common: Common, state: _CompareState) -> list[Control]:
+    suites, site_suite = queries.suites, common.scores.site_suite
+    counts = {**common.overlaps, site_suite.slug: common.overlaps.get(site_suite.slug, 0)}
+    types = [(kind, kind) for kind in common.by_type]
     named = [(slug, count, suites[slug].suite) for slug, count in counts.items()]
     suites_of = [(slug, f"{count}/{len(one.columns)} {one.title}") for slug, count, one in named]
     offered: Options = {
@@ -189,23 +188,23 @@ def _build_compare_controls(queries: Queries, shared: Common, state: _CompareSta
         "type": ("Tasks of type", [("", "all"), *types] if len(types) > 1 else ()),
         "revisions": ("Scores", REVISIONS),
     }
-    values = {"suite": site_suite.slug, "view": shared.scores.convention}
+    values = {"suite": site_suite.slug, "view": common.scores.convention}
     return state.offer(offered, values=values, always=("suite",))
 
 
-def _list_compare_notes(shared: Common) -> list[str]:
+def _list_compare_notes(common: Common) -> list[str]:
     notes = []
-    if not shared.columns and shared.types:
+    if not common.columns and common.types:
         notes.append("Papers print only means within types of some of them: they have no task to compare on.")
-    elif not shared.columns:
+    elif not common.columns:
         notes.append("No task of this suite has a score of all of them: no mean can be compared.")
     # Whatever the revision of the data.
-    fits = np.isin(shared.scores.reasons, (0, OTHER)) & np.isfinite(shared.scores.values)
-    if more := int(fits.all(axis=0).sum()) - len(shared.columns):
+    fits = np.isin(common.scores.reasons, (0, OTHER)) & np.isfinite(common.scores.values)
+    if more := int(fits.all(axis=0).sum()) - len(common.columns):
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
-    elif other := int((shared.scores.reasons[:, shared.columns] == OTHER).any(axis=0).sum()):
+    elif other := int((common.scores.reasons[:, common.columns] == OTHER).any(axis=0).sum()):
         notes.append(f"On {other} of the tasks some were scored on another revision of the data (marked).")
-    origins = sorted({entry.origin for entry in shared.entries})
+    origins = sorted({entry.origin for entry in common.entries})
     if len(origins) > 1:
         notes.append(f"Numbers of different origin stand side by side: {', '.join(origins)}.")
     return notes
@@ -250,7 +249,7 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
 
 
 def _build_facts_table(
-    queries: Queries, entries: Sequence[Entry], shared: Common | None, state: _CompareState
+    queries: Queries, entries: Sequence[Entry], common: Common | None, state: _CompareState
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
@@ -263,9 +262,9 @@ def _build_facts_table(
     rows["mteb"] = [
         _build_fact_cell(v if isinstance(v, str | None) else ", ".join(map(str, v))) for v in versions
     ]
-    if shared is not None:
-        scores, count = shared.scores, len(shared.columns)
-        others = (scores.reasons[:, shared.columns] == OTHER).sum(axis=1).tolist()
+    if common is not None:
+        scores, count = common.scores, len(common.columns)
+        others = (scores.reasons[:, common.columns] == OTHER).sum(axis=1).tolist()
         texts = [f"pinned on {count - other} of {count} tasks" if count else None for other in others]
         rows["Data"] = [_build_fact_cell(text) for text in texts]
         rows["Trained on this suite"] = [_build_training_cell(scores, entry) for entry in entries]
@@ -292,61 +291,58 @@ def _build_training_cell(scores: SuiteScores, entry: Entry) -> Cell:
     return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 
-def _build_means_table(shared: Common, labels: Sequence[str]) -> Table:
+def _build_means_table(common: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
-    scores, suite = shared.scores, shared.scores.site_suite.suite
-    task_count, part = scores.over_tasks.expected, not scores.over_tasks.complete.all()
-    typed, shown = len(scores.by_type) > 1, len(shared.averaged) if part else task_count
-    lines: list[tuple[str, str, Floats, str | None]]
-    lines = [("Over tasks", f"{shown} of {task_count} tasks", shared.over_tasks, "")]
-    if shared.untouched:
-        count = f"{len(shared.untouched)} of {task_count} tasks"
-        lines.append(("Over untouched tasks", count, shared.mean(shared.untouched), None))
+    scores, title = common.scores, common.scores.site_suite.suite.title
+    part, typed = not scores.over_tasks.complete.all(), len(scores.by_type) > 1
+    over, untouched = common.find_mean("tasks"), common.untouched
+    tasks = f"of {scores.over_tasks.expected} tasks"
+    lines: list[tuple[str, str, Floats, str | None]] = [
+        ("Over tasks", f"{over.expected} {tasks}", over.values, "")
+    ]
+    if untouched:
+        means = untouched.over_tasks
+        lines.append(("Over untouched tasks", f"{means.expected} {tasks}", means.values, None))
     if typed:
-        count = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
-        lines.append(("Over types", count, shared.over_types, ""))
-        types = shared.types.items()
-        lines += [(kind, f"{one.of} of {one.expected} tasks", one.values, kind) for kind, one in types]
-    rows = [row for row in (_mean_row(shared, *mean) for mean in lines)
-            if any(cell is not EMPTY for cell in row[1:-1])]  # fmt: skip
+        count = f"{len(common.types)} of {len(scores.by_type)} types, as below"
+        lines.append(("Over types", count, common.over_types, ""))
+        lines += [(kind, f"{means.expected} of {scores.by_type[kind].expected} tasks", means.values, kind)
+                  for kind, means in common.types.items()]  # fmt: skip
+    rows = [_build_mean_row(scores, *line) for line in lines if np.isfinite(line[2]).any()]
     for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
         cells = [build_mean_cell(scores, row, means.over, detailed=False) for row in range(len(labels))]
         rows.append([f"Own, over {means.over}", *cells, f"{means.expected} {means.over}"])
-    entries = _build_entry_heads(labels)
-    caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
-    return values_table(
-        "means", caption, {"mean": "Mean", **entries, "of": "Of"}, rows, " ".join(entries),
-        notes=[*notes, *_list_selection_notes(shared)],
-    )  # fmt: skip
+    notes = [LIKE_FOR_LIKE] if part else []
+    if selected := [
+        c.name
+        for c, some in zip(scores.site_suite.suite.columns, scores.selected.T, strict=True)
+        if some.any()
+    ]:
+        rest = "nothing that all of them have is untouched"
+        rest = "the mean over untouched tasks leaves them out, for all alike" if untouched else rest
+        what = f"Scores on {', '.join(selected)} selected some of these models or their settings"
+        notes.append(f"{what}, and err upward there: {rest}.")
+    entries, caption = _build_entry_heads(labels), f"{title}: means × 100 over what all have"
+    heads = {"mean": "Mean", **entries, "of": "Of"}
+    return values_table("means", caption, heads, rows, " ".join(entries), notes=notes)
 
 
-def _list_selection_notes(shared: Common) -> list[str]:
-    rest = "nothing that all of them have is untouched"
-    if shared.untouched:
-        rest = "the mean over untouched tasks leaves them out, for all alike"
-    what = f"Scores on {', '.join(shared.selected)} selected some of these models or their settings"
-    return [f"{what}, and err upward there: {rest}."] if shared.selected else []
-
-
-def _mean_row(shared: Common, name: str, count: str, values: Floats, kind: str | None) -> list[Any]:
+def _build_mean_row(
+    scores: SuiteScores, name: str, count: str, values: Floats, kind: str | None
+) -> list[Any]:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
-    # nanmax warns of values that are all NaN.
-    best = np.nanmax(values) if np.isfinite(values).any() else None
-    # A mean over nothing is NaN, which is not equal to itself.
-    cells = [
-        EMPTY if v != v else build_score_cell(v, kind="best" if v == best else "") for v in values.tolist()
-    ]
+    cells = [build_score_cell(v, kind="best" if v == np.nanmax(values) else "") for v in values.tolist()]
     if kind is not None:
-        cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
+        cells = [mean_of(cell, scores, row, kind) for row, cell in enumerate(cells)]
     return [name, *cells, count]
 
 
-def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
+def _build_pairs_table(common: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
     means = {"tasks": "Over tasks"}
-    means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
-    means |= {"types": "Over types"} if len(shared.types) > 1 else {}
-    counts, pairs = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}, shared.list_pairs()
+    means |= {"untouched": "Over untouched tasks"} if common.untouched else {}
+    means |= {"types": "Over types"} if len(common.types) > 1 else {}
+    counts, pairs = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}, common.list_pairs()
     rows = []
     for pair in pairs:
         names = labels[pair.first], labels[pair.second]
@@ -359,9 +355,9 @@ def _build_pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     return _build_gaps_table("pairs", caption, {"one": "One", "other": "Other"}, means, rows, counts, notes)
 
 
-def _build_chain_table(shared: Common, labels: Sequence[str]) -> Table:
+def _build_chain_table(common: Common, labels: Sequence[str]) -> Table:
     """Each entry against the one before it and against the first, over tasks, as in a table of ablations."""
-    gaps, rows = {(pair.second, pair.first): pair.tasks for pair in shared.list_pairs()}, list[list[Any]]()
+    gaps, rows = {(pair.second, pair.first): pair.tasks for pair in common.list_pairs()}, list[list[Any]]()
     for row in range(1, len(labels)) if gaps else ():
         pairs = [(start, gaps[row, start]) for start in (row - 1, 0)]
         cells = [
@@ -394,30 +390,39 @@ def _build_gap_cells(gap: PairedDifference, first: str, second: str) -> list[Any
     return [f"{higher} is higher" if abs(gap.value) > gap.half else ALIKE, value, half]
 
 
-def _build_tasks_table(
-    queries: Queries, shared: Common, labels: Sequence[str], state: _CompareState
-) -> Table:
-    """Each task that all have: scores, differences to the first entry, and which is best."""
-    fields = _build_task_fields(queries, shared, labels)
-    kinds = [state.type] if state.type in shared.by_type else shared.by_type
-    rows = [at for kind in kinds for at in shared.by_type[kind]]
+def _build_tasks_tables(
+    queries: Queries, common: Common, labels: Sequence[str], state: _CompareState
+) -> list[Table]:
+    """The tasks that all have: scores, differences to the first, and which is best; then those of some."""
+    columns, scores = common.scores.site_suite.suite.columns, common.scores
+    fields = _build_task_fields(queries, common, labels)
+    kinds = [state.type] if state.type in common.by_type else common.by_type
+    rows = [at for kind in kinds for at in common.by_type[kind]]
     rows = sorting.sort_rows(rows, fields, state.sort) if state.sort else rows
-    has_intervals = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
+    has_intervals = common.tests or np.isfinite(scores.low[:, common.columns]).any()
     rule = "level by a test over the same examples, or by known intervals" if has_intervals else "equal"
-    columns = shared.scores.site_suite.suite.columns
-    return sorting.fill_table(
-        "tasks", "Scores × 100 on what all have, and differences to the first", fields, rows,
-        state=state, key=lambda at: columns[at].name,
-        notes=[f"“tie”: the best scores are {rule}."],
-    )  # fmt: skip
+    coverage = (scores.reasons != REASONS.index("none")).any(axis=0)
+    missing = [at for at in np.flatnonzero(coverage).tolist() if at not in common.columns]
+    plain = [field for field in fields if field.key not in ("spread", "best") and field.key[0] != "d"]
+    nobody, names = int((~coverage).sum()), [column.name for column in columns]
+    return [
+        sorting.fill_table(
+            "tasks", "Scores × 100 on what all have, and differences to the first", fields, rows,
+            state=state, key=names.__getitem__, notes=[f"“tie”: the best scores are {rule}."],
+        ),
+        sorting.fill_table(
+            "missing", "Not compared, as not all have it", plain, missing, key=names.__getitem__,
+            notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
+        ),
+    ]  # fmt: skip
 
 
-def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[sorting.Field[int]]:
-    site_suite, values = shared.scores.site_suite, shared.scores.values
+def _build_task_fields(queries: Queries, common: Common, labels: Sequence[str]) -> list[sorting.Field[int]]:
+    site_suite, values = common.scores.site_suite, common.scores.values
     columns, column = site_suite.suite.columns, sorting.Field[int]
 
     def find_winner(at: int) -> str:
-        winners = shared.find_winners(at)
+        winners = common.find_winners(at)
         return labels[winners[0]] if len(winners) == 1 else "tie"
 
     spreads = np.ptp(values, axis=0).tolist()
@@ -428,7 +433,7 @@ def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) 
     return [
         column("name", "Task", lambda at: link(columns[at].name, format_column_path(site_suite, columns[at])),
                lambda at: columns[at].name.casefold(), sticky=True),
-        *(f for row, label in enumerate(labels) for f in _iter_entry_fields(queries, shared, row, label)),
+        *(f for row, label in enumerate(labels) for f in _iter_entry_fields(queries, common, row, label)),
         *([spread] if len(labels) > 2 else []),
         column("best", "Best", find_winner),
         column("type", "Type", sort=lambda at: columns[at].type),
@@ -436,42 +441,25 @@ def _build_task_fields(queries: Queries, shared: Common, labels: Sequence[str]) 
 
 
 def _iter_entry_fields(
-    queries: Queries, shared: Common, row: int, label: str
+    queries: Queries, common: Common, row: int, label: str
 ) -> Iterator[sorting.Field[int]]:
     """The columns of one entry: its scores, and how they differ from those of the first."""
-    values, column, head = shared.scores.values, sorting.Field[int], f"{LETTERS[row]} − A"
+    values, column = common.scores.values, sorting.Field[int]
     scores, deltas = values[row].tolist(), (values[row] - values[0]).tolist()
 
     def build_entry_score(at: int) -> Cell:
-        cell = build_task_cell(shared.scores, row, at, queries.entries)
-        return replace(cell, kind=f"best {cell.kind}".strip()) if shared.find_winners(at) == [row] else cell
+        cell = build_task_cell(common.scores, row, at, queries.entries)
+        is_best = at in common.columns and common.find_winners(at) == [row]
+        return replace(cell, kind=f"best {cell.kind}".strip()) if is_best else cell
 
     def build_entry_delta(at: int) -> Cell:
-        note = f"{ALIKE} on this task" if shared.is_tied(row, 0, at) else ""
+        note = f"{ALIKE} on this task" if common.is_tied(row, 0, at) else ""
         return replace(build_delta_cell(deltas[at]), note=note)
 
     yield column(f"s{row}", label, build_entry_score, scores.__getitem__, numeric=True)
     if row:
-        note = "The difference to the first."
-        yield column(f"d{row}", head, build_entry_delta, deltas.__getitem__, numeric=True, note=note)
-
-
-def _build_missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> Table:
-    """The tasks that some of them have and others do not."""
-    scores, site_suite = shared.scores, shared.scores.site_suite
-    coverage = (scores.reasons != REASONS.index("none")).any(axis=0)
-    rows = []
-    for index, column in enumerate(site_suite.suite.columns):
-        if coverage[index] and index not in shared.columns:
-            head = link(column.name, format_column_path(site_suite, column))
-            cells = [build_task_cell(scores, row, index, queries.entries) for row in range(len(labels))]
-            rows.append(build_values_row(head, column.type, *cells, key=column.name))
-    nobody, entries = int((~coverage).sum()), _build_entry_heads(labels)
-    return values_table(
-        "missing", "Not compared, as not all have it", {"name": "Task", "type": "Type", **entries}, rows,
-        " ".join(entries),
-        notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
-    )  # fmt: skip
+        yield column(f"d{row}", f"{LETTERS[row]} − A", build_entry_delta, deltas.__getitem__, numeric=True,
+                     note="The difference to the first.")  # fmt: skip
 
 
 def _build_differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
@@ -497,18 +485,18 @@ def _build_values_cell(values: Sequence[Any]) -> Cell:
     return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))
 
 
-def _plot_common_means(shared: Common, labels: Sequence[str]) -> Chart:
+def _plot_common_means(common: Common, labels: Sequence[str]) -> Chart:
     """The means by type, or the scores by task where there is one type."""
-    columns = shared.scores.site_suite.suite.columns
-    parts = {kind: one.values for kind, one in shared.types.items()}
-    if len(shared.scores.by_type) == 1 and 0 < len(shared.columns) <= BARS:
-        parts = {columns[at].name: shared.mean([at]) for at in shared.columns}
+    columns, values = common.scores.site_suite.suite.columns, common.scores.values
+    parts = {kind: means.values for kind, means in common.types.items()}
+    if len(common.scores.by_type) == 1 and 0 < len(common.columns) <= BARS:
+        parts = {columns[at].name: values[:, at] for at in common.columns}
     series = [
         BarSeries(
-            label=label, values=[100 * float(values[row]) for values in parts.values()],
+            label=label, values=[100 * float(one[row]) for one in parts.values()],
             href=build_address(f"/models/{entry.model_slug}"),
         )
-        for row, (label, entry) in enumerate(zip(labels, shared.entries, strict=True))
+        for row, (label, entry) in enumerate(zip(labels, common.entries, strict=True))
     ]  # fmt: skip
     plot = Bars(axis=Axis(label="mean score × 100"), categories=list(parts), series=series)
     return build_chart("types", "Means over what all have", plot)

@@ -89,10 +89,9 @@ def _find_recipe_entries(queries: Queries, name: str) -> list[Entry]:
 def _list_recipe_standings(queries: Queries, recipe: AnyRecipe) -> list[Standing]:
     """The models of a recipe in any variant on the boards, by the recipe's convention: the best first."""
     entries = _find_recipe_entries(queries, recipe.name.partition(":")[0])
-    present = {score.scope for score in queries.find_scores(entry=[entry.id for entry in entries])}
     boards, convention = list(queries.suites), _get_convention(recipe)
     rows = [
-        one for one in iter_standings(queries, entries, present, boards=True)
+        one for one in iter_standings(queries, entries, boards=True)
         if one.scores.convention == convention
     ]  # fmt: skip
     return sorted(rows, key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from pydantic import Field
@@ -23,30 +22,14 @@ from leaderboard.views.suite_table import (
     plot_suite_sizes,
 )
 from leaderboard.views.task_scores import format_column_path
-from leaderboard.web.filters import CHIPS, EACH, ZERO
 from leaderboard.web.page import Page, check_name
-from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address, build_paging
+from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, link, values_table
 
-GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
-
-FILTERS = (
-    "q", "most", "view", "origin", "zero", "licence", "language", "organisation", "tokens", "recipe",
-    "backbone", "group", "each", "open", "instructions", "reproduced",
-)  # fmt: skip
-"""The filters above the table, in order; the others are parameters alone."""
-
-OWN_CHIPS = {
-    "zero": "zero-shot on {}", "type": "only {}", "revisions": "only on the suite’s data revisions",
-    "licence": "licence {}",
-    "instructions": "instruction-tuned", "reproduced": "reproduced by somebody", "language": "for {}",
-    "memory": "at most {:g} MB",
-}  # fmt: skip
-"""The filters of a suite's page beside those over entries, as texts."""
-
-SHARES = {"all": "every task", "most": "over half of the tasks"}
+PARAMETERS = ("size", "output", "trust", "dimensions")
+"""Filters that the page has as parameters alone."""
 
 TASK_LABELS = ("Task", "Type", "Metric", "Languages", "Data", "Description")
 
@@ -74,7 +57,7 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
     )  # fmt: skip
     where = build_paging(len(table.ordered), state, path)
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
-    ranked, count = _count_ranked_entries(table)
+    ranked, count = table.count_ranked()
     return Page(
         title=title, lead=_describe_counts(table), crumbs=[("Boards", "/suites")],
         tables=[table.build_suite_table(where.cut(table.ordered), list(_iter_suite_notes(table)))],
@@ -87,7 +70,9 @@ def _show_suite(site: Site, state: SuiteState, suite: str) -> Page:
         notes=listed.suite.notes,
         context={
             "data": _list_data_choices(table), "ranking": _list_rankings(table),
-            "form": _build_suite_form(table, state), "paging": where,
+            "form": table.build_form(
+                state.offer({"view": ("Convention", [(name, f"as in {name}") for name in conventions])},
+                            values={"view": scores.convention}), without=PARAMETERS), "paging": where,
             "unfold": f"{path}?{state.build_query(tasks=[] if every else ['all'])}" if table.folds else "",
             "whole": f"{path}.csv?{state.build_query(cols=['all'], rows='all', page=1)}",
             "unfolded": every, "path": path, "typed": listed.typed, "tasks": _build_suite_tasks(listed),
@@ -131,44 +116,9 @@ def _list_rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
     return ways
 
 
-def _build_suite_form(table: SuiteTable, state: SuiteState) -> FilterForm:
-    """The filters; choices that no model has are not offered."""
-    scores, path = table.scores, table.path
-    cards = [table.find_card(row) for row in range(len(scores.entries))]
-    licences = [name for card in cards for name in {card.licence, card.licence_group}]
-    languages = [code for card in cards for code in card.languages]
-    organisations, views = [e.organisation for e in scores.entries], list_conventions(scores.site_suite.suite)
-    offered: Options = {
-        "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
-        "licence": ("Licence", _list_frequent_values(licences, state.licence)),
-        "language": ("Language", _list_frequent_values(languages, state.language)),
-        "organisation": ("Organisation", _list_frequent_values(organisations, state.organisation)),
-        "view": ("Convention", [(name, f"as in {name}") for name in views]),
-        "group": ("Group by", GROUPS),
-        "each": ("A row for", EACH),
-    }
-    choices = [
-        *state.build_entry_controls(scores.entries),
-        *state.offer(offered, values={"view": scores.convention}),
-        state.ask("check", "reproduced", "Reproduced by somebody"),
-    ]
-    if any(card.instructions for card in cards):
-        choices.append(state.ask("check", "instructions", "Instruction-tuned"))
-    every = {control.name: control for control in choices}
-    shown = [every[name] for name in FILTERS if name in every]
-    texts, reset = {"zero": SHARES.get(state.zero, "")}, path if state.list_query_pairs() else ""
-    return state.build_form(path, shown, chips={**CHIPS, **OWN_CHIPS}, values=texts, reset=reset)
-
-
-def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:
-    """The 40 most frequent values as options; empty without any value."""
-    names = sorted({*dict(Counter(sorted(values)).most_common(40)), current} - {""})
-    return [("", "any"), *((name, name) for name in names)] if names else []
-
-
 def _describe_counts(table: SuiteTable) -> str:
     """How many entries have scores, and how many are ranked, in a sentence."""
-    ranked, count = _count_ranked_entries(table)
+    ranked, count = table.count_ranked()
     what = "model" if table.state.each == "model" else "revision"
     printed = sum(entry.origin == "reported" for entry in table.scores.entries)
     more = f" {printed} rows are printed in papers." if printed else ""
@@ -177,14 +127,6 @@ def _describe_counts(table: SuiteTable) -> str:
     tasks = table.scores.over_tasks.expected
     every = format_task_count(1) if tasks == 1 else f"all {tasks} tasks"
     return f"{ranked} of {count} {what}s have scores on {every} and are ranked.{more}"
-
-
-def _count_ranked_entries(table: SuiteTable) -> tuple[int, int]:
-    """How many entries are ranked, and how many have any score, whatever the filters."""
-    scores = table.scores
-    rows = np.array([entry.origin != "reported" for entry in scores.entries], bool)
-    rows &= scores.first if table.state.each == "model" else True
-    return int((scores.over_tasks.complete & rows).sum()), int(rows.sum())
 
 
 def _iter_suite_notes(table: SuiteTable) -> Iterator[str]:

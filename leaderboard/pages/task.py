@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,37 +14,39 @@ from pydantic import Field
 from harness.results.scores import score_text
 from harness.results.type_tasks import is_baseline, rank_type_tasks
 from leaderboard.data.descriptions import describe_task
-from leaderboard.data.groups import group_by
-from leaderboard.data.queries import Queries
-from leaderboard.data.suites import WHY, Scope, SiteSuite
+from leaderboard.data.queries import Entry, Queries
+from leaderboard.data.suites import REASONS, WHY, Reason, SiteSuite
 from leaderboard.views import sorting
-from leaderboard.views.cells import build_score_cell, build_size_cell
+from leaderboard.views.cells import build_score_cell
 from leaderboard.views.reproductions import build_verdict_cell, join_models, load_comparisons
-from leaderboard.views.suite_table import GONE, format_entry_kinds
+from leaderboard.views.suite_table import SuiteColumn, SuiteTable, TableState
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Best,
     Question,
-    Scored,
     build_default_question,
-    compute_result_scores,
     find_task,
     format_task_key,
     format_task_path,
-    list_question_scores,
     list_site_tasks,
     load_best_scores,
+    load_question_scores,
     load_questions,
     load_task_results,
-    rank_scores,
-    select_model_rows,
 )
 from leaderboard.web.charts import Axis, Chart, Distribution, Point, build_chart
-from leaderboard.web.filters import CHIPS, EACH, REVISIONS, SIZE_NAMES, EntryState
-from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
-from leaderboard.web.marks import describe_score_choices, find_leak_kinds, format_leak_count, format_part_mean
+from leaderboard.web.filters import REVISIONS, SIZE_NAMES
+from leaderboard.web.marks import format_part_mean
 from leaderboard.web.page import Page, build_missing_error, check_name
-from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address, build_paging
+from leaderboard.web.page_state import (
+    Control,
+    FilterForm,
+    Options,
+    State,
+    Text,
+    build_address,
+    build_paging,
+)
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
@@ -53,9 +56,6 @@ TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no c
 
 MANY = 300
 """Subsets above which one is typed, not chosen from a list: all pairs of 204 languages take 2.5 MB."""
-
-OWN_CHIPS = {"subset": "subset {}", "revisions": "only on the suite’s data revisions"}
-"""The filters of a task's page beside those over entries, as texts."""
 
 NO_INTERVALS = "No interval is known: only equal scores share a rank, and a small difference may be chance."
 SOME_INTERVALS = (
@@ -72,8 +72,8 @@ NO_SUITE = (
 SIZE_HEADS = {"size": "Parameters", "model": "Model", "score": "Score"}
 
 
-class _TaskState(EntryState):
-    """The parameters of a task's page."""
+class _TaskState(TableState):
+    """The parameters of a task's page: those of a suite's table, and what is asked of the task."""
 
     scope: Text = Field(
         "",
@@ -81,26 +81,145 @@ class _TaskState(EntryState):
         "Suites may ask a task for other splits or subsets.",
     )
     subset: Text = Field("", description="Only this subset.")
-    revisions: Literal["any", "pinned"] = Field(
-        "any", description="Rank all scores, or only those on the pinned revision of the data."
-    )
-    each: Literal["model", "revision"] = Field(
-        "model", description="One row for each model, or for each revision and treatment."
-    )
     sort: Text = Field("-score", description="A column's key; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
-    page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Asked:
-    """The question that a state asks of a task, the scope that is scored, and every entry's score."""
+class _TaskTable(SuiteTable):
+    """The ranking on a task: the table of a suite of one column, with what is known of each score.
 
-    questions: Sequence[Question]
+    `data` are the revisions of the data by result, and `part_means` what the task's parts come to where that
+    contradicts an entry's score. The question that `is_first` has the verdicts of other sources.
+    """
+
     question: Question
-    scope: Scope
-    subsets: Sequence[str]
-    rows: Sequence[Scored]
+    data: Mapping[int, str]
+    part_means: Mapping[int, float]
+    is_first: bool
+
+    @cached_property
+    def columns(self) -> list[SuiteColumn]:
+        """Every column of the ranking."""
+        shared = {one.key.partition(":")[0]: one for one in super().columns}
+        entries, column = self.scores.entries, SuiteColumn
+        columns = [
+            replace(shared["rank"], note="Entries that no known interval tells apart share a rank."),
+            shared["model"],
+            replace(shared["task"], key="score", label="Score", group="", href="", note="", card="Score",
+                    cell=self._build_score_cell),
+            replace(shared["reproduced"], label="Reproduced?", numeric=False, optional=False,
+                    note="Whether another source has the same score for the model."),
+            column("interval", "95 %", self._build_interval_cell, card="95 %",
+                   note="The interval over seeds and examples, where it is known."),
+            replace(shared["parameters"], note="Parameters."),
+            replace(shared["origin"], card="Origin", note="Where the score comes from."),
+            column("trust", "Revision", self._build_trust_cell, numeric=False, card="Revision",
+                   note="The weights that were scored, as far as they are known."),
+            column("data", "Data", self._build_data_cell, numeric=False, card="Data",
+                   note="The revision of the data."),
+            column("released", "Released", sort=lambda row: entries[row].released, numeric=False,
+                   card="Released"),
+        ]  # fmt: skip
+        has_values = {"reproduced": self.is_first, "interval": bool(self.scores.averages)}
+        return [one for one in columns if has_values.get(one.key, True)]
+
+    @cached_property
+    def ranked(self) -> list[int]:
+        """The rows with a rank that pass the filters, the best first."""
+        rows = [row for row in self.rows if self.ranks.place[row]]
+        return sorted(rows, key=lambda row: -self.scores.values[row, 0])
+
+    @cached_property
+    def best_of_sizes(self) -> dict[str, int]:
+        """The first of the ranked rows of each size class, by the name of the class."""
+        leaders = {self.scores.entries[row].size: row for row in reversed(self.ranked)}
+        return {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
+
+    def find_reason(self, row: int) -> Reason:
+        """Why a row has no score that counts."""
+        return REASONS[int(self.scores.reasons[row, 0])]
+
+    def _build_score_cell(self, row: int) -> Cell:
+        cell, mean = self._build_marked_task(row, 0), self.part_means.get(self.scores.entries[row].id)
+        if mean is not None and cell.value is not None:
+            cell = cell.mark("contradicted", format_part_mean(mean))
+        reason, href = self.find_reason(row), build_address(f"/results/{self.scores.results[row, 0]}")
+        # In tables of suites this kind is that of a mean over some of the tasks.
+        kind = "" if reason == "part" else cell.kind
+        return replace(cell, note=cell.note or WHY[reason], kind=kind, href=href)
+
+    def _build_interval_cell(self, row: int) -> Cell:
+        ends = self.scores.averages.get(row, {}).get("interval", ())
+        return link("–".join(map(score_text, ends))) if ends else EMPTY
+
+    def _build_reproduced_cell(self, row: int) -> Cell:
+        page = self.pages[self.scores.entries[row].id]
+        pairs = [one for one in self.comparisons if one.model == page]
+        return build_verdict_cell(pairs, self._find_source(row))
+
+    def _find_source(self, row: int) -> Entry:
+        """The single revision that was scored."""
+        return self.entries.get(int(self.scores.sources[row, 0]), self.scores.entries[row])
+
+    def _build_trust_cell(self, row: int) -> Cell:
+        entry = self._find_source(row)
+        name = TRUST_NAMES.get(entry.trust, entry.trust)
+        text = (entry.revision or "")[:10] if entry.trust == "commit" else name
+        return Cell(text=text, value=entry.trust, note=TRUST_TEXTS[entry.trust])
+
+    def _build_data_cell(self, row: int) -> Cell:
+        reason, scope = self.find_reason(row), self.question.scope
+        if reason in ("failed", "none"):
+            return EMPTY
+        data = self.data.get(int(self.scores.results[row, 0]), "")
+        if reason == "other":
+            return Cell(text=data[:10] or "not stated", value=data or "not stated", note=WHY["other"])
+        pinned = bool(scope.data) and data == scope.data
+        return Cell(text="pinned" if pinned else data[:10], value=data or None, note=data)
+
+    def describe_counts(self) -> str:
+        """How many of the entries with a result are ranked, in a sentence."""
+        ranked, count = self.count_ranked()
+        what = "models" if self.state.each == "model" else "entries"
+        text = f"{ranked} of {count} {what} with a result on it are ranked."
+        return text if count else "No entry has a result on this task yet."
+
+    def list_notes(self) -> list[str]:
+        """The sentences below the ranking."""
+        ranked, notes = self.ranked, list[str]()
+        if unknown := sum(row not in self.scores.averages for row in ranked):
+            several = SOME_INTERVALS.format(unknown, len(ranked))
+            notes.append(NO_INTERVALS if unknown == len(ranked) else several)
+        if other := sum(self.find_reason(row) == "other" for row in ranked):
+            notes.append(OTHER_DATA.format(other))
+        beside = Counter(self.find_reason(row) for row in self.rows if not self.ranks.place[row])
+        return notes + [
+            f"{beside[reason]} not ranked: {WHY[reason]}."
+            for reason in ("other", "part", "bad", "failed", "seeds") if beside[reason]
+        ]  # fmt: skip
+
+    def build_size_table(self) -> Table:
+        """The best of each size class."""
+        rows = [
+            build_values_row(name, self._build_model_cell(row), build_score_cell(self.scores.values[row, 0]),
+                             key=self.scores.entries[row].slug)
+            for name, row in self.best_of_sizes.items()
+        ]  # fmt: skip
+        return values_table("sizes", "Best per size class", SIZE_HEADS, rows, "score")
+
+    def plot_spread(self) -> Chart:
+        """The distribution of ranked scores, with the best of each size class."""
+        values, entries = (100 * self.scores.values[:, 0]).tolist(), self.scores.entries
+        marks = [
+            Point(label=entries[row].model, x=values[row], y=None, note=name,
+                  href=build_address(f"/models/{entries[row].model_slug}"))
+            for name, row in self.best_of_sizes.items()
+        ]  # fmt: skip
+        plot = Distribution(
+            axis=Axis(label="score × 100"), values=[values[row] for row in self.ranked], marks=marks
+        )
+        return build_chart("spread", "Models by their score; points: the best of each size class", plot)
 
 
 @serve_page(
@@ -110,73 +229,60 @@ class _Asked:
 )
 def _show_task(site: Site, state: _TaskState, task: str) -> Page:
     queries, name = site.queries, find_task(task, list_site_tasks(site.queries))
-    inquiry, path, pinned = _ask(queries, state, name), format_task_path(name), state.revisions == "pinned"
-    population = select_model_rows(inquiry.rows, pinned=pinned) if state.each == "model" else inquiry.rows
-    metric = queries.tasks.get(name, ("", "", 0))[1]
-    ranks = rank_scores([one for one in population if one.can_rank(pinned=pinned)])
-    rows = [one for one in population if state.should_keep(one.entry)]
-    rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
-    ranked = [one for one in rows if one.entry.id in ranks]
-    fields = _build_ranking_fields(inquiry.scope, ranks, ranked)
-    if inquiry.question == inquiry.questions[0]:
-        fields.insert(3, _build_verdict_field(queries, name))
-    rows = sorting.sort_rows(rows, fields, state.sort)
-    where, leaders = build_paging(len(rows), state, path), {one.entry.size: one for one in reversed(ranked)}
-    best = {name: leaders[size] for size, name in SIZE_NAMES.items() if size in leaders}
-    scope, values = inquiry.scope, [one.value for one in ranked if one.value is not None]
-    ranking = sorting.fill_table(
-        "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state,
-        key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
-        notes=_list_ranking_notes(rows, ranked),
-    )  # fmt: skip
-    sizes = [
-        build_values_row(size, _build_model_cell(one), build_score_cell(one.value), key=one.entry.slug)
-        for size, one in best.items()
-    ]
-    size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
-    return Page(
-        title=name, lead=_describe_ranking(population, len(ranks), state),
-        charts=[_plot_score_spread(ranked, best)], crumbs=[("Tasks", "/tasks")],
-        tables=[ranking, *([size_table] if len(best) > 1 else [])],
-        # The convention of a paper may have another metric.
-        data={
-            "scope": inquiry.question.name, "splits": list(scope.splits), "subsets": list(scope.subsets),
-            "data": scope.data or None,
-            "scopes": [{"name": one.name, "label": one.label} for one in inquiry.questions],
-            "quartiles": np.quantile(values, (0.25, 0.5, 0.75)).tolist() if values else None,
-            "models_ranked": len(ranks), "metric": (not scope.view and metric) or None,
-        },
-        notes=[NO_SUITE] if inquiry.rows and not inquiry.question.suites else [],
-        context={
-            "facts": _list_task_facts(queries, inquiry, name), "about": describe_task(name),
-            "suites": _list_task_suites(inquiry.questions), "form": _build_task_form(state, path, inquiry),
-            "paging": where, "path": path,
-        },
-    )  # fmt: skip
-
-
-def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
-    questions: Sequence[Question] = load_questions(queries).get(task, ())
-    revisions = state.each == "revision"
-    # Main scores are read from Parquet files, which takes long: a suite has its own numbers stored.
-    results = load_task_results(queries, [task], revisions=revisions) if state.subset or not questions else []
-    questions = questions or [build_default_question(task, results)]
-    question = _choose_question(questions, state.scope)
+    path, questions = format_task_path(name), load_questions(queries).get(name)
+    questions = questions or [build_default_question(queries, name, load_task_results(queries, [name]))]
+    question = _choose_question(questions, state)
     subsets = sorted({subset for one in questions for subset in one.scope.subsets})
     check_name("subset", state.subset, subsets, then="The task's page offers all subsets.")
-    scope = question.scope
-    if state.subset and scope.subsets != (state.subset,):
-        scope = replace(scope, subsets=(state.subset,), view="")
-    if question.suites and scope == question.scope:
-        rows = list_question_scores(queries, question, revisions=revisions)
-    else:
-        rows = compute_result_scores(queries, scope, results)
-    return _Asked(questions=questions, question=question, scope=scope, subsets=subsets, rows=rows)
+    table = _load_task_table(queries, question, state, path, is_first=question == questions[0])
+    where, scope = build_paging(len(table.ordered), state, path), table.question.scope
+    values = table.scores.values[table.ranked, 0]
+    ranking = table.build_suite_table(where.cut(table.ordered), table.list_notes())
+    ranking = replace(ranking, name="ranking", caption=f"{name}: scores × 100")
+    sizes = [table.build_size_table()] if len(table.best_of_sizes) > 1 else []
+    metric = queries.tasks.get(name, ("", "", 0))[1]
+    return Page(
+        title=name, lead=table.describe_counts(), charts=[table.plot_spread()], crumbs=[("Tasks", "/tasks")],
+        tables=[ranking, *sizes],
+        # The convention of a paper may have another metric.
+        data={
+            "scope": question.name, "splits": list(scope.splits), "subsets": list(scope.subsets),
+            "data": scope.data or None,
+            "scopes": [{"name": one.name, "label": one.label} for one in questions],
+            "quartiles": np.quantile(values, (0.25, 0.5, 0.75)).tolist() if len(values) else None,
+            "models_ranked": table.count_ranked()[0], "metric": (not scope.view and metric) or None,
+        },
+        notes=[NO_SUITE] if table.scores.entries and not question.suites else [],
+        context={
+            "facts": _list_task_facts(queries, table.question), "about": describe_task(name),
+            "suites": _list_task_suites(questions), "paging": where, "path": path,
+            "form": table.build_form(_build_task_controls(state, questions, question, subsets)),
+        },
+    )  # fmt: skip
 
 
-def _choose_question(questions: Sequence[Question], name: str) -> Question:
-    """The question of this name; any suite that asks it names it as well."""
-    exact = [one for one in questions if not name or name in one.names]
+def _load_task_table(
+    queries: Queries, question: Question, state: _TaskState, path: str, *, is_first: bool
+) -> _TaskTable:
+    """The ranking of a question, or of its subset that a state names."""
+    name, narrowed = question.task.name, question.narrow_to_subset(state.subset)
+    scores = load_question_scores(
+        queries, narrowed, pinned=state.revisions == "pinned", revisions=state.each == "revision"
+    )
+    pairs = [one for one in load_comparisons(queries) if one.task == name]
+    return _TaskTable(
+        scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries,
+        comparisons=pairs, pages=join_models(queries), question=narrowed, is_first=is_first,
+        data={row.id: row.data for row in queries.find_results(task=name)},
+        part_means=queries.find_part_means(name, scores.entries),
+    )  # fmt: skip
+
+
+def _choose_question(questions: Sequence[Question], state: _TaskState) -> Question:
+    """The question of this name, or of this convention; any suite that asks it names it as well."""
+    name, views = state.scope, {one.view for one in questions}
+    check_name("view", state.view, views, then="The task's page offers all scopes.")
+    exact = [one for one in questions if (name in one.names if name else state.view in ("", one.view))]
     by_suite = [one for one in questions if name in [suite.slug for suite in one.suites]]
     if exact or by_suite:
         return [*exact, *by_suite][0]
@@ -184,138 +290,16 @@ def _choose_question(questions: Sequence[Question], name: str) -> Question:
     raise build_missing_error("scope", name, names, then="The task's page offers all scopes.")
 
 
-def _build_verdict_field(queries: Queries, task: str) -> sorting.Field[Scored]:
-    """The column that says whether another source has the same score, or the score is broken."""
-    pages, some = join_models(queries), [one for one in load_comparisons(queries) if one.task == task]
-    compared = group_by(some, lambda one: one.model)
-    return sorting.Field(
-        "reproduced", "Reproduced?", note="Whether another source has the same score for the model.",
-        cell=lambda one: build_verdict_cell(compared.get(pages[one.entry.id], ()), one.source or one.entry),
-    )  # fmt: skip
-
-
-def _build_ranking_fields(
-    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
-) -> list[sorting.Field[Scored]]:
-    """The columns of the ranking."""
-    # They come with the best first.
-    best = [*dict.fromkeys(one.value for one in ranked if one.value is not None)][:2]
-    marks = dict(zip(best, ("best", "second"), strict=False))
-
-    def find_ranked_score(one: Scored) -> float | None:
-        return one.value if one.entry.id in ranks else None
-
-    column = sorting.Field[Scored]
-    fields = [
-        column("rank", "Rank", numeric=True, up=True, sticky=True, sort=lambda one: ranks.get(one.entry.id),
-               note="Entries that no known interval tells apart share a rank."),
-        column("model", "Model", _build_model_cell, lambda one: one.entry.model.casefold(), sticky=True),
-        column("score", "Score", lambda one: _build_task_score(
-            one, scope, marks.get(find_ranked_score(one) or -1.0, "")), find_ranked_score, numeric=True),
-        column("interval", "95 %", lambda one: "" if one.half is None else
-               link(f"{score_text(one.low)}–{score_text(one.high)}"), numeric=True,
-               note="The interval over seeds and examples, where it is known."),
-        column("parameters", "Size", lambda one: build_size_cell(one.entry.parameters),
-               lambda one: one.entry.parameters, numeric=True, note="Parameters."),
-        column("origin", "Origin", lambda one: link(one.entry.origin, kind=one.entry.origin),
-               lambda one: one.entry.origin, note="Where the score comes from."),
-        column("trust", "Revision", _build_trust_cell,
-               note="The weights that were scored, as far as they are known."),
-        column("data", "Data", lambda one: _build_data_cell(one, scope), note="The revision of the data."),
-        column("released", "Released", sort=lambda one: one.entry.released),
-    ]  # fmt: skip
-    has_intervals = any(one.half is not None for one in ranked)
-    return [field for field in fields if has_intervals or field.key != "interval"]
-
-
-def _build_model_cell(one: Scored) -> Cell:
-    entry, href = one.entry, build_address(f"/models/{one.entry.model_slug}")
-    note = entry.lineage_text or entry.treatment
-    return link(entry.model, href, kind=format_entry_kinds(entry), note=note)
-
-
-def _build_task_score(one: Scored, scope: Scope, mark: str) -> Cell:
-    href = build_address(f"/results/{one.result}")
-    if one.reason == "seeds":
-        return replace(build_seeds_cell(one.seeds or 0, len(one.entry.seeds)), href=href)
-    if one.value is None:
-        kind = "" if one.reason == "part" else one.reason
-        return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
-    kinds = [*find_leak_kinds(one.entry, [scope], one.trained_on),
-             "other" if one.reason == "other" else ""]  # fmt: skip
-    notes = [WHY[one.reason], *describe_score_choices(one.entry, [scope])]
-    notes += [format_leak_count(one.trained_on)] if one.trained_on else []
-    if one.part_mean is not None:
-        kinds, notes = [*kinds, "contradicted"], [*notes, format_part_mean(one.part_mean)]
-    marks, note = " ".join(filter(None, [*kinds, mark])), "; ".join(filter(None, notes))
-    cell = build_score_cell(one.value, href, kind=marks, note=note)
-    return add_seed_deviation(cell, one.deviation, one.entry.seeds)
-
-
-def _build_trust_cell(one: Scored) -> Cell:
-    entry = one.source or one.entry
-    name = TRUST_NAMES.get(entry.trust, entry.trust)
-    text = (entry.revision or "")[:10] if entry.trust == "commit" else name
-    return Cell(text=text, value=entry.trust, note=TRUST_TEXTS[entry.trust])
-
-
-def _build_data_cell(one: Scored, scope: Scope) -> Cell:
-    if one.reason in ("failed", "none"):
-        return EMPTY
-    if one.reason == "other":
-        return Cell(text=one.data[:10] or "not stated", value=one.data or "not stated", note=WHY["other"])
-    pinned = bool(scope.data) and one.data == scope.data
-    return Cell(text="pinned" if pinned else one.data[:10], value=one.data or None, note=one.data)
-
-
-def _list_ranking_notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
-    unknown, notes = sum(one.half is None for one in ranked), []
-    if ranked and unknown:
-        several = SOME_INTERVALS.format(unknown, len(ranked))
-        notes.append(NO_INTERVALS if unknown == len(ranked) else several)
-    if other := sum(one.reason == "other" for one in ranked):
-        notes.append(OTHER_DATA.format(other))
-    if printed := sum(one.entry.origin == "reported" for one in rows):
-        notes.append(f"{printed} not ranked: printed in a paper.")
-    ids = {one.entry.id for one in ranked}
-    for reason in ("other", "part", "bad", "failed", "seeds"):
-        if count := sum(one.reason == reason and one.entry.id not in ids for one in rows):
-            notes.append(f"{count} not ranked: {WHY[reason]}.")
-    return notes
-
-
-def _plot_score_spread(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
-    """The distribution of ranked scores, with the best of each size class."""
-    marks = [
-        Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None,
-              href=build_address(f"/models/{one.entry.model_slug}"), note=size)
-        for size, one in best.items()
-    ]  # fmt: skip
-    values = [100 * one.value for one in ranked if one.value is not None]
-    plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
-    return build_chart("spread", "Models by their score; points: the best of each size class", plot)
-
-
-def _describe_ranking(population: Sequence[Scored], ranked: int, state: _TaskState) -> str:
-    if not population:
-        return "No entry has a result on this task yet."
-    what = "models" if state.each == "model" else "entries"
-    subset = f", on its subset {state.subset}" if state.subset else ""
-    return f"{ranked} of {len(population)} {what} with a result on it are ranked{subset}."
-
-
-def _list_task_facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
-    kind, metric, results = queries.tasks.get(name, ("", "", 0))
-    task, scope = asked.question.task, asked.scope
-    path = task.data.path if task else ""
-    kind, metric = (task.type, task.metric) if task else (kind, metric)
-    pinned = "pinned by the suite" if asked.question.suites else "that of most entries: no suite pins it"
-    languages = describe_task(name).languages
+def _list_task_facts(queries: Queries, question: Question) -> list[tuple[str, ...]]:
+    task, scope = question.task, question.scope
+    path, results = task.data.path, queries.tasks.get(task.name, ("", "", 0))[2]
+    pinned = "pinned by the suite" if question.suites else "that of most entries: no suite pins it"
+    languages = describe_task(task.name).languages
     return [
-        ("Type", kind or "not stated"),
-        ("Metric", f"as {scope.view} prints it" if scope.view else metric or "not stated"),
+        ("Type", task.type or "not stated"),
+        ("Metric", f"as {scope.view} prints it" if scope.view else task.metric or "not stated"),
         *([("Languages", _format_name_list(languages, "language"))] if languages else []),
-        ("Data set", path or ("local or built" if task else "not stated"),
+        ("Data set", path or ("local or built" if question.suites else "not stated"),
          f"https://huggingface.co/datasets/{path}" if path.count("/") == 1 and path.isascii() else ""),
         ("Data revision", scope.data or "none", "", pinned if scope.data else "nothing pins the data"),
         ("Splits", ", ".join(scope.splits) or "none", "", _mean_over(scope.splits)),
@@ -345,22 +329,23 @@ def _list_task_suites(questions: Sequence[Question]) -> list[tuple[str, str, str
     ]  # fmt: skip
 
 
-def _build_task_form(state: _TaskState, path: str, asked: _Asked) -> FilterForm:
-    names = asked.question.scope.subsets
+def _build_task_controls(
+    state: _TaskState, questions: Sequence[Question], question: Question, subsets: Sequence[str]
+) -> list[Control]:
+    """The controls of what is asked of the task."""
+    names = question.scope.subsets
     label = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
-    is_choice = 1 < len(asked.subsets) <= MANY
+    is_choice = 1 < len(subsets) <= MANY
     offered: Options = {
-        "scope": ("As asked by", [(one.name, one.label) for one in asked.questions]),
-        "subset": ("Subset", [("", label), *((n, n) for n in asked.subsets)] if is_choice else ()),
+        "scope": ("As asked by", [(one.name, one.label) for one in questions]),
+        "subset": ("Subset", [("", label), *((n, n) for n in subsets)] if is_choice else ()),
         "revisions": ("Scores", REVISIONS),
-        "each": ("A row for", EACH),
     }
-    choices = state.offer(offered, values={"scope": asked.question.name})
-    if len(asked.subsets) > MANY:
-        label = f"Subset, one of {len(asked.subsets):,}"
-        choices.append(state.ask("line", "subset", label, placeholder=asked.subsets[0]))
-    choices += state.build_entry_controls(one.entry for one in asked.rows)
-    return state.build_form(path, choices, chips={**CHIPS, **OWN_CHIPS})
+    choices = state.offer(offered, values={"scope": question.name})
+    if len(subsets) > MANY:
+        label = f"Subset, one of {len(subsets):,}"
+        choices.append(state.ask("line", "subset", label, placeholder=subsets[0]))
+    return choices
 
 
 PATH = "/tasks"

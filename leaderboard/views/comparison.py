@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product
@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.core import paths
 from harness.core.types import Column
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
 from harness.results.score_differences import Difference, MeanDifference
-from harness.results.scores import list_exclusions
 from harness.results.units import Units
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
-from leaderboard.data.queries import Queries, ScopeScore, cache_by_queries
-from leaderboard.data.ranking import FEWEST, Floats, compute_half_widths
-from leaderboard.data.scores import NONE, OTHER, SuiteScores
+from leaderboard.data.groups import group_by
+from leaderboard.data.queries import Queries
+from leaderboard.data.ranking import FEWEST, Floats, Means, compute_half_widths, select_mean_columns
+from leaderboard.data.scores import NONE, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import list_conventions
+from leaderboard.views.model_scores import iter_present_scores
 from leaderboard.views.task_scores import is_tie
 
 TESTS = 130
@@ -35,14 +37,6 @@ LEVEL = 0.05
 
 NEAR = 1e-4
 """How far the difference over examples may be from that of the two scores."""
-
-
-class _TypeMean(NamedTuple):
-    """A type's mean of each entry, over `of` of its `expected` tasks."""
-
-    values: Floats
-    of: int
-    expected: int
 
 
 class PairedDifference(NamedTuple):
@@ -89,63 +83,44 @@ class Common:
         return [int(at) for at in np.flatnonzero(self.scores.counted.all(axis=0))]
 
     @cached_property
-    def averaged(self) -> list[int]:
-        """Those columns that means are over: some are shown alone."""
-        suite = self.scores.site_suite.suite
-        apart = list_exclusions(suite)
-        return [at for at in self.columns if suite.columns[at].name not in apart]
+    def shared(self) -> SuiteScores:
+        """The same over these columns alone."""
+        rows = range(len(self.entries))
+        return self.scores.narrow(rows, self.columns, self.scores.site_suite.select_columns(self.columns))
 
     @cached_property
     def by_type(self) -> dict[str, list[int]]:
-        """Those columns by type; types without any are left out."""
-        columns, by_type = self.scores.site_suite.suite.columns, dict[str, list[int]]()
-        for kind in self.scores.by_type:
-            if places := [at for at in self.columns if columns[at].type == kind]:
-                by_type[kind] = places
-        return by_type
+        """These columns by type."""
+        columns = self.scores.site_suite.suite.columns
+        return group_by(self.columns, lambda at: columns[at].type)
 
     @cached_property
-    def types(self) -> dict[str, _TypeMean]:
-        """The means within types that all have: whole ones, else those over the columns that all have."""
-        types = {}
-        for kind, means in self.scores.by_type.items():
-            if means.complete.all():
-                types[kind] = _TypeMean(means.values, means.expected, means.expected)
-            elif places := [at for at in self.by_type.get(kind, ()) if at in self.averaged]:
-                types[kind] = _TypeMean(self.mean(places), len(places), means.expected)
-        return types
+    def averaged(self) -> list[int]:
+        """Those columns that means are over: some are shown alone."""
+        return [at for at in select_mean_columns(self.scores.site_suite.suite) if at in self.columns]
 
-    @property
-    def over_tasks(self) -> Floats:
-        """The mean over the columns that all have, of each entry; NaN without such columns."""
-        means = self.scores.over_tasks
-        return means.values if means.complete.all() else self.mean(self.averaged)
+    @cached_property
+    def types(self) -> dict[str, Means]:
+        """The means within types that all have."""
+        names = {*self.shared.by_type}
+        names |= {kind for kind, means in self.scores.by_type.items() if means.complete.all()}
+        return {kind: self.find_mean(kind) for kind in self.scores.by_type if kind in names}
+
+    def find_mean(self, over: str) -> Means:
+        """A mean over all that the suite has of it, where every entry has that, else over what they share."""
+        means = self.scores.mean(over)
+        return means if means.complete.all() else self.shared.mean(over)
 
     @property
     def over_types(self) -> Floats:
         """The mean of the types' means that all have, of each entry; NaN without shared types."""
-        values = [one.values for one in self.types.values()]
+        values = [means.values for means in self.types.values()]
         return np.mean(values, axis=0) if values else np.full(len(self.entries), np.nan)
 
     @cached_property
-    def selected(self) -> list[str]:
-        """The columns by whose scores one of the entries was selected among several."""
-        columns = self.scores.site_suite.suite.columns
-        return [column.name for at, column in enumerate(columns) if self.scores.selected[:, at].any()]
-
-    @cached_property
-    def untouched(self) -> list[int]:
-        """The columns of a mean over tasks that selected none of the entries; empty where no column did."""
-        suite = self.scores.site_suite.suite
-        rest = [at for at in self.averaged if suite.columns[at].name not in self.selected]
-        return rest if self.selected else []
-
-    def mean(self, columns: Sequence[int]) -> Floats:
-        """The mean over some columns, of each entry."""
-        if not columns:
-            return np.full(len(self.entries), np.nan)
-        means: Floats = self.scores.values[:, list(columns)].mean(axis=1)
-        return means
+    def untouched(self) -> UntouchedMeans | None:
+        """The means over the shared columns that selected none of the entries; None where none or all did."""
+        return self.scores.compute_untouched_means(range(len(self.entries)), shared=True)
 
     def is_tied(self, one: int, other: int, at: int) -> bool:
         """Whether two entries are level on a column: by its test, else by their known intervals."""
@@ -171,9 +146,7 @@ class Common:
     def _compare_rows(self, one: int, other: int) -> _Pair:
         gaps = self.scores.values[one] - self.scores.values[other]
         signs = [0 if self.is_tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
-        kinds = [self.scores.site_suite.suite.columns[at].type for at in self.averaged]
-        # Each type weighs the same, and each task in it; times the number of tasks, so that the mean is 1.
-        weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
+        rest = select_mean_columns(self.untouched.part.suite) if self.untouched else []
         bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
         # Intervals of their own are those of means over all columns.
         is_complete = len(self.columns) == len(self.scores.site_suite.suite.columns) and all(bounds)
@@ -181,8 +154,8 @@ class Common:
         return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
             tasks=self._compute_gap(one, other, self.averaged, known_half=half),
-            types=self._compute_gap(one, other, self.averaged, weights),
-            untouched=self._compute_gap(one, other, self.untouched) if self.untouched else None,
+            types=self._compute_gap(one, other, self.averaged, self.shared.weigh_columns("types")[1]),
+            untouched=self._compute_gap(one, other, rest) if rest else None,
         )  # fmt: skip
 
     def _compute_gap(
@@ -190,17 +163,17 @@ class Common:
         one: int,
         other: int,
         columns: Sequence[int],
-        weights: Sequence[float] = (),
+        weights: Floats | None = None,
         *,
         known_half: float | None = None,
     ) -> PairedDifference:
         """The difference of two means over columns, whose `weights` are of mean 1."""
-        factors = np.array(weights) if weights else np.ones(len(columns))
+        factors = np.ones(len(columns)) if weights is None else weights
         gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)]
         value = float((gaps * factors).mean())
         # The surest first: a test over the same examples, then intervals of both means, then the tasks as a
         # sample.
-        half = self._compute_test_half(one, other, columns, by_type=bool(weights))
+        half = self._compute_test_half(one, other, columns, by_type=weights is not None)
         if half is not None:
             return PairedDifference(value, half, "examples")
         if known_half is not None:
@@ -230,10 +203,6 @@ class Common:
         return None if by_type and parts else mean.total.compute_bound_offset(1 - LEVEL / 2)
 
 
-_Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
-"""By suite, for each entry the places of columns."""
-
-
 def load_common(
     queries: Queries,
     entries: Sequence[Entry],
@@ -249,25 +218,40 @@ def load_common(
         queries: The site's queries.
         entries: 2 to 6.
         suite: The slug of one of the site's suites; empty for none.
-        view: A convention; if the suite does not have it, the one that most of them have.
+        view: A convention; if the suite does not have it, the one by which they have most in common.
         pinned: Whether only scores on the pinned revisions of the data count.
         folders: Results folders whose records may hold a score for each example.
     """
-    averages = [row[1:3] for row in queries.list_averages([entry.id for entry in entries])]
-    counted = (0,) if pinned else (0, OTHER)
-    columns = _collect_columns(queries, entries, lambda one: one.value is not None and one.reason in counted)
-    counts = overlaps = _count_overlaps(columns)
-    # Nothing that counts is common: scores that do not count still say which suite is nearest.
-    if not suite and not overlaps:
-        columns = _collect_columns(queries, entries, lambda one: one.reason != NONE)
-        counts = _count_overlaps(columns) or {slug: sum(map(len, rows)) for slug, rows in columns.items()}
-    slug = suite or _choose_best_suite(queries, counts)
-    chosen = queries.suites[slug]
+    present = {(one.site_suite.slug, one.convention): one
+               for one in iter_present_scores(queries, entries, pinned=pinned)}  # fmt: skip
+    numbers = {key: _find_numbers(scores) for key, scores in present.items()}
+    shared = {key: int(has.all(axis=0).sum()) for key, has in numbers.items()}
+    # Where nothing that counts is common, scores that do not count still say which suite is nearest.
+    others = {key: has | ~np.isin(present[key].reasons, (0, NONE)) for key, has in numbers.items()}
+    by_all = {key: int(has.all(axis=0).sum()) for key, has in others.items()}
+    overlaps, by_any = _find_most(shared), {key: int(has.sum()) for key, has in others.items()}
+    counts = overlaps or _find_most(by_all) or _find_most(by_any)
+    chosen = queries.suites[suite or _choose_best_suite(queries, counts)]
     names = list_conventions(chosen.suite)
-    name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
-    scores = queries.load_suite_scores(chosen, name, entries=entries, pinned=pinned)
-    shared = Common(entries=entries, scores=scores, overlaps=overlaps)
-    return replace(shared, tests=_run_paired_tests(queries, shared, [Store(folder) for folder in folders]))
+    name = view if view in names else max(names, key=lambda one: shared.get((chosen.slug, one), 0))
+    scores = present.get((chosen.slug, name)) or queries.load_suite_scores(
+        chosen, name, entries=entries, pinned=pinned
+    )
+    common = Common(entries=entries, scores=scores, overlaps=overlaps)
+    return replace(common, tests=_run_paired_tests(queries, common, [Store(folder) for folder in folders]))
+
+
+def _find_numbers(scores: SuiteScores) -> NDArray[np.bool_]:
+    """Which columns each row has, by themselves or within a printed mean of their type, (rows, columns)."""
+    columns = scores.site_suite.suite.columns
+    means = [scores.mean(c.type).complete & (c.type in scores.by_type) for c in columns]
+    return np.asarray(scores.counted | np.transpose(means))
+
+
+def _find_most(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """The most of each suite by any of its conventions; suites of nothing are left out."""
+    most = {slug: count for (slug, _), count in sorted(counts.items(), key=lambda pair: pair[1])}
+    return {slug: most[slug] for slug, _ in counts if most[slug]}
 
 
 _Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
@@ -347,45 +331,6 @@ def _test(
     if not first.has_same_examples(other) or min(stratum.count for stratum in first.strata) < 2:
         return None
     return Difference.compare_units(first, other, paired=False)
-
-
-def _collect_columns(
-    queries: Queries, entries: Sequence[Entry], fits: Callable[[ScopeScore], bool]
-) -> _Places:
-    """The columns of each suite that each entry has, by scores that fit or as printed in a paper."""
-    row = {entry.id: at for at, entry in enumerate(entries)}
-    scopes: list[set[int]] = [set() for _ in entries]
-    for score in queries.find_scores(entry=list(row)):
-        if fits(score):
-            scopes[row[score.entry]].add(score.scope)
-    places = {
-        slug: [{at for at, some in enumerate(columns) if some and own.issuperset(some)} for own in scopes]
-        for slug, columns in _load_column_scopes(queries).items()
-    }
-    for entry, slug, _, document in queries.list_averages(list(row)):
-        names = {} if document.get("apart") else document.get("columns", {})
-        types, suite = document.get("types", {}), queries.suites.get(slug)
-        columns = enumerate(suite.suite.columns) if suite else ()
-        # A paper may print a suite that this site does not list: its columns go into a set that nobody
-        # keeps.
-        places.get(slug, [set()] * len(row))[row[entry]].update(
-            at for at, one in columns if one.name in names or one.type in types
-        )
-    return places
-
-
-@cache_by_queries
-def _load_column_scopes(queries: Queries) -> Mapping[str, list[list[int]]]:
-    """The scopes of each suite's columns by its first convention, cached."""
-    return {
-        slug: queries.list_scope_columns(one, list_conventions(one.suite)[0])
-        for slug, one in queries.suites.items()
-    }
-
-
-def _count_overlaps(columns: _Places) -> dict[str, int]:
-    counts = {slug: len(set.intersection(*rows)) for slug, rows in columns.items()}
-    return {slug: count for slug, count in counts.items() if count}
 
 
 def _choose_best_suite(queries: Queries, counts: Mapping[str, int]) -> str:

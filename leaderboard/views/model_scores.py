@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -12,7 +12,7 @@ import duckdb
 from harness.results.reported import Paper
 from harness.results.scores import score_text
 from leaderboard.data.entries import format_seeds
-from leaderboard.data.queries import Entry, EntryResult, Queries
+from leaderboard.data.queries import Entry, EntryResult, Queries, ScopeScore
 from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
@@ -75,33 +75,40 @@ class Standing:
         return bool(self.scores.over_tasks.complete[self.row])
 
 
-def iter_standings(
-    queries: Queries, entries: Sequence[Entry], present: Collection[int], *, boards: bool = False
-) -> Iterator[Standing]:
-    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means.
+def iter_present_scores(
+    queries: Queries, entries: Sequence[Entry], *, boards: bool = False, pinned: bool = False
+) -> Iterator[SuiteScores]:
+    """Every suite by every convention in which some entries have anything: numbers, or printed means.
 
     Args:
         queries: The site's queries.
-        entries: The entries of one model.
-        present: The numbers of scopes that these entries have scores for.
+        entries: The rows, in order.
         boards: Whether only the boards are asked for.
+        pinned: Whether only scores on the pinned revisions of the data count.
     """
-    means = queries.list_averages([entry.id for entry in entries])
+    ids = [entry.id for entry in entries]
+    present = {score.scope for score in queries.find_scores(entry=ids)}
+    means = queries.list_averages(ids)
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     for slug, site_suite in queries.suites.items():
         for convention in list_conventions(site_suite.suite) if site_suite.main or not boards else ():
             scopes = chain(*queries.list_scope_columns(site_suite, convention))
             if (slug, convention) in printed or any(number in present for number in scopes):
-                scores = queries.load_suite_scores(site_suite, convention, entries=entries)
-                if site_suite.main:
-                    # The random encoder, which says what chance gives, is another model.
-                    chance = queries.load_suite_scores(site_suite, convention).chance
-                    # A suite without any ranked score knows no columns.
-                    scores = replace(scores, chance=chance) if chance.size else scores
-                for row in range(len(entries)):
-                    average = scores.averages.get(row) or {}
-                    if (scores.reasons[row] != NONE).any() or average.get("columns") or average.get("types"):
-                        yield _rank_standing(queries, Standing(scores=scores, row=row))
+                yield queries.load_suite_scores(site_suite, convention, entries=entries, pinned=pinned)
+
+
+def iter_standings(queries: Queries, entries: Sequence[Entry], *, boards: bool = False) -> Iterator[Standing]:
+    """The entries of one model in every suite in which they have anything, or on the boards alone."""
+    for scores in iter_present_scores(queries, entries, boards=boards):
+        if scores.site_suite.main:
+            # The random encoder, which says what chance gives, is another model.
+            chance = queries.load_suite_scores(scores.site_suite, scores.convention).chance
+            # A suite without any ranked score knows no columns.
+            scores = replace(scores, chance=chance) if chance.size else scores
+        for row in range(len(entries)):
+            average = scores.averages.get(row) or {}
+            if (scores.reasons[row] != NONE).any() or average.get("columns") or average.get("types"):
+                yield _rank_standing(queries, Standing(scores=scores, row=row))
 
 
 def _rank_standing(queries: Queries, one: Standing) -> Standing:
@@ -270,7 +277,7 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
     """What is known of the scores of some entries."""
     ids = [entry.id for entry in entries]
     scores, rows = queries.find_scores(entry=ids), queries.find_results(entry=ids)
-    in_suites = list(iter_standings(queries, entries, {score.scope for score in scores}))
+    in_suites = list(iter_standings(queries, entries))
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
     records = queries.load_result_documents([row.id for row in rows if row.entry in trained])
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
@@ -288,7 +295,7 @@ def load_entry_results(queries: Queries, entries: Sequence[Entry]) -> list[Entry
     return results
 
 
-def collect_reasons(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
+def collect_reasons(scores: Iterable[ScopeScore]) -> dict[int, frozenset[str]]:
     """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
     reasons: dict[int, frozenset[str]] = {}
     for score in scores:

@@ -377,7 +377,7 @@ def _iter_partial_scores(
 def _list_scopes(queries: Queries) -> tuple[dict[int, tuple[str, str]], dict[int, list[int]]]:
     """The task and metric of the first question of each task, and the parts of tasks that have some."""
     ids, wholes = queries.scope_ids, dict[int, list[int]]()
-    tasks = {ids[some[0].scope.form]: (name, some[0].task.metric if some[0].task else "")
+    tasks = {ids[some[0].scope.form]: (name, some[0].task.metric)
              for name, some in load_questions(queries).items()}  # fmt: skip
     for column in (column for one in queries.suites.values() for column in one.suite.columns):
         if scope := build_whole_scope(column):

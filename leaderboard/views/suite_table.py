@@ -27,11 +27,20 @@ from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
 from leaderboard.views.task_scores import format_column_path
 from leaderboard.web.charts import DRAWN, Chart, Point, build_size_chart, compute_frontier
-from leaderboard.web.filters import EMPTY_IS_NONE, EntryState
+from leaderboard.web.filters import (
+    EACH,
+    EMPTY_IS_NONE,
+    FILTERS,
+    GROUPS,
+    SHARES,
+    TABLE_CHIPS,
+    ZERO,
+    EntryState,
+)
 from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import NotFound, build_missing_error, check_name
-from leaderboard.web.page_state import Text, Texts, build_address
+from leaderboard.web.page_state import Control, FilterForm, Options, Text, Texts, build_address
 from leaderboard.web.tables import EMPTY, Cell, Table
 
 FEW = 12
@@ -121,7 +130,7 @@ class SuiteState(TableState):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Column(TableField[int]):
+class SuiteColumn(TableField[int]):
     """A column by rows; the best two cells of a `scored` one are marked.
 
     An `optional` column is shown when it has any value; `kind` is the task type that it belongs to.
@@ -194,6 +203,39 @@ class SuiteTable:
             href=build_address(PATH, {"q": page}),
         )  # fmt: skip
 
+    def count_ranked(self) -> tuple[int, int]:
+        """How many entries are ranked, and how many have any score, whatever the filters."""
+        rows = np.array([entry.origin != "reported" for entry in self.scores.entries], bool)
+        rows &= self.scores.first if self.state.each == "model" else True
+        return int((self.scores.over_tasks.complete & rows).sum()), int(rows.sum())
+
+    def build_form(self, own: Sequence[Control], *, without: Collection[str] = ()) -> FilterForm:
+        """The filters, with a page's `own` controls; choices that no model has are not offered."""
+        state, scores = self.state, self.scores
+        cards = [self.find_card(row) for row in range(len(scores.entries))]
+        values = {
+            "licence": [name for card in cards for name in {card.licence, card.licence_group}],
+            "language": [code for card in cards for code in card.languages],
+            "organisation": [entry.organisation for entry in scores.entries],
+        }
+        offered: Options = {
+            "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
+            **{name: (name.capitalize(), _list_frequent_values(some, getattr(state, name)))
+               for name, some in values.items() if name in type(state).model_fields},
+            "group": ("Group by", GROUPS), "each": ("A row for", EACH),
+        }  # fmt: skip
+        choices = [
+            *own, *state.build_entry_controls(scores.entries), *state.offer(offered),
+            state.ask("check", "reproduced", "Reproduced by somebody"),
+        ]  # fmt: skip
+        if any(card.instructions for card in cards):
+            choices.append(state.ask("check", "instructions", "Instruction-tuned"))
+        every = {control.name: control for control in choices if control.name not in without}
+        return state.build_form(
+            self.path, [every[name] for name in FILTERS if name in every], chips=TABLE_CHIPS,
+            values={"zero": SHARES.get(state.zero, "")}, reset=self.path if state.list_query_pairs() else "",
+        )  # fmt: skip
+
     @property
     def _type(self) -> str:
         """The only type whose columns are shown; empty for all."""
@@ -230,7 +272,7 @@ class SuiteTable:
         return replace(ranks, place=place)
 
     @cached_property
-    def columns(self) -> list[_Column]:
+    def columns(self) -> list[SuiteColumn]:
         """Every column that the suite can show."""
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
         several = len(scores.by_type) > 1
@@ -246,13 +288,13 @@ class SuiteTable:
             _build_number_column(
                 "rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
                 note="Models that cannot be told apart from the first of their group share its rank."),
-            _Column("model", "Model", self._build_model_cell, lambda row: entries[row].model.casefold(),
+            SuiteColumn("model", "Model", self._build_model_cell, lambda row: entries[row].model.casefold(),
                     numeric=False, sticky=True),
-            _Column(
+            SuiteColumn(
                 "unseen", "Zero-shot", self._build_unseen_cell, _replace_nan(scores.zero_shot).__getitem__,
                 optional=True, card="Zero-shot",
                 note="The share of the tasks that the model was not trained on, as its makers state."),
-            _Column("parameters", "Size", self._build_marked_size, lambda row: entries[row].parameters,
+            SuiteColumn("parameters", "Size", self._build_marked_size, lambda row: entries[row].parameters,
                     card="Size", note="Parameters, with embeddings."),
             self._build_mean_column(
                 "tasks", "over tasks", scores.over_tasks,
@@ -265,24 +307,24 @@ class SuiteTable:
             _build_number_column("borda", "Borda", borda, group="Mean", scored=True, optional=True,
                                  note="How many models are worse, ties half, summed over tasks."),
             *self._iter_type_columns(several),
-            _Column("there", "Tasks", partial(build_count_cell, scores),
+            SuiteColumn("there", "Tasks", partial(build_count_cell, scores),
                     scores.over_tasks.count.tolist().__getitem__,
                     card="Tasks", note="Tasks with a score that counts."),
-            _Column("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
+            SuiteColumn("reproduced", "Reproduced", self._build_reproduced_cell, self._count_reproduced,
                     optional=True, note="Tasks on which two sources agree, of those that two have.",
                     card="Reproduced"),
             _build_number_column("dimension", "Dimension", [one.dimension for one in entries], optional=True,
                                  note="Of an embedding."),
-            _Column("max_tokens", "Max tokens", lambda row: build_length_cell(entries[row]),
+            SuiteColumn("max_tokens", "Max tokens", lambda row: build_length_cell(entries[row]),
                     lambda row: entries[row].length, optional=True, note="Of an input.",
                     card="Max tokens" if self.state.tokens else ""),
             _build_number_column("memory", "Memory, MB", [self.find_card(row).memory for row in rows],
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
                                  note="The mean of the ranks on each task, among ranked models."),
-            _Column("origin", "Origin", lambda row: _build_origin_cell(entries[row]),
+            SuiteColumn("origin", "Origin", lambda row: _build_origin_cell(entries[row]),
                     lambda row: entries[row].origin.casefold(), numeric=False),
-            _Column("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
+            SuiteColumn("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
 
@@ -316,7 +358,7 @@ class SuiteTable:
 
     def _build_mean_column(
         self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True
-    ) -> _Column:
+    ) -> SuiteColumn:
         """The column of a mean; `own` says that it is over the model's own tasks, whatever these selected."""
 
         def build_column_mean(row: int) -> Cell:
@@ -325,13 +367,13 @@ class SuiteTable:
             mean = mean_cell(means, row, details, self.scores.entries[row].seeds)
             return mean_of(mean, self.scores, row, kind) if own else mean
 
-        return _Column(
+        return SuiteColumn(
             key=key, label=label, group=kind or "Mean", note=note, cell=build_column_mean, scored=True,
             kind=kind, sort=_replace_nan(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
-    def _iter_certainty_columns(self) -> Iterator[_Column]:
+    def _iter_certainty_columns(self) -> Iterator[SuiteColumn]:
         """How sure the mean of a reader's own tasks and the rank by it are; nothing for other ranks."""
         if self.scores.site_suite.typed or self.mean == "untouched" or self.state.rank == "borda":
             return
@@ -352,11 +394,11 @@ class SuiteTable:
                                  optional=True),
             _build_number_column("half_examples", "± 95 %, examples", by_examples, score_text, group="Mean",
                                  optional=True, note="The same over the examples of these tasks."),
-            _Column("places", "possible ranks", lambda row: texts.get(row, ""), up=True, group="Mean",
+            SuiteColumn("places", "possible ranks", lambda row: texts.get(row, ""), up=True, group="Mean",
                     sort=lambda row: bounds.get(row, [None])[0], card="Possible ranks", note=rank),
         )  # fmt: skip
 
-    def _iter_type_columns(self, several: bool) -> Iterator[_Column]:
+    def _iter_type_columns(self, several: bool) -> Iterator[SuiteColumn]:
         """The means within each of several types, each with its tasks behind it."""
         columns = self.scores.site_suite.suite.columns
         for kind in dict.fromkeys(column.type for column in columns):
@@ -368,12 +410,12 @@ class SuiteTable:
                 self._build_task_column(at) for at, column in enumerate(columns) if column.type == kind
             )
 
-    def _build_task_column(self, at: int) -> _Column:
+    def _build_task_column(self, at: int) -> SuiteColumn:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
         whole = "; an imported model that lacks some has its source's own number of the whole"
         many = f": the mean of {len(column.tasks)} tasks{whole}" if len(column.tasks) > 1 else ""
         other = f"; ‡ mostly on {usual}" if (usual := self._usual_data[at]) else ""
-        return _Column(
+        return SuiteColumn(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=_replace_nan(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
             href=format_column_path(scores.site_suite, column),
@@ -397,7 +439,7 @@ class SuiteTable:
         return cell.mark("chance") if cell.value is not None and self.scores.at_chance[row, at] else cell
 
     @cached_property
-    def shown(self) -> list[_Column]:
+    def shown(self) -> list[SuiteColumn]:
         """The columns that are shown."""
         state, types = self.state, self.scores.by_type
         check_name("task type", self._type, types, then="The suite's page offers all types.")
@@ -406,7 +448,7 @@ class SuiteTable:
         picked = {self._resolve_column_key(name) for name in state.cols}
         return [c for c in self.columns if c.key in ALWAYS or self._should_show_column(c, picked)]
 
-    def _should_show_column(self, column: _Column, picked: set[str]) -> bool:
+    def _should_show_column(self, column: SuiteColumn, picked: set[str]) -> bool:
         state, key = self.state, column.key
         if self._type and column.kind:
             return column.kind == self._type
@@ -512,7 +554,7 @@ class SuiteTable:
         by = "Borda points" if self.state.rank == "borda" else f"the mean over {self.mean}"
         caption = f"{scores.site_suite.suite.title}: scores × 100, ranked by {by}"
 
-        def build_marked_cell(column: _Column, row: int) -> Cell:
+        def build_marked_cell(column: SuiteColumn, row: int) -> Cell:
             mark = "frontier" if column.key == "parameters" and row in self._frontier else ""
             return column.build_cell(row).mark(self._best.get((row, column.key), mark))
 
@@ -543,10 +585,16 @@ class SuiteTable:
         return f"?{self.state.build_query(tasks=others if kind in types else [*types, kind])}"
 
 
+def _list_frequent_values(values: Sequence[str], current: str) -> list[tuple[str, str]]:
+    """The 40 most frequent values as options; empty without any value."""
+    names = sorted({*dict(Counter(sorted(values)).most_common(40)), current} - {""})
+    return [("", "any"), *((name, name) for name in names)] if names else []
+
+
 def _build_number_column(
     key: str, label: str, values: Sequence[float | None], form: str | Callable[[Any], str] = "{:,.0f}",
     **more: Any,
-) -> _Column:  # fmt: skip
+) -> SuiteColumn:  # fmt: skip
     """A column of numbers."""
     text = form.format if isinstance(form, str) else form
 
@@ -554,7 +602,7 @@ def _build_number_column(
         value = values[row]
         return EMPTY if value is None else Cell(text=text(value), value=value)
 
-    return _Column(key, label, build_number_cell, values.__getitem__, **more)
+    return SuiteColumn(key, label, build_number_cell, values.__getitem__, **more)
 
 
 def _replace_nan(values: Floats) -> list[float | None]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import product
-from math import hypot
+from math import hypot, isfinite
 from typing import Any, TypeAlias
 
-from harness.core.types import Column, Task
-from leaderboard.data.entries import Entry, compute_precedence
+from harness.core.types import Column, Data, Suite, Task
+from leaderboard.data.entries import Entry
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
+from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import (
-    REASONS,
     Raw,
-    Reason,
     Scope,
     SiteSuite,
     build_task_scope,
@@ -97,9 +96,14 @@ class Question:
     """
 
     names: tuple[str, ...]
-    scope: Scope
+    task: Task
+    view: str = ""
     suites: Sequence[SiteSuite] = ()
-    task: Task | None = None
+
+    @cached_property
+    def scope(self) -> Scope:
+        """What is asked of the task."""
+        return build_task_scope(self.task, self.view)
 
     @property
     def name(self) -> str:
@@ -113,6 +117,12 @@ class Question:
         suites = f"{self.suites[0].suite.title}{more}" if self.suites else "what most entries have"
         view = f", as {self.scope.view} prints it" if self.scope.view else ""
         return f"{suites}{view}: {self.scope_text}"
+
+    def narrow_to_subset(self, subset: str) -> Question:
+        """The same of one subset alone, whose number is the main score: conventions are of whole tasks."""
+        if not subset or self.task.subsets == (subset,):
+            return self
+        return replace(self, task=replace(self.task, subsets=(subset,), output="vector"), view="")
 
     @property
     def scope_text(self) -> str:
@@ -143,9 +153,9 @@ def _build_question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task
     parts = [(one.slug, scope.view or (c.name if c.name in one.parts else "")) for one, c, _ in places]
     return Question(
         names=tuple(":".join(filter(None, part)) for part in parts),
-        scope=scope,
-        suites=list({one.slug: one for one, *_ in places}.values()),
         task=places[0][2],
+        view=scope.view,
+        suites=list({one.slug: one for one, *_ in places}.values()),
     )
 
 
@@ -154,15 +164,31 @@ def list_site_tasks(queries: Queries) -> list[str]:
     return sorted({*queries.tasks, *load_questions(queries)})
 
 
-def find_common_question(task: str, results: Iterable[tuple[Raw, str]]) -> Question:
+def find_common_question(
+    task: str, results: Iterable[tuple[Raw, str]], kind: str = "", metric: str = ""
+) -> Question:
     """What most entries have of a task: the most frequent splits and subsets, then the most frequent data.
 
-    `results` are main scores by split and subset, and the revision of their data.
+    Args:
+        task: The task.
+        results: Main scores by split and subset, and the revision of their data.
+        kind: The task's type.
+        metric: Its main metric.
     """
     shapes = [(_extract_score_shape(raw), data) for raw, data in results if raw]
     shape = _find_most_frequent((shape for shape, _ in shapes), ((), ()))
     data = _find_most_frequent((data for one, data in shapes if data and one == shape), "")
-    return Question(names=(MOST,), scope=Scope(task=task, splits=shape[0], subsets=shape[1], data=data))
+    unknown: Mapping[str, Any] = {"source": None}
+    common = Task(
+        name=task,
+        type=kind,
+        metric=metric,
+        splits=shape[0],
+        subsets=shape[1],
+        data=Data(revision=data),
+        **unknown,
+    )
+    return Question(names=(MOST,), task=common)
 
 
 def _extract_score_shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -181,82 +207,48 @@ def _find_most_frequent(values: Iterable[Any], default: Any) -> Any:
     return max(counts, key=lambda value: (counts[value], value), default=default)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """An entry's score for a question; without a value, `reason` says why (leaderboard.data.suites.WHY).
-
-    `deviation` and `seeds` are of a training over several seeds: the standard deviation, and how many seeds
-    have a score. `trained_on` counts the task's texts in the training data; `source` is the single revision
-    that was scored. `part_mean` is the mean over the task's parts where that is another number.
-    """
-
-    entry: Entry
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: Reason
-    result: int
-    data: str
-    deviation: float | None = None
-    seeds: int | None = None
-    trained_on: int | None = None
-    source: Entry | None = None
-    part_mean: float | None = None
-
-    @property
-    def half(self) -> float | None:
-        """Half of the 95 % interval; None where none is known."""
-        return None if self.low is None or self.high is None else (self.high - self.low) / 2
-
-    def can_rank(self, *, pinned: bool = False) -> bool:
-        """Whether it is ranked: a number as it is asked for, which no paper printed."""
-        has_number = self.value is not None and self.value == self.value and self.entry.origin != "reported"
-        return has_number and self.reason in (("",) if pinned else ("", "other"))
-
-
 Results: TypeAlias = "Sequence[tuple[EntryResult, Raw]]"
 """Results with their main scores by split and subset."""
 
 
-def load_task_results(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
-    """Every result of some tasks, of one entry for each model or of every revision."""
-    results = queries.find_task_results(tasks)
+def load_task_results(queries: Queries, tasks: Sequence[str]) -> Results:
+    """Every result of some tasks, of one entry for each model."""
     entries = queries.entries
-    return [(row, raw) for row, raw in results if entries[row.entry].is_row(revisions=revisions)]
+    return [(row, raw) for row, raw in queries.find_task_results(tasks) if not entries[row.entry].member]
 
 
-def build_default_question(task: str, results: Results) -> Question:
+def build_default_question(queries: Queries, task: str, results: Results) -> Question:
     """The question of a task that is in no suite."""
-    return find_common_question(task, [(raw, row.data) for row, raw in results if row.status == "done"])
+    kind, metric, _ = queries.tasks.get(task, ("", "", 0))
+    done = [(raw, row.data) for row, raw in results if row.status == "done"]
+    return find_common_question(task, done, kind, metric)
 
 
-def list_question_scores(queries: Queries, question: Question, *, revisions: bool = False) -> list[Scored]:
-    """The scores of a question that a suite asks, of one entry for each model or of every revision."""
-    return [
-        Scored(
-            entry=queries.entries[row.entry], value=row.value, low=row.low, high=row.high,
-            reason=REASONS[row.reason], result=row.result, data=row.data, deviation=row.deviation,
-            seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
-        )
-        for row in queries.find_scores(scope=queries.scope_ids.get(question.scope.form, 0))
-        if queries.entries[row.entry].is_row(revisions=revisions)
-    ]  # fmt: skip
+def load_question_scores(
+    queries: Queries, question: Question, *, pinned: bool = False, revisions: bool = False
+) -> SuiteScores:
+    """The scores of a question as a suite of one column.
+
+    Args:
+        queries: The site's queries.
+        question: What is asked of the task.
+        pinned: Whether only scores on the pinned revision of the data count.
+        revisions: Whether each revision of an imported model has its own row.
+    """
+    column = Column(name=question.task.name, type=question.task.type, tasks=(question.task,))
+    suite = Suite(name=column.name, title=column.name, columns=(column,))
+    scores = queries.load_suite_scores(
+        SiteSuite(slug=question.name, typed="", suite=suite, main=False), question.view,
+        pinned=pinned, revisions=revisions,
+    )  # fmt: skip
+    return add_score_intervals(scores)
 
 
-def compute_result_scores(queries: Queries, scope: Scope, results: Results) -> list[Scored]:
-    """The scores of any scope, from results."""
-    reasons: Mapping[str, Reason] = {"failed": "failed", "part": "seeds"}
-    means = queries.find_part_means(scope.task, [queries.entries[row.entry] for row, _ in results])
-    return [
-        Scored(
-            entry=queries.entries[row.entry], value=value, reason=reason, result=row.id, data=row.data,
-            seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
-            part_mean=means.get(row.entry),
-        )
-        for row, raw in results
-        for failed in [reasons.get(row.status)]
-        for value, reason in [(None, failed) if failed else scope.answer(raw, row.data)]
-    ]  # fmt: skip
+def add_score_intervals(scores: SuiteScores) -> SuiteScores:
+    """A suite of one column with the known 95 % intervals of its scores, by which rows may share a rank."""
+    bounds = zip(scores.low[:, 0].tolist(), scores.high[:, 0].tolist(), strict=True)
+    intervals = {row: {"interval": ends} for row, ends in enumerate(bounds) if all(map(isfinite, ends))}
+    return replace(scores, averages=intervals, _ranks={})
 
 
 def find_asked_scores(queries: Queries, task: str, results: Sequence[int]) -> dict[int, float]:
@@ -267,27 +259,6 @@ def find_asked_scores(queries: Queries, task: str, results: Sequence[int]) -> di
     scope = queries.scope_ids.get(questions[0].scope.form, 0)
     scores = queries.find_scores(scope=scope, result=list(results))
     return {one.result: one.value for one in scores if one.value is not None}
-
-
-def select_model_rows(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:
-    """One row for each model: a ranked score, then the best known revision, then the newest."""
-
-    def weight(one: Scored) -> tuple[Any, ...]:
-        return (one.can_rank(pinned=pinned), one.value is not None, *compute_precedence(one.entry))
-
-    # Of equal ones max gives the first.
-    return [max(some, key=weight) for some in group_by(rows, lambda one: one.entry.model_slug).values()]
-
-
-def rank_scores(rows: Sequence[Scored]) -> dict[int, int]:
-    """Ranks by entry, of rows that all count; each group of ties begins with its best."""
-    ranks: dict[int, int] = {}
-    leader: Scored | None = None
-    for position, score in enumerate(sorted(rows, key=lambda r: -(r.value or 0.0)), 1):
-        if leader is None or not is_tie(leader.value, score.value, leader.half, score.half):
-            leader, first = score, position
-        ranks[score.entry.id] = first
-    return ranks
 
 
 def is_tie(one: float | None, other: float | None, half: float | None, other_half: float | None) -> bool:
@@ -329,7 +300,12 @@ def load_best_scores(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Bes
     for row, raw in load_task_results(queries, list(others)) if others else ():
         others[row.task].append((row, raw))
     for name, results in others.items():
-        scored = compute_result_scores(queries, build_default_question(name, results).scope, results)
-        ranked = [(one.entry, one.value) for one in scored if one.value is not None and one.can_rank()]
-        cache[name] = max(ranked, key=lambda pair: pair[1], default=None)
+        question = build_default_question(queries, name, results)
+        answers = [
+            (queries.entries[row.entry], question.scope.answer(raw, row.data)[0])
+            for row, raw in results
+            if row.status == "done"
+        ]
+        scored = [(entry, value) for entry, value in answers if value is not None]
+        cache[name] = max(scored, key=lambda pair: pair[1], default=None)
     return {name: cache[name] for name in tasks}

@@ -152,3 +152,22 @@ CHIPS: Mapping[str, str] = {
     "trust": "revision: {}",
 }  # fmt: skip
 """The filters over entries as texts."""
+
+GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
+
+FILTERS = (
+    "scope", "subset", "revisions", "q", "size", "most", "view", "origin", "output", "trust", "zero",
+    "licence", "language", "organisation", "tokens", "dimensions", "recipe", "backbone", "group", "each",
+    "open", "instructions", "reproduced",
+)  # fmt: skip
+"""The filters above a table of models, in order; the others are parameters alone."""
+
+TABLE_CHIPS = {
+    **CHIPS, "zero": "zero-shot on {}", "type": "only {}", "revisions": "only on the suite’s data revisions",
+    "licence": "licence {}", "subset": "subset {}",
+    "instructions": "instruction-tuned", "reproduced": "reproduced by somebody", "language": "for {}",
+    "memory": "at most {:g} MB",
+}  # fmt: skip
+"""The filters as texts."""
+
+SHARES = {"all": "every task", "most": "over half of the tasks"}

@@ -493,6 +493,8 @@ def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
     document = asked(client, m=[printed(client, "NeoBERT_1024 (medium)", "table 3"), optibert])
     copied = asked(client, m=[printed(client, "NeoBERT_1024", "table 3"), optibert])
     assert find_values(copied, "tasks") == []  # by an unknown convention: /glue compares it with none
+    other = printed(client, "MosaicBERT-Base (base)", "steps 178k, seqlen 128")
+    assert asked(client, m=[other, optibert])["data"]["overlaps"] == {}, "each is by a convention of its own"
     # Both conventions make every task's number in the same way; neobert's is the first of the suite.
     assert (document["data"]["suite"], document["data"]["view"]) == ("glue", "neobert")
     tasks = rows(document, "tasks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -18,19 +19,19 @@ from starlette.testclient import TestClient
 import site_data
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from html_pages import ask, figures, find_values, page
-from leaderboard.data.queries import Entry
+from html_pages import ask, figures, find_rows, find_values, page
 from leaderboard.views.task_scores import (
     MOST,
-    Scored,
+    add_score_intervals,
     find_common_question,
     find_task,
     format_task_key,
     format_task_path,
-    rank_scores,
-    select_model_rows,
+    load_question_scores,
+    load_questions,
 )
 from leaderboard.web.app import create_app
+from leaderboard.web.site import Site
 from site_data import HOSTILE, Import
 
 FIRST = site_data.names("nanobeir")[0]
@@ -142,33 +143,37 @@ def test_equal_scores_share_a_rank(tmp_path: Path) -> None:
     assert any("No interval is known" in note for note in document["tables"][0]["notes"])
 
 
-def an_entry(number: int, model: str, **facts: Any) -> Entry:
-    usual: dict[str, Any] = dict.fromkeys(Entry.__dataclass_fields__)
-    known = {"origin": "imported", "trust": "commit", "treatment": "", "output": "vector", "tasks": 1}
-    named = {"id": number, "slug": f"s{number}", "model": model, "model_slug": model}
-    return Entry(**{**usual, **known, **named, **facts})
+def rank(client: TestClient, values: Mapping[str, float], halves: Mapping[str, float]) -> list[int]:
+    """The ranks of models of the small site, had they these scores and intervals."""
+    site: Site = client.app.state.site  # type: ignore[attr-defined]
+    scores = load_question_scores(site.queries, load_questions(site.queries)[FIRST][0])
+    models = [entry.model for entry in scores.entries]
+    column = np.array([[values.get(model, np.nan)] for model in models])
+    widths = np.array([[halves.get(model, np.nan)] for model in models])
+    counted, means = np.isfinite(column), scores.over_tasks
+    over_tasks = replace(means, values=column[:, 0], count=counted[:, 0].astype(int))
+    arrays = {"values": column, "low": column - widths, "high": column + widths, "counted": counted}
+    known = add_score_intervals(replace(scores, over_tasks=over_tasks, **arrays))  # type: ignore[arg-type]
+    places = dict(zip(models, known.compute_ranks("tasks", "model").place.tolist(), strict=True))
+    return [places[model] for model in values]
 
 
-def scored(number: int, value: float | None, half: float | None = None, **more: Any) -> Scored:
-    low, high = (None, None) if half is None or value is None else (value - half, value + half)
-    facts = {"entry": an_entry(number, f"m{number}"), "reason": "", "result": number, "data": "", **more}
-    return Scored(value=value, low=low, high=high, **facts)
-
-
-def test_intervals_make_ties_only_where_both_are_known() -> None:
+def test_intervals_make_ties_only_where_both_are_known(client: TestClient) -> None:
     """0.03 and 0.04 put together reach over 0.05 and not over 0.051; a group begins with its best."""
-    assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.7501, 0.04)]) == {1: 1, 2: 1}
-    assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.749, 0.04)]) == {1: 1, 2: 2}
-    assert rank_scores([scored(1, 0.80, 0.03), scored(2, 0.799)]) == {1: 1, 2: 2}
-    chain = [scored(1, 0.80, 0.03), scored(2, 0.77, 0.03), scored(3, 0.74, 0.03)]
-    assert rank_scores(chain) == {1: 1, 2: 1, 3: 3}
+    one, two, three = "acme/tiny-large", "acme/tiny-base", "minilm-ish"
+    assert rank(client, {one: 0.80, two: 0.7501}, {one: 0.03, two: 0.04}) == [1, 1]
+    assert rank(client, {one: 0.80, two: 0.749}, {one: 0.03, two: 0.04}) == [1, 2]
+    assert rank(client, {one: 0.80, two: 0.799}, {one: 0.03}) == [1, 2]
+    chain = {one: 0.80, two: 0.77, three: 0.74}
+    assert rank(client, chain, dict.fromkeys(chain, 0.03)) == [1, 1, 3]
 
 
-def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision() -> None:
-    pinned = scored(1, 0.9, entry=an_entry(1, "m"), reason="other")
-    external = scored(2, 0.5, entry=an_entry(2, "m", trust="external"))
-    assert select_model_rows([pinned, external], pinned=True) == [external]
-    assert select_model_rows([pinned, external], pinned=False) == [pinned]
+def test_a_task_has_the_filters_of_a_suites_table(client: TestClient) -> None:
+    """Of four models one states that it was trained on no data of the task, and one that it was."""
+    assert [row["model"] for row in table(client, f"/tasks/{FIRST}.json?zero=all")] == ["acme/tiny-base"]
+    assert [row["model"] for row in table(client, f"/tasks/{FIRST}.json?licence=mit&rank=borda")] == [
+        "acme/tiny-large", "acme/tiny-base"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -381,3 +386,24 @@ def test_the_task_of_each_type_that_follows_its_mean_is_scipys(tmp_path: Path) -
     assert (row["first"], row["models"]) == (max(found, key=lambda name: found[name]), 14)
     assert row["whole"] == pytest.approx(max(found.values()))
     assert [one["name"] for one in ask(client, "/tasks")["tables"]] == ["tasks"]
+
+
+def test_a_training_with_some_seeds_has_no_mean_on_a_task_in_no_suite(tmp_path: Path) -> None:
+    site_data.fill_trained(tmp_path)
+    with mock.patch(
+        "leaderboard.data.snapshot.load_site_suites", return_value=site_data.open_suites("nanobeir")
+    ):
+        client = TestClient(create_app(site_data.small_settings(tmp_path)))
+    name = site_data.names("mteb")[1]
+    scores = [row["cells"]["score"] for row in find_rows(ask(client, f"/tasks/{name}"), "ranking")]
+    assert [(cell["text"], cell["kind"]) for cell in scores] == [("2 of 3 seeds", "seeds")]
+
+
+def test_a_convention_names_its_question(client: TestClient) -> None:
+    for view in site_data.suites()["glue"].suite.conventions:
+        data = ask(client, f"/tasks/MNLI?view={view}")["data"]
+        assert data["scope"] == f"glue:{view}"
+    assert ask(client, "/tasks/MNLI?view=modernbret", 404)["error"]["hint"].startswith(
+        "Did you mean modernbert"
+    )
+    assert ask(client, f"/tasks/{FIRST}?view=modernbert", 404)
