@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -26,7 +26,7 @@ from harness.results.reported import (
     read_papers,
     read_printed_names,
 )
-from leaderboard.data.entries import NewEntry, Unit
+from leaderboard.data.entries import Entry, NewEntry, Unit
 from leaderboard.data.groups import group_by
 from leaderboard.data.paper_lines import (
     OVER_TASKS,
@@ -172,6 +172,22 @@ def resolve_base_backbones(parents: Mapping[str, str | None]) -> dict[str, Backb
             seen.add(name)
             name = parents.get(name)
     return behind
+
+
+def resolve_backbones(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Backbone]:
+    """What each entry was made of, by the entry's number: a backbone of the papers, or another model."""
+    entries = list(entries)
+    behind = resolve_base_backbones({entry.model: entry.adapted_from for entry in entries})
+    first = {some[0].model: some[0] for some in models.values()}
+    backbones = {}
+    for entry in entries:
+        root = first.get(entry.backbone, entry)
+        other = Backbone(
+            slug=root.model_slug, name=entry.backbone, family="", size_class="", parameters=root.parameters,
+            hub_ids=(), models=(), printed=(),
+        )  # fmt: skip
+        backbones[entry.id] = find_backbone(entry.model) or behind.get(entry.model) or other
+    return backbones
 
 
 # What is printed

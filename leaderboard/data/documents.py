@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from harness.checks.outcome import CHECKS, Check, Overall
+from harness.checks.outcome import CHECKS, Check, MeanOutcome, Overall
 from harness.core.documents import DocumentFolder
 from harness.core.errors import HarnessError
 from harness.fits.stored import FITS, StoredFit
@@ -100,25 +100,12 @@ OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "passed
 """The verdicts of a whole check, in the order in which a reader wants to see them."""
 
 
-class CheckedMean(BaseModel):
-    """The mean over a suite as a check found it (harness.checks.outcome.MeanOutcome)."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-    suite: str
-    verdict: Overall
-    delta: float | None
-    low: float | None
-    high: float | None
-    margin: float
-
-
 class CheckSummary(BaseModel):
     """What lists show of a check.
 
     `name` is its own in URLs, `line` that of its model line; `id` is shared by checks of the same two models.
     `baseline` is the name of the baseline, or of the model where it is not `named`; `artifacts` are the
-    candidate's. `verdicts` counts the tasks of each verdict.
+    candidate's. `verdicts` counts the tasks of each outcome.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -134,28 +121,22 @@ class CheckSummary(BaseModel):
     suites: tuple[str, ...]
     recipe: str
     overall: Overall
-    means: tuple[CheckedMean, ...]
+    means: tuple[MeanOutcome, ...]
     verdicts: Mapping[str, int]
 
 
 def _describe_check(check: Check, name: str) -> _Described:
-    document = build_check_adapter().dump_json(check)
-    check = build_check_adapter().validate_json(document)
+    adapter = build_document_adapter("check")
+    document = adapter.dump_json(check)
+    check = adapter.validate_json(document)
     summary = CheckSummary(
         name=name, when=check.when, id=check.id, line=format_line_name(check),
         baseline=check.baseline.baseline or check.baseline.name, named=bool(check.baseline.baseline),
         candidate=check.candidate.name, artifacts=check.candidate.artifacts, suites=check.suites,
-        recipe=check.recipe, overall=check.overall,
-        means=tuple(map(CheckedMean.model_validate, check.means)),
+        recipe=check.recipe, overall=check.overall, means=check.means,
         verdicts=Counter(task.verdict for task in check.tasks),
     )  # fmt: skip
     return check.when, summary.model_dump(mode="json"), document.decode()
-
-
-@cache
-def build_check_adapter() -> TypeAdapter[Check]:
-    """Reads and writes checks, and sees that each field holds what it should."""
-    return TypeAdapter(Check)
 
 
 def format_line_name(check: Check) -> str:
@@ -171,27 +152,6 @@ def format_line_name(check: Check) -> str:
 # Watches
 
 
-class WatchSummary(BaseModel):
-    """What lists show of a watch.
-
-    `when` a checkpoint was evaluated last; `states` counts the checkpoints; `mean` is that of the last
-    complete `step`, `best` of those measured alike; `changes` are the steps at which the level changed.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    when: str
-    source: str
-    suite: str
-    states: Mapping[str, int]
-    step: int | None
-    mean: float | None
-    best: float | None
-    best_step: int | None
-    changes: tuple[int, ...]
-
-
 @lru_cache(maxsize=256)
 def _parse_watch(path: Path, _stamp: str) -> Watch | None:
     """A watch without its scores, parsed again when its file changes; None if it is damaged."""
@@ -201,18 +161,18 @@ def _parse_watch(path: Path, _stamp: str) -> Watch | None:
 
 
 def _describe_watch(watch: Watch, name: str) -> _Described:
+    """With the time of the newest evaluation; `best` is the best mean of the checkpoints measured alike."""
     document = json.dumps(watch.dump_output(), allow_nan=False)
     curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
     # Of equal means the later step counts, as pairs compare by their second part then.
     best, best_step = max(curve, default=(None, None))
     mean, step = curve[-1] if curve else (None, None)
-    summary = WatchSummary(
-        name=name, when=max((one.evaluated for one in watch.checkpoints), default=""),
-        source=watch.source, suite=watch.suite, states=Counter(one.state for one in watch.checkpoints),
-        step=step, mean=mean, best=best, best_step=best_step,
-        changes=tuple(change.step for change in watch.change_points),
-    )  # fmt: skip
-    return summary.when, summary.model_dump(mode="json"), document
+    facts = {
+        "source": watch.source, "suite": watch.suite, "step": step, "mean": mean, "best": best,
+        "best_step": best_step, "states": Counter(one.state for one in watch.checkpoints),
+        "changes": [change.step for change in watch.change_points],
+    }  # fmt: skip
+    return max((one.evaluated for one in watch.checkpoints), default=""), facts, document
 
 
 # Other documents
@@ -249,3 +209,9 @@ _KINDS: Mapping[Kind, tuple[DocumentFolder[Any], Callable[[Any, str], _Described
     "fit": (FITS, _describe_with(_describe_fit)),
 }
 """The folder of each kind of documents, and what the index has of one."""
+
+
+@cache
+def build_document_adapter(kind: Kind) -> TypeAdapter[Any]:
+    """Reads and writes the documents of a kind, and sees that each field holds what it should."""
+    return TypeAdapter(_KINDS[kind][0].kind.type)

@@ -25,7 +25,7 @@ from harness.results.names import distinguish_names
 from harness.results.notes import ComputeNote
 from harness.results.scores import score_text
 from harness.storage.imported import Imported
-from leaderboard.data.documents import CheckSummary, WatchSummary
+from leaderboard.data.documents import CheckSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import compute_precedence, extract_letters
@@ -332,11 +332,6 @@ class Queries:
     def checks(self) -> dict[str, CheckSummary]:
         """Every check by its name in URLs, the newest first."""
         return {one["name"]: CheckSummary.model_validate(one) for one in self.list_document_facts("check")}
-
-    @cached_property
-    def watches(self) -> dict[str, WatchSummary]:
-        """Every watch by its name, the one with the newest score first."""
-        return {one["name"]: WatchSummary.model_validate(one) for one in self.list_document_facts("watch")}
 
     @cached_property
     def notes(self) -> dict[str, ComputeNote]:

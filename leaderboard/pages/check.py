@@ -11,13 +11,7 @@ from pydantic import Field
 
 from harness.checks.advice import SOURCES, describe_next_steps, describe_suspects
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome
-from leaderboard.data.documents import (
-    OVERALL,
-    CheckedMean,
-    CheckSummary,
-    build_check_adapter,
-    format_line_name,
-)
+from leaderboard.data.documents import OVERALL, CheckSummary, format_line_name
 from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import (
@@ -32,6 +26,8 @@ from leaderboard.views.documents import (
     build_verdict_cell,
     describe_verdicts,
     find_suite_path,
+    iter_document_paths,
+    load_document,
 )
 from leaderboard.views.task_scores import format_task_path, list_site_tasks
 from leaderboard.web.charts import Axis, Chart, Point, Track, build_chart
@@ -67,15 +63,13 @@ OUTCOME_HEADS = {
 @serve_page(
     "/check/{check}",
     "A check in full: verdict and why, means and tasks with their intervals, the policy.",
-    paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
+    paths=iter_document_paths("check", "/check"),
 )
 def _show_check(site: Site, state: State, check: str) -> Page:
     queries = site.queries
     ids = (one.name for one in queries.checks.values() if one.id == check)
-    name = check if check in queries.checks else next(ids, None)
-    if name is None:
-        raise NotFound(f"No check is called {check!r}.", hint="The page /checks leads to all of them.")
-    outcome = build_check_adapter().validate_json(queries.fetch_document("check", name))
+    name = check if check in queries.checks else next(ids, check)
+    outcome: Check = load_document(queries, "check", name, "check", PATH)
     line = build_address(f"/checks/{format_line_name(outcome)}")
     candidates, baselines = (
         [entry for entry in queries.entries.values() if entry.artifact in party.artifacts]
@@ -105,7 +99,7 @@ def _show_check(site: Site, state: State, check: str) -> Page:
         title=f"{outcome.candidate.name} against {against}",
         lead=f"{outcome.overall.capitalize()} on {', '.join(outcome.suites) or 'no suite'}.",
         crumbs=[("Checks", "/checks"), (f"Against {against}", line)], tables=tables,
-        data={"check": json.loads(build_check_adapter().dump_json(outcome)),
+        data={"check": json.loads(queries.fetch_document("check", name)),
               "line": format_line_name(outcome), "compare": compare or None},
         notes=outcome.warnings,
         context={
@@ -246,7 +240,16 @@ def _show_checks(site: Site, state: _LineState) -> Page:
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
         tables=[_build_lines_table(place.cut(lines), len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
-        context={"recipe": "", "paging": place},
+        template="documents.html",
+        context={
+            "empty": (
+                "No check was made yet.",
+                "A check compares a new checkpoint with a baseline. The results folder keeps its verdict:",
+                "harness check --candidate MODEL --baseline MODEL --suite SUITE",
+            ),
+            "paging": place,
+            "beside": ("Watches of pretraining runs", "/watches") if "watch" in site.kinds else None,
+        },
     )
 
 
@@ -299,7 +302,11 @@ def _show_model_line(site: Site, state: _LineState, line: str) -> Page:
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
             "recipe": last.recipe or None, "checks": len(checks),
         },
-        context={"recipe": last.recipe, "paging": place},
+        template="document.html",
+        context={
+            "command": ("Models trained by", last.recipe) if last.recipe else None,
+            "plots": True, "paging": place, "what": "checks",
+        },
     )  # fmt: skip
 
 
@@ -317,11 +324,11 @@ def _plot_line_means(checks: Sequence[CheckSummary], suite: str, at: int) -> Cha
     return build_chart(f"means-{at}", title, plot)
 
 
-def _find_suite_mean(check: CheckSummary, suite: str) -> CheckedMean | None:
+def _find_suite_mean(check: CheckSummary, suite: str) -> MeanOutcome | None:
     return next((mean for mean in check.means if mean.suite == suite), None)
 
 
-def _build_check_point(check: CheckSummary, mean: CheckedMean) -> Point:
+def _build_check_point(check: CheckSummary, mean: MeanOutcome) -> Point:
     delta, low, high = (None if v is None else 100 * v for v in (mean.delta, mean.low, mean.high))
     return Point(
         label=check.candidate, x=check.when, y=delta, low=low, high=high, series=check.overall,

@@ -60,17 +60,22 @@ class _FitState(State):
     method: Text = Field("", description="The method whose runs are drawn; empty for the first.")
 
 
-@serve_page(
-    PATH, "Laws that were fitted to runs, and the constants that papers print.", paths=lambda site: [PATH]
-)
+@serve_page(PATH, "Laws that were fitted to runs, and the constants that papers print.")
 def _list_view(site: Site, state: State) -> Page:
     facts = site.queries.list_document_facts("fit")
-    heads = {"name": "Fit", "law": "Law", "runs": "Runs", "methods": "Methods", "untold": "Not told"}
+    heads = {
+        "name": "Fit",
+        "law": "Law",
+        "runs": "Runs",
+        "methods": "Methods",
+        "untold": "Not told",
+        "when": "When",
+    }
     named = [{**one, "law": LAWS[one["law"]], "methods": ", ".join(one["methods"])} for one in facts]
     tables = [build_documents_table(named, "fits", "fit", PATH, heads)]
     names = [one["name"] for one in facts if one["law"] in ("isoflop", "chinchilla")]
     if "optibert" in site.papers:
-        fits = [_load_fit(site, name) for name in names[:BESIDE]]
+        fits = [load_document(site.queries, "fit", name, "fit", PATH) for name in names[:BESIDE]]
         printed = [row for row in site.papers["optibert"].rows if row.table == "1"]
         tables += [_build_constants_table(printed, fits), _build_laws_table(printed)]
     if "efficient-embeddings" in site.papers:
@@ -78,12 +83,16 @@ def _list_view(site: Site, state: State) -> Page:
     return Page(
         title="Laws through runs",
         lead="What was fitted here, beside the constants that papers print, and what follows from these.",
+        template="documents.html",
         tables=tables,
+        context={
+            "empty": (
+                "Nothing is fitted yet.",
+                "A law through the runs of a table is kept in the results folder:",
+                "harness fit TABLE --law isoflop --out NAME",
+            )
+        },
     )
-
-
-def _load_fit(site: Site, name: str) -> StoredFit:
-    return load_document(site.queries, "fit", name, StoredFit, "fit", PATH)
 
 
 # What papers print
@@ -222,7 +231,7 @@ def _build_crossing_table(paper: Paper) -> Table:
     paths=iter_document_paths("fit", PATH),
 )
 def _show_fit(site: Site, state: _FitState, name: str) -> Page:
-    fit = _load_fit(site, name)
+    fit: StoredFit = load_document(site.queries, "fit", name, "fit", PATH)
     methods = list(dict.fromkeys(fit.method))
     check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
     method = state.method or methods[0]
@@ -248,7 +257,7 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     }
     return Page(
         title=name,
-        template="fit.html",
+        template="document.html",
         crumbs=[("Laws through runs", PATH)],
         lead=f"Fitted to {format_count(len(fit.method), 'run')}: {LAWS[fit.law]}. They {what}.",
         charts=charts,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel
-
-from leaderboard.data.documents import CheckSummary
+from leaderboard.data.documents import CheckSummary, Kind, build_document_adapter
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import format_slug
 from leaderboard.views.cells import build_delta_cell, build_time_cell, format_count, format_time
@@ -26,24 +24,20 @@ SHOWN = 10
 """Checks on a model's page."""
 
 
-D = TypeVar("D", bound=BaseModel)
-
-
 def iter_document_paths(kind: str, path: str) -> Callable[[Any], list[str]]:
-    """What gives the addresses of the pages of a kind's documents, below the path of their list."""
+    """What gives the addresses of the pages of a kind's documents, below a path."""
     return lambda site: [
         build_address(f"{path}/{facts['name']}") for facts in site.queries.list_document_facts(kind)
     ]
 
 
-def load_document(queries: Queries, kind: str, name: str, form: type[D], what: str, path: str) -> D:
+def load_document(queries: Queries, kind: Kind, name: str, what: str, path: str) -> Any:
     """A document by the name in an address.
 
     Args:
         queries: The site's queries.
         kind: The kind of document.
         name: Its name.
-        form: Its form.
         what: What it is, in an error.
         path: The page that lists all.
 
@@ -52,19 +46,35 @@ def load_document(queries: Queries, kind: str, name: str, form: type[D], what: s
     """
     names = [facts["name"] for facts in queries.list_document_facts(kind)]
     check_name(what, name, names, then=f"The page {path} lists all.")
-    return form.model_validate_json(queries.fetch_document(kind, name))
+    return build_document_adapter(kind).validate_json(queries.fetch_document(kind, name))
 
 
 def build_documents_table(
-    facts: Sequence[Mapping[str, Any]], name: str, what: str, path: str, heads: Mapping[str, str]
+    facts: Sequence[Mapping[str, Any]],
+    name: str,
+    what: str,
+    path: str,
+    heads: Mapping[str, str],
+    groups: Mapping[str, str] = {},
 ) -> Table:
-    """The documents of a kind: each leads to its page below a path; of `heads` the first is for its name."""
+    """The documents of a kind, of which each leads to its page below a path.
+
+    Args:
+        facts: What the list shows of each, plain values and cells, with its `name` and `when` it is of.
+        name: The table's anchor.
+        what: What one of them is.
+        path: Where their pages are.
+        heads: The headings by key, of which the first is `name` and the last `when`.
+        groups: The headings over several columns.
+    """
     rows = [
-        [link(one["name"], build_address(f"{path}/{one['name']}")),
-         *(one[key] for key in heads if key != "name"), build_time_cell(one["when"])]
+        build_values_row(
+            link(one["name"], build_address(f"{path}/{one['name']}")),
+            *(one[key] for key in [*heads][1:-1]), build_time_cell(one["when"]), key=one["name"],
+        )
         for one in facts
     ]  # fmt: skip
-    return values_table(name, format_count(len(rows), what), {**heads, "when": "When"}, rows)
+    return values_table(name, format_count(len(rows), what), heads, rows, groups=groups)
 
 
 def build_verdict_cell(verdict: str, *, note: str = "") -> Cell:

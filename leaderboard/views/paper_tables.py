@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import TypeAlias
 
 from harness.results.reported import (
@@ -41,15 +40,6 @@ READ = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Numbers:
-    """A column of numbers; `measured` is its (suite, metric) in measured cells, None if these have none."""
-
-    column: TableColumn
-    make: Callable[[Line], Cell]
-    measured: tuple[str, str] | None = None
-
-
 Measured: TypeAlias = Mapping[tuple[str, str, str, str], Cell]
 """Cells by printed model, size class, suite and metric (as printed, or as `plain` gives it).
 
@@ -66,7 +56,7 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
     """
     lines = group_printed_lines(table.rows)
     ways = [OVER_TYPES, OVER_TASKS] if table.rows[0].suite.startswith("MTEB(") else []
-    numbers = _build_number_columns(lines, ways=ways, ours=not ways)
+    numbers, places = _build_number_columns(lines, ways)
     texts = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
     # A setting that all lines share goes below the table.
     heads = [n for n, some in texts.items() if some != {""} and (n != "Setting" or len(some) > 1)]
@@ -80,11 +70,11 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
         if backbone := find_backbone(line.first.backbone):
             note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
             labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
-        rows.append(TableRow(cells=[*labels, *(one.make(line) for one in numbers)]))
+        printed = _build_line_cells(line, ways)
+        rows.append(TableRow(cells=[*labels, *(printed.get(one.key, EMPTY) for one in numbers)]))
         for cells in below if last[line.model] is line else ():
-            values = [
-                cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers
-            ]
+            numbers_below = {key: cells.get((*line.model, *place), EMPTY) for key, place in places.items()}
+            values = [numbers_below.get(one.key, EMPTY) for one in numbers]
             if any(cell is not EMPTY for cell in values):
                 head = cells.get((*line.model, "", ""), link("measured here"))
                 some = [head, *[EMPTY] * (len(heads) - 1), *values]
@@ -99,49 +89,51 @@ def build_paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> T
     return Table(
         name=f"table-{format_anchor(table.id)}",
         caption=f"{paper.name}, {format_table_title(table.id)}: {table.caption}",
-        columns=[*columns, *(one.column for one in numbers)],
+        columns=[*columns, *numbers],
         rows=rows,
         notes=_list_paper_notes(lines, table.rows, ways),
     )
 
 
-def _build_number_columns(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
-    """The printed columns, with a column behind those that have numbers which do not follow, and means."""
-    columns: list[_Numbers] = []
+def _build_number_columns(
+    lines: Sequence[Line], ways: Sequence[str]
+) -> tuple[list[TableColumn], dict[str, tuple[str, str]]]:
+    """The printed columns, each with one of what follows where a number does not, or else two means.
+
+    Returns:
+        The columns, and by key the suite and metric of those that a measured line has.
+    """
+    columns, places = list[TableColumn](), dict[str, tuple[str, str]]()
     for name in dict.fromkeys(name for line in lines for name in line.cells):
         rows = [line.cells[name] for line in lines if name in line.cells]
-        suite, units = rows[0].suite, {row.unit for row in rows if row.value}
+        suite, units, key = rows[0].suite, {row.unit for row in rows if row.value}, format_anchor(name)
         numeric = all(row.number is not None for row in rows if row.value)
         note = units.pop() if len(units) == 1 else ""
-        column = TableColumn(key=format_anchor(name), label=name, group=suite, numeric=numeric, note=note)
-        find, place = partial(_find_printed_cell, name=name), (suite, normalize_metric(suite, name))
-        columns.append(_Numbers(column=column, make=find, measured=place))
-        if ours and any(row.follows == "no" for row in rows):
-            key, note = f"{format_anchor(name)}-recomputed", OURS.format(name)
-            column = TableColumn(key=key, label="recomputed", group=suite, numeric=True, note=note)
-            columns.append(_Numbers(column=column, make=partial(_build_recomputed_cell, name=name)))
+        columns.append(TableColumn(key=key, label=name, group=suite, numeric=numeric, note=note))
+        places[key] = suite, normalize_metric(suite, name)
+        if not ways and any(row.follows == "no" for row in rows):
+            key, note = f"{key}-recomputed", OURS.format(name)
+            columns.append(TableColumn(key=key, label="recomputed", group=suite, numeric=True, note=note))
     for way in ways:
         name, note = _SHORT.get(way, way), f"{way}, from the printed numbers"
-        column = TableColumn(key=format_anchor(name), label=f"{name} (recomputed)", numeric=True, note=note)
-        build, place = partial(_build_average_cell, way=way), (lines[0].first.suite, name)
-        columns.append(_Numbers(column=column, make=build, measured=place))
-    return columns
+        key, label = format_anchor(name), f"{name} (recomputed)"
+        columns.append(TableColumn(key=key, label=label, numeric=True, note=note))
+        places[key] = lines[0].first.suite, name
+    return columns, places
 
 
-def _find_printed_cell(line: Line, name: str) -> Cell:
-    return build_printed_cell(line.cells[name]) if name in line.cells else EMPTY
-
-
-def _build_recomputed_cell(line: Line, name: str) -> Cell:
-    row = line.cells.get(name)
-    if row is None or not row.recomputed:
-        return EMPTY
-    return Cell(text=row.recomputed, value=parse_finite_number(row.recomputed), note=f"{row.recomputed_as}.")
-
-
-def _build_average_cell(line: Line, way: str) -> Cell:
-    value, places = line.means.get(way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
-    return EMPTY if value is None else Cell(text=f"{value:.{places}f}", value=round(value, places))
+def _build_line_cells(line: Line, ways: Sequence[str]) -> dict[str, Cell]:
+    """The numbers of a printed line by the columns' keys: as printed, as they follow, and its means."""
+    cells = {}
+    for name, row in line.cells.items():
+        key, ours, how = format_anchor(name), row.recomputed, f"{row.recomputed_as}."
+        cells[key] = build_printed_cell(row)
+        if ours:
+            cells[f"{key}-recomputed"] = Cell(text=ours, value=parse_finite_number(ours), note=how)
+    for way in ways:
+        if (mean := line.means.get(way)) is not None:
+            cells[format_anchor(_SHORT.get(way, way))] = Cell(text=f"{mean:.2f}", value=round(mean, 2))
+    return cells
 
 
 def _list_paper_notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:

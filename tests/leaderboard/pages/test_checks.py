@@ -36,7 +36,7 @@ from judged_data import (
     small_watch,
 )
 from leaderboard.data.documents import format_document_name, format_line_name
-from leaderboard.pages.watches import list_watch_values
+from leaderboard.pages.runs import list_watch_values
 from leaderboard.views.documents import find_suite_path
 from site_data import HOSTILE, Parsed, every_path
 
@@ -608,7 +608,7 @@ def test_damaged_and_odd_watches(tmp_path: Path) -> None:
         (folder / f"x{number}.json").write_bytes(content)
     (folder / "no name.json").write_text(state.WATCHES.kind.serialize_document(small_watch()))
     client = opened(tmp_path)
-    shown = list(client.app.state.site.queries.watches)  # type: ignore[attr-defined]
+    shown = [one["name"] for one in client.app.state.site.queries.list_document_facts("watch")]
     assert 20 < len(shown) < 150
     assert all(name.startswith("w") for name in shown)
     for path in ("/watches", *(f"/watch/{name}" for name in shown)):

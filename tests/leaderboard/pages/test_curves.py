@@ -13,8 +13,8 @@ from harness.fits.runs import LAWS
 from harness.fits.stored import FITS
 from harness.watch.curves import CURVES, RunTable, build_curves, compare_runs
 from judged_data import build_fits, compare_two_runs, put_compared_runs
-from leaderboard.pages.curves import _build_axes
 from leaderboard.pages.fits import BESIDE
+from leaderboard.pages.runs import _build_axes
 from site_data import small_app
 
 

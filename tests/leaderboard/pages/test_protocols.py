@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness.jobs.protocol import ProtocolStep
 from html_pages import ask, find_rows, page
-from leaderboard.pages.protocols import _is_of_step
+from leaderboard.pages.papers import _is_of_step
 from paper_data import vectors, with_metrics
 from site_data import small_app
 from suites.glue import TASKS
