@@ -103,14 +103,14 @@ def judge(rng: Rng, line: Line) -> str:
         candidate=side(drawn, places[0], "x"), baseline=side(drawn, places[1], "a"), failures={}
     )
     power = estimate_baseline_power(sides.baseline, suites, DEFAULT, trainings=count)
-    outcome = evaluate_comparison(sides, suites, DEFAULT, power)
+    tasks, means = evaluate_comparison(sides, suites, DEFAULT, power)
     deviations: dict[str, float] = {}
     if line.form == "known":
         mean = line.deviation * np.sqrt(COMMON + (1 - COMMON) / line.tasks)
         deviations = {**dict.fromkeys(drawn, line.deviation), "mean": float(mean)}
     names = {suites[0].name: deviations}
-    tasks = tuple(replace(one, suites=(suites[0].name,)) for one in outcome.tasks)
-    tasks, means, _ = judge_retraining(tasks, outcome.means, sides, names if deviations else {})
+    tasks = tuple(replace(one, suites=(suites[0].name,)) for one in tasks)
+    tasks, means, _ = judge_retraining(tasks, means, sides, names if deviations else {})
     return merge_verdicts(tasks, means, DEFAULT).verdict
 
 

@@ -204,11 +204,11 @@ def _build_check(
     resolved = request.opened
     power = _estimate_power(resolved, sides, policy)
     chain, gone = _compare_with_anchor(reference, request, sides.candidate, policy, power)
-    decisions = evaluate_comparison(sides, resolved.suites, policy, power)
-    tasks = (*decisions.tasks, *_iter_missing_outcomes(reference, resolved))
+    tasks, means = evaluate_comparison(sides, resolved.suites, policy, power)
+    tasks = (*tasks, *_iter_missing_outcomes(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predict_benchmark(suite, sides))
-        for suite, mean in zip(resolved.suites, decisions.means, strict=True)
+        for suite, mean in zip(resolved.suites, means, strict=True)
     )
     if outputs is not None:
         tasks, means, end = questions.judge_port(tasks, means, outputs, policy, chain)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from harness.checks.outcome import MeanOutcome, Overall, PartLoss, Power, Sensitivity, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
@@ -39,18 +39,12 @@ Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
 Name = TypeVar("Name", str, tuple[str, str, str])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Levels:
-    """The level of passing, and that at which so many tests together call a regression (Bonferroni)."""
+class _Levels(NamedTuple):
+    """The level of passing, that at which one of so many tests calls a regression, and their number."""
 
     passing: float
-    together: float
+    red: float
     tests: int
-
-    @property
-    def red(self) -> float:
-        """The level at which each test calls a regression."""
-        return self.together / self.tests
 
 
 def _assign_levels(
@@ -63,8 +57,9 @@ def _assign_levels(
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     several = [name for name in names if name in differing and name not in alone and policy.forbids(name)]
-    mean = _Levels(passing=policy.alpha, together=RED, tests=len(suites))
-    task = replace(mean, together=policy.task_alpha, tests=max(len(several), 1))
+    # Bonferroni: tests that share a level of red have equal parts of it.
+    mean, tests = _Levels(policy.alpha, RED / len(suites), len(suites)), max(len(several), 1)
+    task = _Levels(policy.alpha, policy.task_alpha / tests, tests)
     return {name: mean if name in alone else task for name in names}, mean
 
 
@@ -154,18 +149,10 @@ def _compute_effect_size(level: float, power: float) -> float:
     return float(ndtri(1 - level) + ndtri(power))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Decisions:
-    """The outcomes of every task and of every suite's mean, in the order of the suites."""
-
-    tasks: tuple[TaskOutcome, ...]
-    means: tuple[MeanOutcome, ...]
-
-
 def evaluate_comparison(
     sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power
-) -> _Decisions:
-    """Test every task and every suite's mean.
+) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...]]:
+    """The outcomes of every task and of every suite's mean, in the order of the suites.
 
     Args:
         sides: The records of both sides.
@@ -213,7 +200,7 @@ def evaluate_comparison(
             means[place] = replace(means[place], p=alone[0].p)
             if alone[0].verdict == "regressed":
                 means[place] = replace(means[place], verdict="regressed", to_settle="")
-    return _Decisions(tasks=tuple(outcomes), means=tuple(means))
+    return tuple(outcomes), tuple(means)
 
 
 def evaluate_chain(
@@ -237,7 +224,7 @@ def evaluate_chain(
     limits = {name: replace(limit, detectable=None) for name, limit in power.means.items()}
     if budget != "mean_margin":
         limits = dict.fromkeys(limits, Sensitivity(margin=budget * POINT, source="policy"))
-    levels = _Levels(passing=policy.alpha, together=spent, tests=len(suites))
+    levels = _Levels(policy.alpha, spent / len(suites), len(suites))
     means = _evaluate_means(sides, suites, tested, replace(power, means=limits), levels, policy)
     # Red is what has used up the budget, and not half of it: each step was judged by itself before.
     allowed = [one.verdict == "regressed" and (one.delta or 0.0) >= -one.margin for one in means]
