@@ -76,7 +76,7 @@ def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: 
 
 
 def estimate_baseline_power(
-    side: CheckSide, suites: Sequence[Suite], policy: Policy, *, trainings: int = 1
+    side: CheckSide, suites: Sequence[Suite], policy: Policy, trainings: int = 1
 ) -> Power:
     """What a check against a baseline can see, from the baseline's own examples and runs.
 
@@ -105,6 +105,8 @@ def _compute_sensitivity(
     equal: Compared | None, policy: Policy, red: float, *, task: str = "", repeated: bool
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
+    from scipy.special import ndtri
+
     margin, least = (policy.margin_of(task), TASK_POINTS) if task else (policy.mean_margin, MEAN_POINTS)
     stated = policy.states("margin" if task else "mean_margin", task)
     start = (least if margin == AUTO else margin) * POINT
@@ -116,7 +118,7 @@ def _compute_sensitivity(
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05. Where few runs tell the error it is in fewer
     # (90 % by three), as a margin by their own quantile would be twice as wide.
     below = part.compute_bound_offset(alpha)
-    automatic = -below + _compute_effect_size(0.5, GREEN) * math.sqrt(part.variance)
+    automatic = -below + float(ndtri(GREEN)) * math.sqrt(part.variance)
     if margin == AUTO:
         share = _choose_margin(automatic, least, equal.baseline, policy)
         runs = repeated and len(equal.theirs) >= LEAST_RUNS
@@ -142,13 +144,6 @@ def _choose_margin(automatic: float, least: float, baseline: float, policy: Poli
     return min(max(least * POINT, min(automatic, baseline)), policy.most_margin * POINT)
 
 
-def _compute_effect_size(level: float, power: float) -> float:
-    """The effect, in standard errors, that a one-sided test at a level finds with this power."""
-    from scipy.special import ndtri
-
-    return float(ndtri(1 - level) + ndtri(power))
-
-
 def evaluate_comparison(
     sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...]]:
@@ -168,7 +163,7 @@ def evaluate_comparison(
     fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     lost, outcomes = _find_lost_parts(averages, tasks, policy), []
     for task in tasks:
-        name, limit, difference = task.name, power.tasks[task.name], differences.get(task.name)
+        name, limit, difference = task.name, power.tasks[task.name], differences[task.name]
         mine, theirs = averages.candidate.scored[name], averages.baseline.scored[name]
         outcome = TaskOutcome(
             task=name, type=task.type, metric=task.metric, verdict="missing",
@@ -177,8 +172,8 @@ def evaluate_comparison(
             candidate=mean_score(mine), baseline=mean_score(theirs), runs=(len(mine), len(theirs)),
             candidate_keys=tuple(one.key for one in mine), baseline_keys=tuple(one.key for one in theirs),
         )  # fmt: skip
-        if difference is None:
-            outcome = replace(outcome, reason=averages.explain_missing_score(name))
+        if reason := averages.explain_missing_score(name):
+            outcome = replace(outcome, reason=reason)
         elif isinstance(difference, str):
             delta = (outcome.candidate or 0) - (outcome.baseline or 0)
             outcome = replace(outcome, verdict="not testable", reason=difference, delta=delta)
@@ -251,10 +246,9 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
             # "default" is the subset of a task that has none.
             subset = split if subset == "default" else f"{subset} ({split})"
         part = PartLoss(
-            part=subset,
-            candidate=difference.candidate, baseline=difference.baseline, delta=difference.delta,
-            low=low, high=high, p=difference.compute_loss_p(), units=difference.units,
-            collapsed=difference.delta < -policy.collapse * POINT,
+            part=subset, candidate=difference.candidate, baseline=difference.baseline,
+            delta=difference.delta, low=low, high=high, p=difference.compute_loss_p(),
+            units=difference.units, collapsed=difference.delta < -policy.collapse * POINT,
         )  # fmt: skip
         lost.setdefault(name, []).append(part)
     return {name: sorted(parts, key=lambda part: (part.delta, part.part)) for name, parts in lost.items()}
@@ -345,11 +339,13 @@ def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, un
     If more than half of the margin was lost, it is the number that shows a regression, else the number that
     shows a loss smaller than the margin.
     """
+    from scipy.special import ndtri
+
     lost = compared.delta < -margin / 2
     distance, level = margin + compared.delta, levels.passing
     if lost:
         distance, level = -compared.delta, levels.red
-    target_variance = (distance / _compute_effect_size(level, POWER)) ** 2
+    target_variance = (distance / float(ndtri(1 - level) + ndtri(POWER))) ** 2
     by_seeds, by_units = compared.seeds.variance if compared.seeds else 0.0, compared.examples.variance
     # The harmonic mean: with so many runs of each side the variance from runs is the same.
     seeds = 2 / (1 / len(compared.mine) + 1 / len(compared.theirs))
