@@ -89,10 +89,8 @@ def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path
 def _explain_missing_evidence(check: Check) -> Iterator[str]:
     """What would decide an inconclusive check, by its causes."""
     lacking = check.of("missing")
-    undecided = (
-        "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
-    )
-    yield "Nothing is decided." if lacking else undecided
+    text = "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
+    yield "Nothing is decided." if lacking else text
     mine = [one for one in lacking if one.baseline is not None]
     if mine:
         what = "Correct what this names (the model, data, options or budget_minutes)"

@@ -104,8 +104,9 @@ def _describe_regressions(
 
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
-    """A sentence on each part of a task that collapsed."""
-    return [f"{one.part} of {task.task} {one.loss_text}." for one in task.lost if one.collapsed]
+    """A sentence on the parts of a task that collapsed; none where none did."""
+    parts = [f"{one.part} of {task.task} {one.loss_text}" for one in task.lost if one.collapsed]
+    return [f"{shorten_names(parts, between='; ')}."] if parts else []
 
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:

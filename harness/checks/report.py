@@ -75,7 +75,7 @@ def _collect_verdict_reasons(check: Check, most: int = sys.maxsize) -> list[str]
         # Those that are red are in the check's sentences.
         if one.collapsed and not (one.verdict == "regressed" and one.must_not_regress)
     ]
-    parts = [text for one in check.tasks for text in describe_collapsed_parts(one)]
+    parts = [text for one in check.tasks if not one.collapsed for text in describe_collapsed_parts(one)]
     fallen += [text for text in parts if text not in check.because]
     behind = check.overall == "regressed" or check.question.name == "retrain" or check.of("missing")
     return [*because, *fallen] if behind else [*fallen, *because]
@@ -86,7 +86,7 @@ def _name_verdict(verdict: Verdict) -> str:
     return verdict.replace("missing", NOT_MEASURED)
 
 
-def _name_overall_verdict(check: Check) -> str:
+def _name_overall(check: Check) -> str:
     """The verdict; a missing score is no matter of statistics, and has a name of its own."""
     return NOT_MEASURED if check.overall == "inconclusive" and check.of("missing") else check.overall
 
@@ -102,7 +102,6 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
 
     The mean of a port has no verdict, as its tasks are judged one by one.
     """
-    why = []
     if isinstance(line, MeanOutcome):
         name = line.suite if line.wanted == 1 else f"mean of {line.suite}"
         values = {"task": name, "n": f"{line.there} of {line.wanted} tasks"}
@@ -111,12 +110,11 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
         runs = " / ".join(map(str, dict.fromkeys(reversed(line.runs))))  # "3 / 5" where the sides differ
         values[SEEDS] = runs if runs != "1" else ""
-        fell = f"lost more than {check.policy.get('collapse', 0.0):g} points"
-        why = [fell if line.collapsed else "", line.reason]
+        fell = f"lost more than {check.policy.get('collapse', 0.0):g} points" if line.collapsed else ""
+        values["why"] = "; ".join(filter(None, (fell, line.reason)))
     measured = values.get("metric") in OWN_UNITS
     values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
     values |= {"difference": line.delta_text, "margin": line.margin_text, "verdict": _format_verdict(line)}
-    values["why"] = "; ".join(filter(None, why))
     if check.question.name == "port" and isinstance(line, MeanOutcome):
         values |= dict.fromkeys(("margin", "verdict"), "–")
     elif check.question.name == "port" and isinstance(line, TaskOutcome) and line.is_learned:
@@ -169,12 +167,12 @@ def _explain_rules(check: Check) -> Iterator[str]:
         high = f"97.5 % for {f'all {len(check.means)} means together' if several else 'the mean'}"
         if others := _select_rows(check)[1]:
             high += f", {of_tasks:g} % for all tasks together"
-        text = "Differences are candidate − baseline in points (scores × 100), rounded after subtracting. "
-        text += (
-            f"[low, high]{' of these two trainings only' if single else ''}: the true difference is above "
+        high = high if several or others else "97.5 % sure"
+        only = " of these two trainings only" if single else ""
+        yield (
+            "Differences are candidate − baseline in points (scores × 100), rounded after subtracting. [low, "
+            f"high]{only}: the true difference is above low ({low:g} % sure) and below high ({high})."
         )
-        text += f"low ({low:g} % sure) and below high ({high if several or others else '97.5 % sure'})."
-        yield text
         yield PORT_RULE if port else ONE_TRAINING if single else RULE
     seen = [f"{100 * one.detectable:.2f} points on {one.suite}" for one in check.means if one.detectable]
     if lines and seen and not port and not single:
@@ -238,12 +236,12 @@ def _format_sides(check: Check) -> str:
 
 def _format_exit(check: Check) -> str:
     """The exit code and its meaning."""
-    verdict, code = _name_overall_verdict(check), check.exit_code
+    verdict, code = _name_overall(check), check.exit_code
     note = f", which the policy {'fails' if code else 'lets pass'}"
     return f"exit {code}: {verdict}" + (note if verdict == "inconclusive" and code != 3 else "")
 
 
-DROPPED = ("metric", "why", SEEDS, "n", "baseline", "candidate")
+DROPPED = (("metric",), ("why",), (SEEDS,), ("n",), ("baseline", "candidate"))
 LONG = 30
 """The columns that a narrow terminal lacks, the first ones first, and the width at which words are folded."""
 
@@ -261,15 +259,11 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
         results: The results folder, where it is not the default one, for the commands to type.
     """
     most = sys.maxsize if every else NAMES_SHOWN
-    reasons, (step, *todo) = (
-        _collect_verdict_reasons(check, most),
-        describe_next_steps(check, results=results),
-    )
+    reasons = _collect_verdict_reasons(check, most)
+    step, *todo = describe_next_steps(check, results=results)
     todo += describe_suspects(check, most=most)
     style = FORMS[check.overall].style
-    _say(
-        console, " ".join((f"{_name_overall_verdict(check).upper()}. {step}", *reasons[:1])), f"bold {style}"
-    )
+    _say(console, " ".join((f"{_name_overall(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
@@ -320,10 +314,10 @@ def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int = sys.ma
     """The columns that are not empty, and of these the ones that fit into a width beside whole names."""
     longest = {name: max(len(row[name]) for row in rows) for name in COLUMNS}
     longest |= {name: min(longest[name], LONG) for name in ("metric", "why")}
-    chosen = [c for c in COLUMNS if c not in DROPPED or any(row[c] not in ("", "–") for row in rows)]
-    for name in DROPPED:
-        if name in chosen and 1 + sum(3 + max(len(one), longest[one]) for one in chosen) > width:
-            chosen.remove(name)
+    chosen = [name for name in COLUMNS if any(row[name] not in ("", "–") for row in rows)]
+    for names in DROPPED:
+        if 1 + sum(3 + max(len(name), longest[name]) for name in chosen) > width:
+            chosen = [name for name in chosen if name not in names]
     return chosen
 
 
@@ -372,7 +366,7 @@ def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) 
 
 def _build_overall_case(check: Check) -> tuple[Element, str]:
     """The testcase of the overall verdict, which fails if the exit code is not 0, with its message."""
-    reasons, verdict = _collect_verdict_reasons(check), _name_overall_verdict(check)
+    reasons, verdict = _collect_verdict_reasons(check), _name_overall(check)
     element = "failure" if check.exit_code else FORMS[check.overall].element
     element = "error" if verdict == NOT_MEASURED else element
     note = ", not called a regression" if verdict == "inconclusive" else ""
@@ -445,7 +439,7 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     marker = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join((name, *check.suites))).strip("-") or "check"
     yield f"<!-- harness-check:{marker} -->"
     step, *todo = describe_next_steps(check)
-    yield f"## {FORMS[check.overall].sign} {_name_overall_verdict(check)}. {_escape_markdown(step)}"
+    yield f"## {FORMS[check.overall].sign} {_name_overall(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
     yield _render_sentences(_collect_verdict_reasons(check, NAMES_SHOWN), most=1000)
     steps = [
