@@ -357,6 +357,11 @@ def check_candidate(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
+    if isinstance(candidate, list | tuple | Mapping) or isinstance(baseline, list | tuple | Mapping):
+        raise UsageError(
+            "A check compares one model with one baseline.",
+            hint="Give each as a name, a path or a model in memory.",
+        )
     (candidate, baseline), request = save_objects([candidate, baseline], [name, None], request)
     candidate, baseline = check_value("candidate", candidate, Place), check_value("baseline", baseline, Place)
     suites = check_value("suites", suite, Places)
