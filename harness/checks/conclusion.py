@@ -105,7 +105,7 @@ def _describe_regressions(
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
     """A sentence on the parts of a task that collapsed; none where none did."""
-    parts = [f"{one.part} of {task.task} {one.loss_text}" for one in task.lost if one.collapsed]
+    parts = [f"{one.part} of {task.task} collapsed: it {one.loss_text}" for one in task.lost if one.collapsed]
     return [f"{shorten_names(parts, between='; ')}."] if parts else []
 
 

@@ -291,13 +291,15 @@ def test_a_part_that_collapsed_stands_in_the_first_line_and_once(form: str) -> N
     line = replace(PASSED, lost=(part, replace(part, part="ko-ko", delta=-0.03, collapsed=False)))
     end = merge_verdicts((line,), (mean("passed"),), Policy.model_validate({"parts": form}))
     made = passed(line, overall=end.verdict, because=end.because, exit_code=end.exit_code)
-    loss = "ar-ar of STSBenchmark lost 22.00 points [10.54, 33.56]."
+    loss = "ar-ar of STSBenchmark collapsed: it lost 22.00 points [10.54, 33.56]."
     verdict = (
         "REGRESSED. Reject the candidate" if form == "fail" else "PASSED. Before you accept it, look at ar"
     )
     assert printed(made).startswith(verdict)
     assert loss in printed(made).splitlines()[0]
-    assert [text.count("ar-ar of STSBenchmark lost") for text in (printed(made), render_markdown(made))] == [
+    assert [
+        text.count("ar-ar of STSBenchmark collapsed") for text in (printed(made), render_markdown(made))
+    ] == [
         1,
         1,
     ]
