@@ -75,8 +75,8 @@ def find_red_releases(rng: np.random.Generator, tasks: int, texts: int, loss: fl
         if chain and chain.means[0].verdict == "regressed":
             by_anchor = min(by_anchor, number)
         sides = Comparison(candidate=candidate, baseline=baseline, failures={})
-        decided = evaluate_comparison(sides, suites, DEFAULT, power)
-        if merge_verdicts(decided.tasks, decided.means, DEFAULT, chain).verdict == "regressed":
+        tasks, means = evaluate_comparison(sides, suites, DEFAULT, power)
+        if merge_verdicts(tasks, means, DEFAULT, chain).verdict == "regressed":
             by_any = min(by_any, number)
         baseline = candidate
     return by_anchor, by_any

@@ -169,9 +169,9 @@ def simulate_line(name: str, changed: float, margins: int, *, trials: int, seed:
         power = power or estimate_baseline_power(
             sides.baseline, [suite], POLICY.model_copy(update={"changed": changed})
         )
-        outcome = evaluate_comparison(sides, [suite], POLICY, power)
-        (mean,) = outcome.means
-        code = merge_verdicts(outcome.tasks, outcome.means, POLICY).exit_code
+        tasks, means = evaluate_comparison(sides, [suite], POLICY, power)
+        (mean,) = means
+        code = merge_verdicts(tasks, means, POLICY).exit_code
         same = mean.low is None or mean.high is None
         counts += (
             not same and mean.low > -loss, not same and mean.high < -loss, code == 0, code == 1

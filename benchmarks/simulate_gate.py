@@ -530,11 +530,11 @@ def trial(seed: Sequence[int], line: Line) -> Row:
     baseline = side(drawn, range(1, models) if line.source == "runs" else [models - 1], "baseline")
     both = _sides(side(drawn, [0], "candidate"), baseline)
     power = estimate_baseline_power(baseline, [suite], line.policy, trainings=both.candidate.trainings)
-    found = evaluate_comparison(both, [suite], line.policy, power)
-    code = merge_verdicts(found.tasks, found.means, line.policy).exit_code
+    tasks, means = evaluate_comparison(both, [suite], line.policy, power)
+    code = merge_verdicts(tasks, means, line.policy).exit_code
     truths = [one.expected[0] - one.expected[-1] if one.expected else math.nan for one in drawn.values()]
-    means = [_row(one, float(np.mean(truths))) for one in found.means]
-    return [_row(one, truth) for one, truth in zip(found.tasks, truths, strict=True)], means, code
+    rows = [_row(one, truth) for one, truth in zip(tasks, truths, strict=True)]
+    return rows, [_row(one, float(np.mean(truths))) for one in means], code
 
 
 def _row(one: TaskOutcome | MeanOutcome, truth: float) -> list[Any]:

@@ -56,7 +56,7 @@ def _side(model: str, answers: Floats) -> CheckSide:
 def list_lost(sides: Comparison) -> tuple[PartLoss, ...]:
     """The languages that a check names."""
     power = estimate_baseline_power(sides.baseline, [SUITE], DEFAULT)
-    return evaluate_comparison(sides, [SUITE], DEFAULT, power).tasks[0].lost
+    return evaluate_comparison(sides, [SUITE], DEFAULT, power)[0][0].lost
 
 
 def main() -> None:

@@ -213,8 +213,8 @@ def judge(mine: Any, theirs: Any, pairs: Sequence[tuple[str, str]], places: Sequ
     }
     sides = Comparison(candidate=side(drawn, [0], "x"), baseline=side(drawn, [1], "a"), failures={})
     power = estimate_baseline_power(sides.baseline, SUITES, DEFAULT)
-    outcome = evaluate_comparison(sides, SUITES, DEFAULT, power)
-    return judge_port(outcome.tasks, outcome.means, outputs, DEFAULT)[2].verdict
+    tasks, means = evaluate_comparison(sides, SUITES, DEFAULT, power)
+    return judge_port(tasks, means, outputs, DEFAULT)[2].verdict
 
 
 def list_right_shares(names: Sequence[str], trials: int, seed: int) -> dict[str, dict[str, float]]:

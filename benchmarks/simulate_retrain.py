@@ -6,7 +6,8 @@ A training has its recipe's accuracy and a seed's normal effect, common in part 
 text right if the sum of the text's ease, which all trainings share, and its own noise is high enough: texts
 and seeds are drawn anew in each trial. The candidate's recipe is equal, or worse by one or three margins (2
 points of a task, 1 of a mean). Red and green are shares of all checks; "known" is one training a side of a
-backbone with a row in the table of seed deviations. Ends with 1 if a line misses its bar by more than three
+backbone with a row in the table of seed deviations. "at most" is the share of equal recipes that any rule
+can pass which keeps its level, by `bound_passing`. Ends with 1 if a line misses its bar by more than three
 standard deviations of its trials.
 """
 
@@ -20,6 +21,7 @@ from typing import Literal
 import numpy as np
 from measuring import read_options
 from scipy.special import ndtri
+from scipy.stats import multivariate_normal
 from simulate_gate import Drawn, made_up, side, slack, units_of
 
 from harness.checks.conclusion import merge_verdicts
@@ -33,6 +35,9 @@ Rng = np.random.Generator
 ACCURACY, ALIKE, COMMON = 0.8, 0.85, 0.25
 """The accuracy of the baseline's recipe, the share of a text's ease in an answer, and of a seed's effect what
 all tasks have in common."""
+
+DRAWN = 200_000
+"""Draws for a bound, which is then exact to 0.2 points."""
 
 TEXTS: dict[int, int] = {1: 4000, 8: 1000}
 """The texts of each task, by the number of tasks."""
@@ -60,9 +65,9 @@ class Line:
     form: Literal["models", "trained", "known"]
 
     @property
-    def loss(self) -> float:
-        """The true loss in shares of 1."""
-        return self.margins * (0.02 if self.tasks == 1 else 0.01)
+    def margin(self) -> float:
+        """The default margin in shares of 1."""
+        return 0.02 if self.tasks == 1 else 0.01
 
     @property
     def name(self) -> str:
@@ -81,7 +86,7 @@ def draw_answers(rng: Rng, line: Line) -> dict[str, Drawn]:
     for task in range(line.tasks):
         own = rng.normal(size=both)
         effects = line.deviation / 100 * (np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
-        accuracy = ACCURACY - line.loss * (np.arange(both) < count) + effects
+        accuracy = ACCURACY - line.margins * line.margin * (np.arange(both) < count) + effects
         ease = rng.normal(size=TEXTS[line.tasks])
         noise = rng.normal(size=(both, len(ease)))
         right = np.sqrt(ALIKE) * ease + np.sqrt(1 - ALIKE) * noise < ndtri(accuracy)[:, None]
@@ -103,15 +108,38 @@ def judge(rng: Rng, line: Line) -> str:
         candidate=side(drawn, places[0], "x"), baseline=side(drawn, places[1], "a"), failures={}
     )
     power = estimate_baseline_power(sides.baseline, suites, DEFAULT, trainings=count)
-    outcome = evaluate_comparison(sides, suites, DEFAULT, power)
+    tasks, means = evaluate_comparison(sides, suites, DEFAULT, power)
     deviations: dict[str, float] = {}
     if line.form == "known":
         mean = line.deviation * np.sqrt(COMMON + (1 - COMMON) / line.tasks)
         deviations = {**dict.fromkeys(drawn, line.deviation), "mean": float(mean)}
     names = {suites[0].name: deviations}
-    tasks = tuple(replace(one, suites=(suites[0].name,)) for one in outcome.tasks)
-    tasks, means, _ = judge_retraining(tasks, outcome.means, sides, names if deviations else {})
+    tasks = tuple(replace(one, suites=(suites[0].name,)) for one in tasks)
+    tasks, means, _ = judge_retraining(tasks, means, sides, names if deviations else {})
     return merge_verdicts(tasks, means, DEFAULT).verdict
+
+
+def bound_passing(line: Line) -> float:
+    """The largest share of equal recipes that a rule can pass, if it does not know what seeds do.
+
+    The rule passes at most alpha of recipes worse by the margin, whatever the seeds' deviation. So it cannot
+    pass more than Neyman and Pearson's test of equal recipes against such worse ones of a single, larger
+    deviation (Lehmann and Stein, 1948, Annals of Mathematical Statistics 19); the least of these shares is
+    the bound. It holds as well for a rule that believes in a deviation too small by that factor.
+    """
+    alike = multivariate_normal.cdf([ndtri(ACCURACY)] * 2, cov=[[1, ALIKE], [ALIKE, 1]])
+    seeds = (line.deviation / 100) ** 2 * (COMMON + (1 - COMMON) / line.tasks)
+    variance = seeds + (ACCURACY - alike) / line.tasks / TEXTS[line.tasks]
+    margin = line.margin / np.sqrt(variance * (1 / line.replicates + 1 / line.baseline))
+    rng, shares = np.random.default_rng(0), []
+    noise, squares = rng.normal(size=DRAWN), rng.chisquare(line.replicates + line.baseline - 2, size=DRAWN)
+    for times in np.linspace(1.02, 2.0, 50):
+        worse, equal = (
+            (distance**2 + spread) / times**2 - (distance - margin) ** 2 - spread
+            for distance, spread in ((times * noise, times**2 * squares), (margin + noise, squares))
+        )
+        shares.append(float((equal > np.quantile(worse, 1 - DEFAULT.alpha)).mean()))
+    return min(shares)
 
 
 def list_misses(line: Line, red: float, green: float, trials: int) -> list[str]:
@@ -121,7 +149,7 @@ def list_misses(line: Line, red: float, green: float, trials: int) -> list[str]:
     if line.replicates >= 3 and line.deviation <= 1:
         shares["inconclusive"] = 1 - red - green if not line.margins else 0.0
         shares["not red"] = 1 - red if line.margins == 3 else 0.0
-        bars |= {"inconclusive": 0.3, "not red": 0.05}
+        bars |= {"inconclusive": max(0.3, 1 - bound_passing(line)), "not red": 0.05}
     return [name for name, bar in bars.items() if shares[name] > bar + slack(bar, trials)]
 
 
@@ -133,6 +161,7 @@ def simulate_line(line: Line, trials: int, seed: int) -> tuple[str, list[str]]:
     green = sum(one in ("passed", "improved", "same") for one in verdicts) / trials
     misses = list_misses(line, red, green, trials)
     row = f"{line.name:56} red {red:6.1%}  inconclusive {1 - red - green:6.1%}  green {green:6.1%}"
+    row += f" (at most {bound_passing(line):.1%})" if line.replicates > 1 and not line.margins else ""
     return row + (f"  MISSED: {', '.join(misses)}" if misses else ""), misses
 
 

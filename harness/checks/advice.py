@@ -9,11 +9,9 @@ from pathlib import Path
 from harness.checks.conclusion import describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
+from harness.core.errors import NAMES_SHOWN, shorten_names
 from harness.results.score_differences import LEAST_RUNS
 from harness.results.scores import format_delta, score_text
-
-SHOWN = 6
-"""Most names or sentences in a list, unless every one is wanted."""
 
 COUNTED: tuple[Verdict, ...] = ("passed", "same")
 """Verdicts of tasks that are only counted in a report."""
@@ -28,8 +26,8 @@ SOURCES: Mapping[MarginSource, str] = {
 """The source of a margin, in words."""
 
 
-def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
-    """What to do after a check: a sentence, then others and commands to type, each on a line of its own.
+def describe_next_steps(check: Check, *, results: Path | None = None) -> list[str]:
+    """What to do after a check: a sentence, then others and commands to type.
 
     Args:
         check: The check.
@@ -44,16 +42,15 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> str:
     alone = [t.task for suite, t in find_single_tasks(check.tasks, check.means).items() if suite in sure]
     lost = [one for one in fallen if one.must_not_regress or one.task in alone]
     if check.overall == "regressed":
-        return "\n".join(_explain_regression(check, lost, results))
+        return [*_explain_regression(check, lost, results)]
     if check.overall == "inconclusive":
-        return "\n".join(_explain_missing_evidence(check))
+        return [*_explain_missing_evidence(check)]
     if lost:
         command = _build_compare_command(check, lost[0], results)
         where = next((f"{part.part} of " for part in lost[0].lost if part.collapsed), "")
-        return f"Before you accept it, look at {where}{lost[0].task}.\n{command}"
-    if fallen:
-        return f"Accept the candidate: the policy lets {join_names([one.task for one in fallen])} regress."
-    return "Accept the candidate."
+        return [f"Before you accept it, look at {where}{lost[0].task}.", command]
+    allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
+    return [f"Accept the candidate{allowed}."]
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
@@ -92,10 +89,8 @@ def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path
 def _explain_missing_evidence(check: Check) -> Iterator[str]:
     """What would decide an inconclusive check, by its causes."""
     lacking = check.of("missing")
-    undecided = (
-        "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
-    )
-    yield "Nothing is decided." if lacking else undecided
+    text = "Do not accept the candidate yet." if check.exit_code else "The policy lets it pass undecided."
+    yield "Nothing is decided." if lacking else text
     mine = [one for one in lacking if one.baseline is not None]
     if mine:
         what = "Correct what this names (the model, data, options or budget_minutes)"
@@ -128,9 +123,7 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
         return []
     (share, suite), *others = weak
     mean, more, offer = means[suite], "more examples", ""
-    seen = f"the smallest loss seen in 80 % of checks is {100 * (mean.detectable or 0.0):.2f}"
-    if mean.detectable is None:
-        seen = "no loss is seen in 80 % of checks"
+    smallest = "above its score" if mean.detectable is None else f"{100 * mean.detectable:.2f}"
     if mean.margin and mean.counted:
         # A standard error falls with the root of the number of examples.
         times = ((mean.automatic or 0.0) / mean.margin) ** 2
@@ -138,28 +131,28 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
         more = f"{count} times as many examples"
     if mean.source in ("default", "policy"):
         offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."
-    alike = f" Much the same holds for {join_names([name for _, name in others])}." if others else ""
+    alike = f" Much the same holds for {shorten_names([name for _, name in others])}." if others else ""
     trainings = "" if models >= LEAST_RUNS else f", or a baseline of {TRAININGS}"
     return [
         f"{suite} cannot see its margin of {100 * mean.margin:.2f} points well: an equal model passes in "
-        f"{share:.0%} of checks, and {seen}. For an equal model to pass in most checks: a suite with "
-        f"{more}{trainings}.{offer}{alike}"
+        f"{100 * share:.0f} % of checks, and the smallest loss seen in 80 % of checks is {smallest}. For an "
+        f"equal model to pass in most checks: a suite with {more}{trainings}.{offer}{alike}"
     ]
 
 
-def describe_suspects(check: Check, *, every: bool = False) -> list[str]:
+def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
     tasks, note = [one for one in lower if one.verdict in COUNTED], "probably lower, within their margins"
     if check.question.name == "port":
         tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
-    named = join_names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
+    named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"
         for _, name, part in sorted(parts, key=lambda one: one[:2])
     ]
-    where = join_names(losses, every=every, between="; ")
+    where = shorten_names(losses, most, between="; ")
     texts = [f"Worth a look ({note}): {named}."] if tasks else []
     return [*texts, f"Where it lost: {where}."] if where else texts
 
@@ -169,9 +162,3 @@ def sort_outcomes(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
     return sorted(
         tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(one.delta or 0.0))
     )
-
-
-def join_names(names: Sequence[str], *, every: bool = False, between: str = ", ") -> str:
-    """Names in a line, and how many more there are; all of them if every one is wanted."""
-    shown = names if every else names[:SHOWN]
-    return between.join(shown) + (f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else "")

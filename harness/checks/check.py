@@ -101,9 +101,11 @@ def run_check(
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
         # Told before hours of measuring, while the user can still change the margin or the suite. A port has
         # no margin.
-        planned = {} if question == "port" else _estimate_power(resolved, sides, policy).means
-        for sentence in explain_unseen_margins(planned, models=len(sides.baseline.artifacts)):
-            announce(sentence)
+        if question != "port":
+            baseline, trainings = sides.baseline, sides.candidate.trainings
+            power = estimate_baseline_power(baseline, resolved.suites, policy, trainings)
+            for sentence in explain_unseen_margins(power.means, models=len(baseline.artifacts)):
+                announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
     purpose = AskedQuestion(name=question or "replace", source="default" if question is None else "typed")
     result = _build_check(requests[0], reference, sides, policy, purpose, outputs, warnings)
@@ -123,11 +125,6 @@ def _drop_empty_suites(request: Request) -> Request:
 def _get_first_model(request: CheckRequest) -> ConfiguredModel:
     """The model of a request, of a recipe what it makes first."""
     return (request.opened.trained or request.opened.asked)[0]
-
-
-def _estimate_power(resolved: ResolvedRequest, sides: Comparison, policy: Policy) -> Power:
-    trainings = sides.candidate.trainings
-    return estimate_baseline_power(sides.baseline, resolved.suites, policy, trainings=trainings)
 
 
 def _require_same_conditions(
@@ -169,14 +166,12 @@ def _measure_missing_scores(
     """Run the missing scores; returns the reasons of failures by artifact and task."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
-    for check_request in requests:
-        for request in check_request.requests:
+    for model in requests:
+        for request in model.requests:
             # The budget is that of the whole check: each request gets what those before it have left.
             left = None if request.budget is None else max(request.budget - (time.monotonic() - began), 0.0)
             lacking = carry_out(replace(request, budget=left))
-            failures |= {
-                (run.artifact, task): why for run in check_request.runs for task, why in lacking.items()
-            }
+            failures |= {(run.artifact, task): why for run in model.runs for task, why in lacking.items()}
     return failures
 
 
@@ -203,29 +198,25 @@ def _build_check(
 ) -> Check:
     """The check of what was measured, with remarks that do not decide; `outputs` are those of a port."""
     resolved = request.opened
-    power = _estimate_power(resolved, sides, policy)
+    power = estimate_baseline_power(sides.baseline, resolved.suites, policy, sides.candidate.trainings)
     chain, gone = _compare_with_anchor(reference, request, sides.candidate, policy, power)
-    decisions = evaluate_comparison(sides, resolved.suites, policy, power)
-    tasks = (*decisions.tasks, *_iter_missing_outcomes(reference, resolved))
+    tasks, means = evaluate_comparison(sides, resolved.suites, policy, power)
+    tasks = (*tasks, *_iter_missing_outcomes(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predict_benchmark(suite, sides))
-        for suite, mean in zip(resolved.suites, decisions.means, strict=True)
+        for suite, mean in zip(resolved.suites, means, strict=True)
     )
     if outputs is not None:
         tasks, means, end = questions.judge_port(tasks, means, outputs, policy, chain)
     else:
         note = None
         if question.name == "retrain":
-            deviations = questions.find_seed_deviations(
-                _get_first_model(request), [mean.suite for mean in means]
-            )
+            names = [mean.suite for mean in means]
+            deviations = questions.find_seed_deviations(_get_first_model(request), names)
             tasks, means, note = questions.judge_retraining(tasks, means, sides, deviations)
         # What single trainings leave open they leave open since the anchor, too.
         end = merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
     remarks = [*gone, *_iter_check_warnings(tasks, means, sides, resolved, question)]
-    # What a mean lacks beside other trainings: examples, which more tasks have.
-    if any(one.other_needs for one in means):
-        remarks += explain_unseen_margins(power.means, models=len(sides.baseline.artifacts))
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
@@ -238,7 +229,8 @@ def _build_check(
         tasks=tasks, means=means, chain=chain,
         warnings=tuple(dict.fromkeys((*warnings, *remarks))), question=question,
     )  # fmt: skip
-    return replace(check, id=_digest(check, resolved.request.suites))
+    # An equal check at another time has the same id.
+    return replace(check, id=digest({**check.to_json(), "when": ""})[:12])
 
 
 def _compare_with_anchor(
@@ -287,24 +279,6 @@ def _describe_sides(sides: Sequence[CheckSide]) -> list[CheckedModel]:
         )
         for side, one, dtype in zip(sides, named, dtypes, strict=True)
     ]  # fmt: skip
-
-
-def _digest(check: Check, suites: Sequence[str]) -> str:
-    """The id of a check: the same for the same records, policy, question and suites as they were typed."""
-    chain, question = check.chain, check.question.name
-    tasks = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in check.tasks]
-    return digest(
-        {
-            "tasks": tasks,
-            "policy": check.policy,
-            "suites": list(suites),
-            "candidate": list(check.candidate.artifacts),
-            "baseline": [check.baseline.baseline, *check.baseline.artifacts],
-            # Left out of the question of all earlier checks, which keep their ids.
-            **({} if question == "replace" else {"question": question}),
-            **({"chain": [chain.anchor, chain.when, chain.baselines]} if chain is not None else {}),
-        }
-    )[:12]
 
 
 def _iter_missing_outcomes(reference: Reference, resolved: ResolvedRequest) -> Iterator[TaskOutcome]:

@@ -25,7 +25,8 @@ class Conclusion:
 
 def find_single_tasks(tasks: Tasks, means: Means) -> dict[str, TaskOutcome]:
     """By suite the task that is alone in its mean, and says the same; one column may have several tasks."""
-    homes = {mean.suite: [t for t in tasks if mean.suite in t.suites] for mean in means if mean.there <= 1}
+    single = [mean.suite for mean in means if mean.delta is not None and mean.there <= 1]
+    homes = {suite: [task for task in tasks if suite in task.suites] for suite in single}
     return {suite: ones[0] for suite, ones in homes.items() if len(ones) == 1}
 
 
@@ -44,12 +45,7 @@ def merge_verdicts(
     alone = find_single_tasks(tasks, means)
     lost = _describe_regressions(tasks, means, alone, policy)
     if policy.parts == "fail":
-        lost += [
-            f"{part.part} of {one.task} collapsed: it {part.loss_text}."
-            for one in tasks
-            for part in one.lost
-            if one.must_not_regress and part.collapsed
-        ]
+        lost += [text for one in tasks if one.must_not_regress for text in describe_collapsed_parts(one)]
     lost += describe_chain_regressions(chain)
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
@@ -63,10 +59,9 @@ def merge_verdicts(
     undecided += [note] if noted else []
     undecided += [_describe_mean(one, alone) for one in open_means if one not in noted]
     if gone or undecided:
-        codes = {EXIT_CODES[policy.missing]} if gone else set()
-        codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
+        causes = ((policy.missing, gone), (policy.inconclusive, undecided))
         # The gravest of the exit codes: fail, then inconclusive, then pass.
-        code = next(one for one in (1, 3, 0) if one in codes)
+        code = min((EXIT_CODES[setting] for setting, texts in causes if texts), key=(1, 3, 0).index)
         return Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
     because = tuple(_describe_mean(one, alone) for one in means)
     verdict: Overall = "same" if all(task.verdict == "same" for task in tasks) else "passed"
@@ -94,11 +89,11 @@ def _describe_regressions(
     """Sentences on tasks and means that regressed; of a suite of one task, on the task alone."""
     lost = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
-    others = [one for one in means if one.verdict == "regressed" and alone.get(one.suite) not in lost]
-    lines: list[tuple[str, TaskOutcome | MeanOutcome]] = [(one.task, one) for one in lost]
-    lines += [(_name_mean(one, alone), alone.get(one.suite) or one) for one in others]
+    lines: dict[str, TaskOutcome | MeanOutcome] = {one.task: one for one in lost}
+    fallen = [one for one in means if one.verdict == "regressed"]
+    lines |= {_name_mean(one, alone): alone.get(one.suite) or one for one in fallen}
     texts = []
-    for name, line in lines:
+    for name, line in lines.items():
         why = f"more than its margin of {line.margin_text}"
         if isinstance(line, TaskOutcome) and line.collapsed:
             why = f"more than {policy.collapse:g} points, the policy's limit of a collapse"
@@ -106,6 +101,12 @@ def _describe_regressions(
             why = f"surely a loss, and more than half of its margin of {line.margin_text}"
         texts.append(f"{name} {line.loss_text}: {why}.")
     return texts
+
+
+def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
+    """A sentence on the parts of a task that collapsed; none where none did."""
+    parts = [f"{one.part} of {task.task} collapsed: it {one.loss_text}" for one in task.lost if one.collapsed]
+    return [f"{shorten_names(parts, between='; ')}."] if parts else []
 
 
 def describe_chain_regressions(chain: Chain | None) -> list[str]:

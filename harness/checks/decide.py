@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from harness.checks.outcome import MeanOutcome, Overall, PartLoss, Power, Sensitivity, TaskOutcome
 from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
@@ -39,18 +39,12 @@ Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
 Name = TypeVar("Name", str, tuple[str, str, str])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Levels:
-    """The level of passing, and that at which so many tests together call a regression (Bonferroni)."""
+class _Levels(NamedTuple):
+    """The level of passing, that at which one of so many tests calls a regression, and their number."""
 
     passing: float
-    together: float
+    red: float
     tests: int
-
-    @property
-    def red(self) -> float:
-        """The level at which each test calls a regression."""
-        return self.together / self.tests
 
 
 def _assign_levels(
@@ -63,8 +57,9 @@ def _assign_levels(
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     several = [name for name in names if name in differing and name not in alone and policy.forbids(name)]
-    mean = _Levels(passing=policy.alpha, together=RED, tests=len(suites))
-    task = replace(mean, together=policy.task_alpha, tests=max(len(several), 1))
+    # Bonferroni: tests that share a level of red have equal parts of it.
+    mean, tests = _Levels(policy.alpha, RED / len(suites), len(suites)), max(len(several), 1)
+    task = _Levels(policy.alpha, policy.task_alpha / tests, tests)
     return {name: mean if name in alone else task for name in names}, mean
 
 
@@ -81,7 +76,7 @@ def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: 
 
 
 def estimate_baseline_power(
-    side: CheckSide, suites: Sequence[Suite], policy: Policy, *, trainings: int = 1
+    side: CheckSide, suites: Sequence[Suite], policy: Policy, trainings: int = 1
 ) -> Power:
     """What a check against a baseline can see, from the baseline's own examples and runs.
 
@@ -110,6 +105,8 @@ def _compute_sensitivity(
     equal: Compared | None, policy: Policy, red: float, *, task: str = "", repeated: bool
 ) -> Sensitivity:
     """The margin of a task or mean, with its power by the uncertainty of an equal model's difference."""
+    from scipy.special import ndtri
+
     margin, least = (policy.margin_of(task), TASK_POINTS) if task else (policy.mean_margin, MEAN_POINTS)
     stated = policy.states("margin" if task else "mean_margin", task)
     start = (least if margin == AUTO else margin) * POINT
@@ -121,7 +118,7 @@ def _compute_sensitivity(
     # bound and 1.96 standard errors: 3.6 in all at alpha 0.05. Where few runs tell the error it is in fewer
     # (90 % by three), as a margin by their own quantile would be twice as wide.
     below = part.compute_bound_offset(alpha)
-    automatic = -below + _compute_effect_size(0.5, GREEN) * math.sqrt(part.variance)
+    automatic = -below + float(ndtri(GREEN)) * math.sqrt(part.variance)
     if margin == AUTO:
         share = _choose_margin(automatic, least, equal.baseline, policy)
         runs = repeated and len(equal.theirs) >= LEAST_RUNS
@@ -147,25 +144,10 @@ def _choose_margin(automatic: float, least: float, baseline: float, policy: Poli
     return min(max(least * POINT, min(automatic, baseline)), policy.most_margin * POINT)
 
 
-def _compute_effect_size(level: float, power: float) -> float:
-    """The effect, in standard errors, that a one-sided test at a level finds with this power."""
-    from scipy.special import ndtri
-
-    return float(ndtri(1 - level) + ndtri(power))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Decisions:
-    """The outcomes of every task and of every suite's mean, in the order of the suites."""
-
-    tasks: tuple[TaskOutcome, ...]
-    means: tuple[MeanOutcome, ...]
-
-
 def evaluate_comparison(
     sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power
-) -> _Decisions:
-    """Test every task and every suite's mean.
+) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...]]:
+    """The outcomes of every task and of every suite's mean, in the order of the suites.
 
     Args:
         sides: The records of both sides.
@@ -181,7 +163,7 @@ def evaluate_comparison(
     fallen, risen = (_find_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     lost, outcomes = _find_lost_parts(averages, tasks, policy), []
     for task in tasks:
-        name, limit, difference = task.name, power.tasks[task.name], differences.get(task.name)
+        name, limit, difference = task.name, power.tasks[task.name], differences[task.name]
         mine, theirs = averages.candidate.scored[name], averages.baseline.scored[name]
         outcome = TaskOutcome(
             task=name, type=task.type, metric=task.metric, verdict="missing",
@@ -190,8 +172,8 @@ def evaluate_comparison(
             candidate=mean_score(mine), baseline=mean_score(theirs), runs=(len(mine), len(theirs)),
             candidate_keys=tuple(one.key for one in mine), baseline_keys=tuple(one.key for one in theirs),
         )  # fmt: skip
-        if difference is None:
-            outcome = replace(outcome, reason=averages.explain_missing_score(name))
+        if reason := averages.explain_missing_score(name):
+            outcome = replace(outcome, reason=reason)
         elif isinstance(difference, str):
             delta = (outcome.candidate or 0) - (outcome.baseline or 0)
             outcome = replace(outcome, verdict="not testable", reason=difference, delta=delta)
@@ -213,7 +195,7 @@ def evaluate_comparison(
             means[place] = replace(means[place], p=alone[0].p)
             if alone[0].verdict == "regressed":
                 means[place] = replace(means[place], verdict="regressed", to_settle="")
-    return _Decisions(tasks=tuple(outcomes), means=tuple(means))
+    return tuple(outcomes), tuple(means)
 
 
 def evaluate_chain(
@@ -237,7 +219,7 @@ def evaluate_chain(
     limits = {name: replace(limit, detectable=None) for name, limit in power.means.items()}
     if budget != "mean_margin":
         limits = dict.fromkeys(limits, Sensitivity(margin=budget * POINT, source="policy"))
-    levels = _Levels(passing=policy.alpha, together=spent, tests=len(suites))
+    levels = _Levels(policy.alpha, spent / len(suites), len(suites))
     means = _evaluate_means(sides, suites, tested, replace(power, means=limits), levels, policy)
     # Red is what has used up the budget, and not half of it: each step was judged by itself before.
     allowed = [one.verdict == "regressed" and (one.delta or 0.0) >= -one.margin for one in means]
@@ -264,10 +246,9 @@ def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -
             # "default" is the subset of a task that has none.
             subset = split if subset == "default" else f"{subset} ({split})"
         part = PartLoss(
-            part=subset,
-            candidate=difference.candidate, baseline=difference.baseline, delta=difference.delta,
-            low=low, high=high, p=difference.compute_loss_p(), units=difference.units,
-            collapsed=difference.delta < -policy.collapse * POINT,
+            part=subset, candidate=difference.candidate, baseline=difference.baseline,
+            delta=difference.delta, low=low, high=high, p=difference.compute_loss_p(),
+            units=difference.units, collapsed=difference.delta < -policy.collapse * POINT,
         )  # fmt: skip
         lost.setdefault(name, []).append(part)
     return {name: sorted(parts, key=lambda part: (part.delta, part.part)) for name, parts in lost.items()}
@@ -358,11 +339,13 @@ def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, un
     If more than half of the margin was lost, it is the number that shows a regression, else the number that
     shows a loss smaller than the margin.
     """
+    from scipy.special import ndtri
+
     lost = compared.delta < -margin / 2
     distance, level = margin + compared.delta, levels.passing
     if lost:
         distance, level = -compared.delta, levels.red
-    target_variance = (distance / _compute_effect_size(level, POWER)) ** 2
+    target_variance = (distance / float(ndtri(1 - level) + ndtri(POWER))) ** 2
     by_seeds, by_units = compared.seeds.variance if compared.seeds else 0.0, compared.examples.variance
     # The harmonic mean: with so many runs of each side the variance from runs is the same.
     seeds = 2 / (1 / len(compared.mine) + 1 / len(compared.theirs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -179,13 +180,6 @@ class _Line:
         """The margin in points, e.g. "0.50"."""
         return f"{100 * self.margin:.2f}"
 
-    @property
-    def p_text(self) -> str:
-        """The p-value of the test that gave the verdict."""
-        if self.p is None:
-            return "–"
-        return "<0.0001" if self.p < 0.0001 else f"{self.p:.4f}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class PartLoss(_Line):
@@ -292,7 +286,7 @@ class Check:
     """A whole check.
 
     Attributes:
-        id: The start of the digest of the compared records and the policy.
+        id: The start of the digest of its content without its times.
         when: ISO time in UTC.
         candidate, baseline: The two sides.
         suites: The names of its suites.
@@ -330,12 +324,6 @@ class Check:
         """The tasks with a verdict."""
         return tuple(task for task in self.tasks if task.verdict == verdict)
 
-    @property
-    def stem(self) -> str:
-        """The name of its file, without the ending: its time and its id."""
-        time = self.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-        return f"{time}-{self.id}"
-
     def to_json(self) -> dict[str, Any]:
         """The check as plain values; docs/json.md documents every field."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
@@ -355,11 +343,11 @@ class Check:
         """
         plain = self.to_json()
         for former in check_files(results, self.id):
-            with contextlib.suppress(RecordError, ValueError):
+            with contextlib.suppress(RecordError):
                 saved_check = CHECKS.read_document_file(former)
                 if replace(saved_check, when=self.when, seconds=self.seconds).to_json() == plain:
                     return former
-        return CHECKS.write_document(results, self.stem, self)
+        return CHECKS.write_document(results, CHECKS.stem(self), self)
 
 
 CHECKS = DocumentFolder(
@@ -372,7 +360,7 @@ CHECKS = DocumentFolder(
         digest_since=3,
     ),
     folder="checks",
-    stem=lambda check: check.stem,
+    stem=lambda check: f"{re.sub('[-:]|[.+].*', '', check.when)}-{check.id}",
     then="`harness serve` shows all.",
 )
 

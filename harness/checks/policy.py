@@ -158,13 +158,11 @@ class Policy(BaseModel):
         Raises:
             UsageError: It is none of these, or a setting cannot be used.
         """
-        if policy is None:
-            return DEFAULT
         if isinstance(policy, Path | str):
             return Policy.read(Path(policy))
-        if not isinstance(policy, Policy):
+        if not isinstance(policy, Policy | None):
             raise UsageError(f"policy is {policy!r}, and must be a Policy or the path of a TOML file.")
-        return policy
+        return policy or DEFAULT
 
     def accept_names(self, allow: Any) -> tuple[Policy, tuple[str, ...]]:
         """The policy with the fields among the names of `allow`, which may then differ, and the other names.

@@ -295,10 +295,8 @@ def judge_port(
         if one.verdict == "regressed"
     ]
     if outputs.stage or apart:
-        reasons = [f"Not the same model: {outputs.text}"]
-        if not outputs.stage:
-            reasons = [f"Not the same model: scores differ. {text}", *apart]
-        because = (*reasons, *describe_chain_regressions(chain))
+        reasons = [outputs.text] if outputs.stage else [f"scores differ. {text}", *apart]
+        because = (f"Not the same model: {reasons[0]}", *reasons[1:], *describe_chain_regressions(chain))
         return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
     unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)
@@ -375,14 +373,11 @@ def judge_retraining(
     single = [task for task in tested if task.unit != TRAINED or max(task.runs) == 1]
     # A mean has the seeds of its tasks: one task without repeats leaves the mean without them.
     suites = {suite for task in single for suite in task.suites}
-    judged = []
-    for task in tasks:
-        points = [deviations[suite].get(task.task, 0.0) for suite in task.suites if suite in deviations]
-        judged.append(_limit_verdict(task, max(points, default=0.0)) if task in single else task)
-    alone = {suite: task.task for suite, task in find_single_tasks(tasks, means).items()}
+    points = {name: row[name] for row in deviations.values() for name in row}
+    judged = [_limit_verdict(one, points.get(one.task, 0.0)) if one in single else one for one in tasks]
     # Seeds change the mean of some tasks more than that of all, which is printed.
     names = {one.suite: "mean" for one in means if one.there == len(deviations.get(one.suite, ())) - 1}
-    names |= alone
+    names |= {suite: task.task for suite, task in find_single_tasks(tasks, means).items()}
     printed = {s: row[names[s]] for s, row in deviations.items() if names.get(s) in row}
     judged_means = [_limit_verdict(m, printed.get(m.suite, 0.0)) if m.suite in suites else m for m in means]
     limited = [one for one in judged_means if one.needs_trainings]

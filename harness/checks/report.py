@@ -9,7 +9,6 @@ of others are escaped, so that GitHub shows them as they were written.
 from __future__ import annotations
 
 import html
-import json
 import re
 import sys
 import textwrap
@@ -18,19 +17,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.checks import advice
-from harness.checks.advice import COUNTED, describe_next_steps, describe_suspects, join_names, sort_outcomes
-from harness.checks.conclusion import find_single_tasks
+from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
+from harness.checks.conclusion import describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
+from harness.core.errors import NAMES_SHOWN, shorten_names
 from harness.core.terminal import print_table
 from harness.core.types import OWN_UNITS
 from harness.results.scores import score_text
@@ -63,29 +62,37 @@ ROWS = 20
 """Most tasks in a table, unless every task is wanted."""
 
 
-def _collect_verdict_reasons(check: Check, *, most: int = sys.maxsize) -> list[str]:
-    """Why the verdict is as it is: the check's sentences, at most so many, and all tasks that collapsed."""
-    # Those that are red are in the check's sentences, or follow from what a port differs in.
+def _collect_verdict_reasons(check: Check, most: int = sys.maxsize) -> list[str]:
+    """Why the verdict is as it is: the check's sentences, at most so many, and all that collapsed."""
+    left = len(check.because) - most
+    because = [*check.because[:most], *([f"and {left:,} more"] if left > 0 else [])]
+    if check.question.name == "port" and check.overall == "regressed":
+        # What a port lost follows from what it differs in.
+        return because
     fallen = [
         f"{one.task} {one.loss_text}: {_format_verdict(one)}."
         for one in sort_outcomes(check.tasks)
+        # Those that are red are in the check's sentences.
         if one.collapsed and not (one.verdict == "regressed" and one.must_not_regress)
-        # A probe of a port that is another model says nothing more.
-        if check.question.name != "port" or check.overall != "regressed"
     ]
-    left = len(check.because) - most
-    because = [*check.because[:most], *([f"and {left:,} more"] if left > 0 else [])]
+    parts = [text for one in check.tasks if not one.collapsed for text in describe_collapsed_parts(one)]
+    fallen += [text for text in parts if text not in check.because]
     behind = check.overall == "regressed" or check.question.name == "retrain" or check.of("missing")
     return [*because, *fallen] if behind else [*fallen, *because]
 
 
-def _name_verdict(check: Check) -> str:
+def _name_verdict(verdict: Verdict) -> str:
+    """The word for a verdict."""
+    return verdict.replace("missing", NOT_MEASURED)
+
+
+def _name_overall(check: Check) -> str:
     """The verdict; a missing score is no matter of statistics, and has a name of its own."""
     return NOT_MEASURED if check.overall == "inconclusive" and check.of("missing") else check.overall
 
 
 SEEDS = "seeds (baseline / candidate)"
-NUMBERS = ("n", SEEDS, "baseline", "candidate", "difference", "p", "margin")
+NUMBERS = ("n", SEEDS, "baseline", "candidate", "difference", "margin")
 COLUMNS = ("task", "metric", *NUMBERS, "verdict", "why")
 """The columns of numbers, and all columns of a table in their order."""
 
@@ -95,7 +102,6 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
 
     The mean of a port has no verdict, as its tasks are judged one by one.
     """
-    why = []
     if isinstance(line, MeanOutcome):
         name = line.suite if line.wanted == 1 else f"mean of {line.suite}"
         values = {"task": name, "n": f"{line.there} of {line.wanted} tasks"}
@@ -104,12 +110,11 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
         runs = " / ".join(map(str, dict.fromkeys(reversed(line.runs))))  # "3 / 5" where the sides differ
         values[SEEDS] = runs if runs != "1" else ""
-        fell = f"lost more than {check.policy.get('collapse', 0.0):g} points"
-        why = [fell if line.collapsed else "", line.reason]
+        fell = f"lost more than {check.policy.get('collapse', 0.0):g} points" if line.collapsed else ""
+        values["why"] = "; ".join(filter(None, (fell, line.reason)))
     measured = values.get("metric") in OWN_UNITS
     values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
-    values |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
-    values |= {"verdict": _format_verdict(line), "why": "; ".join(filter(None, why))}
+    values |= {"difference": line.delta_text, "margin": line.margin_text, "verdict": _format_verdict(line)}
     if check.question.name == "port" and isinstance(line, MeanOutcome):
         values |= dict.fromkeys(("margin", "verdict"), "–")
     elif check.question.name == "port" and isinstance(line, TaskOutcome) and line.is_learned:
@@ -120,18 +125,17 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
 def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
     """The verdict, with a note where the policy allows the regression."""
     allowed = isinstance(line, TaskOutcome) and line.verdict == "regressed" and not line.must_not_regress
-    return "regressed (allowed)" if allowed else line.verdict.replace("missing", NOT_MEASURED)
+    return "regressed (allowed)" if allowed else _name_verdict(line.verdict)
 
 
 def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[TaskOutcome]]:
     """The means that were tested, a single task in place of its mean, and the other tasks in order."""
     alone, port = find_single_tasks(check.tasks, check.means), check.question.name == "port"
     rows: list[TaskOutcome | MeanOutcome] = []
-    suites, replaced = Counter(one.task for one in alone.values()), set[str]()
+    replaced = Counter(one.task for one in alone.values())
     for mean in (one for one in check.means if one.delta is not None):
         if task := alone.get(mean.suite):
-            replaced.add(task.task)
-            name = f"{task.task} ({mean.suite})" if suites[task.task] > 1 else task.task
+            name = f"{task.task} ({mean.suite})" if replaced[task.task] > 1 else task.task
             # A gain may be chance as that of one task of several, and sure as that of its suite's mean.
             verdict = task.verdict if port else mean.verdict
             red = task.must_not_regress or verdict == mean.verdict == "regressed"
@@ -142,6 +146,10 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
 
 RULE = "Passed: low > −margin. Regressed: else, high < 0, over half of the margin lost. Improved: low > 0."
 ONE_TRAINING = "With one training of a side nothing passes; red is a loss beyond what seeds are known to do."
+PREDICTED = (
+    "{baseline:.1f} [{baseline_low:.1f}, {baseline_high:.1f}] → "
+    "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
+)
 PORT_RULE = (
     "Red: off by more than the margin (0.05 points and 3 standard errors). Where vectors were not compared, "
     "passed: within 0.05 points. Probes and clusterings are never red."
@@ -149,30 +157,30 @@ PORT_RULE = (
 
 
 def _explain_rules(check: Check) -> Iterator[str]:
-    """How to read the rows: bounds, red, p, what the suites can see; and the predicted benchmark."""
-    port, every = check.question.name == "port", list[TaskOutcome | MeanOutcome]([*check.tasks, *check.means])
+    """How to read the rows: bounds, red, what the suites can see; and the predicted benchmark."""
+    port, several = check.question.name == "port", len(check.means) > 1
+    every: list[TaskOutcome | MeanOutcome] = [*check.tasks, *check.means]
     single = any(line.needs_trainings for line in every)
     lines = [line for line in every if line.low is not None and line.verdict != "same"]
     if lines:
-        sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
-        means = f"all {len(check.means)} means together" if len(check.means) > 1 else "the mean"
-        text = f"Points are scores × 100. [low, high]{' of these two trainings only' if single else ''}: the "
-        text += f"true difference is above low ({sure:g} % sure) and below high (97.5 % for {means}, "
-        yield f"{text}{tasks:g} % for all tasks together)."
+        low, of_tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
+        high = f"97.5 % for {f'all {len(check.means)} means together' if several else 'the mean'}"
+        if others := _select_rows(check)[1]:
+            high += f", {of_tasks:g} % for all tasks together"
+        high = high if several or others else "97.5 % sure"
+        only = " of these two trainings only" if single else ""
+        yield (
+            "Differences are candidate − baseline in points (scores × 100), rounded after subtracting. [low, "
+            f"high]{only}: the true difference is above low ({low:g} % sure) and below high ({high})."
+        )
         yield PORT_RULE if port else ONE_TRAINING if single else RULE
-    if any(line.p is not None for line in lines):
-        yield "p: chance of such scores if the loss were the margin; of regressed, if there were none."
     seen = [f"{100 * one.detectable:.2f} points on {one.suite}" for one in check.means if one.detectable]
     if lines and seen and not port and not single:
         yield f"What it can see: a true loss of {', '.join(seen)} is red in 80 % of checks."
     for mean in check.means:
         if predicted := mean.predicted:
-            sides = (
-                [100 * predicted[side + end] for end in ("", "_low", "_high")]
-                for side in ("baseline", "candidate")
-            )
-            values = " → ".join("{:.1f} [{:.1f}, {:.1f}]".format(*side) for side in sides)
-            yield f"{mean.suite}: predicted {predicted['target']}: {values}"
+            points = {name: 100 * value for name, value in predicted.items() if name != "target"}
+            yield f"{mean.suite}: predicted {predicted['target']}: {PREDICTED.format(**points)}"
     if (chain := check.chain) and not single:
         since = f"since its anchor, {chain.anchor} of {chain.when[:10]}"
         red = "It is red when the loss is sure and above"
@@ -186,21 +194,18 @@ def _format_verdict_counts(check: Check) -> str:
     tasks = [*(one for one in rows if isinstance(one, TaskOutcome)), *others]
     for name, lines in (("mean", means), ("task", tasks)):
         found = Counter(line.verdict for line in lines)
-        words = {one: NOT_MEASURED if one == "missing" else one for one in VERDICTS if found[one]}
-        if len(lines) == 1:
-            counts.append(f"{name}: {''.join(words.values())}")
-        elif lines:
-            counts.append(f"{name}s: {', '.join(f'{found[one]:,} {word}' for one, word in words.items())}")
+        words = ", ".join(f"{found[one]:,} {_name_verdict(one)}" for one in VERDICTS if found[one])
+        if lines:
+            counts.append(f"{name}s: {words}" if len(lines) > 1 else f"{name}: {words.removeprefix('1 ')}")
     return "; ".join(counts) or "no tasks"
 
 
 def _format_side(side: CheckedModel) -> str:
     """The first model of a side and the number of further ones, after the name of a baseline."""
-    more = f" and {len(side.artifacts) - 1:,} more" if len(side.artifacts) > 1 else ""
+    name = side.name + (f" and {len(side.artifacts) - 1:,} more" if len(side.artifacts) > 1 else "")
     if not side.baseline:
-        return side.name + more
-    known = side.name == side.baseline and not more
-    return f"baseline {side.baseline}" + ("" if known else f" ({side.name}{more})")
+        return name
+    return f"baseline {name}" if name == side.baseline else f"baseline {side.baseline} ({name})"
 
 
 QUESTIONS = {
@@ -222,7 +227,7 @@ def _format_sides(check: Check) -> str:
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
-            notes.append(f"margin{of_mean} {mean.margin_text}: {advice.SOURCES[mean.margin_source]}")
+            notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
     sides = map(_format_side, (check.candidate, check.baseline))
@@ -231,16 +236,14 @@ def _format_sides(check: Check) -> str:
 
 def _format_exit(check: Check) -> str:
     """The exit code and its meaning."""
-    verdict, code = _name_verdict(check), check.exit_code
+    verdict, code = _name_overall(check), check.exit_code
     note = f", which the policy {'fails' if code else 'lets pass'}"
     return f"exit {code}: {verdict}" + (note if verdict == "inconclusive" and code != 3 else "")
 
 
-NEEDED = ("task", "difference", "margin", "verdict")
-FURTHER = (("p",), ("baseline", "candidate"), ("n",), (SEEDS,), ("why",), ("metric",))
+DROPPED = (("metric",), ("why",), (SEEDS,), ("n",), ("baseline", "candidate"))
 LONG = 30
-"""The columns of every printed table, those added in this order where they fit into the terminal, and the
-width at which sentences are folded."""
+"""The columns that a narrow terminal lacks, the first ones first, and the width at which words are folded."""
 
 LABEL = 7
 """The width of the labels beside the sentences of why and what to do."""
@@ -255,11 +258,12 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
         every: Also show tasks that passed, and name all tasks that are only listed.
         results: The results folder, where it is not the default one, for the commands to type.
     """
-    reasons = _collect_verdict_reasons(check, most=sys.maxsize if every else advice.SHOWN)
-    step, *todo = describe_next_steps(check, results=results).split("\n")
-    todo += describe_suspects(check, every=every)
+    most = sys.maxsize if every else NAMES_SHOWN
+    reasons = _collect_verdict_reasons(check, most)
+    step, *todo = describe_next_steps(check, results=results)
+    todo += describe_suspects(check, most=most)
     style = FORMS[check.overall].style
-    _say(console, " ".join((f"{_name_verdict(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
+    _say(console, " ".join((f"{_name_overall(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
@@ -274,9 +278,9 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _say(console, f"{_format_verdict_counts(check)}{more}")
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
-            names = join_names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
-            word = verdict.replace("missing", NOT_MEASURED)
-            _say(console, f"{word}: {names}: {reason or 'no reason was recorded'}", FORMS[verdict].style)
+            names = shorten_names([one.task for one in check.of(verdict) if one.reason == reason], most)
+            text = f"{_name_verdict(verdict)}: {names}: {reason or 'no reason was recorded'}"
+            _say(console, text, FORMS[verdict].style)
     for warning in check.warnings:
         _say(console, f"warning: {warning}", "yellow")
     _say(console, _format_exit(check), style)
@@ -295,7 +299,7 @@ def _print_table(check: Check, rows: Sequence[TaskOutcome | MeanOutcome], consol
     """Print means and tasks."""
     lines = [_format_outcome_cells(check, row) for row in rows]
     columns = _select_table_columns(lines, console.width) if rows else []
-    table = Table(title=Text("candidate − baseline [low, high], scores × 100"))
+    table = Table()
     for name in columns:
         table.add_column(Text(name), justify="right" if name in NUMBERS else "left")
     for row, line in zip(rows, lines, strict=True):
@@ -307,19 +311,14 @@ def _print_table(check: Check, rows: Sequence[TaskOutcome | MeanOutcome], consol
 
 
 def _select_table_columns(rows: Sequence[Mapping[str, str]], width: int = sys.maxsize) -> list[str]:
-    """The columns that fit into a width beside whole names; none of the further ones is empty."""
-
-    def measure_column(name: str) -> int:
-        longest = max(len(row[name]) for row in rows)
-        return 3 + max(len(name), longest if name in (*NEEDED, *NUMBERS) else min(longest, LONG))
-
-    chosen, room = [*NEEDED], width - 1 - sum(map(measure_column, NEEDED))
-    for names in FURTHER:
-        extra_width = sum(map(measure_column, names))
-        filled = any(row[name] not in ("", "–") for name in names for row in rows)
-        if extra_width <= room and filled:
-            chosen, room = [*chosen, *names], room - extra_width
-    return [name for name in COLUMNS if name in chosen]
+    """The columns that are not empty, and of these the ones that fit into a width beside whole names."""
+    longest = {name: max(len(row[name]) for row in rows) for name in COLUMNS}
+    longest |= {name: min(longest[name], LONG) for name in ("metric", "why")}
+    chosen = [name for name in COLUMNS if any(row[name] not in ("", "–") for row in rows)]
+    for names in DROPPED:
+        if 1 + sum(3 + max(len(name), longest[name]) for name in chosen) > width:
+            chosen = [name for name in chosen if name not in names]
+    return chosen
 
 
 OVERALL = "check"
@@ -337,8 +336,7 @@ def render_junit(check: Check) -> str:
     inconclusive, not testable or allowed to regress are skipped; the overall testcase fails if the exit code
     is not 0. As the Ant schema has no text in a testcase that passed, the output of its testsuite has it.
     """
-    suites: dict[str, list[tuple[Element, str]]] = {name: [] for name in check.suites if name != OVERALL}
-    suites[OVERALL] = []
+    suites: dict[str, list[tuple[Element, str]]] = {name: [] for name in (*check.suites, OVERALL)}
     rows, tasks = _select_rows(check)
     for line in (*tasks, *rows):
         homes = line.suites if isinstance(line, TaskOutcome) else (line.suite,)
@@ -357,23 +355,22 @@ def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) 
     """The testcase of a task or a mean with its message; an allowed regression is skipped."""
     facts = _format_outcome_cells(check, line)
     # The mean of a port has no verdict, and is there for its numbers.
-    elements = {"regressed (allowed)": "skipped", "–": ""}
-    element = elements.get(facts["verdict"], FORMS[line.verdict].element)
     verdict = facts["verdict"].replace("–", "measured")
-    tests = [f", {name} {facts[name]}" for name in ("p", "margin") if facts[name] != "–"]
-    numbers = "".join((f"{facts['difference']} points", *tests))
-    why = "; ".join(filter(None, (numbers if line.low is not None else "", facts["why"])))
+    element = {"regressed (allowed)": "skipped", "measured": ""}.get(verdict, FORMS[line.verdict].element)
+    margin = f", margin {facts['margin']}" if facts["margin"] != "–" else ""
+    numbers = f"{facts['difference']} points{margin}" if line.low is not None else ""
+    why = "; ".join(filter(None, (numbers, facts["why"])))
     details = [f"{name}: {text}" for name, text in facts.items() if text not in ("", "–")]
     return _build_testcase(suite, facts["task"], element, verdict, f"{verdict}: {why}", details)
 
 
 def _build_overall_case(check: Check) -> tuple[Element, str]:
     """The testcase of the overall verdict, which fails if the exit code is not 0, with its message."""
-    reasons, verdict = _collect_verdict_reasons(check), _name_verdict(check)
+    reasons, verdict = _collect_verdict_reasons(check), _name_overall(check)
     element = "failure" if check.exit_code else FORMS[check.overall].element
     element = "error" if verdict == NOT_MEASURED else element
     note = ", not called a regression" if verdict == "inconclusive" else ""
-    details = [_format_sides(check), describe_next_steps(check), *reasons, *describe_suspects(check)]
+    details = [_format_sides(check), *describe_next_steps(check), *reasons, *describe_suspects(check)]
     details += [*_explain_rules(check), _format_verdict_counts(check), _format_exit(check)]
     message = " ".join((f"{verdict}{note}:", *reasons))
     case, message = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
@@ -394,24 +391,19 @@ def _build_testcase(
 
 def _build_testsuite(check: Check, number: int, name: str, told: Sequence[tuple[Element, str]]) -> Element:
     cases = [case for case, _ in told]
-    moment = datetime.fromisoformat(check.when)
     # The schema wants a time without a zone (see above), so UTC is written.
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment
+    moment = datetime.fromisoformat(check.when).astimezone(UTC)
     kinds = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
     about = {"name": name, "package": "harness.check", "id": str(number), "tests": str(len(cases))}
     about |= {many: str(sum(case.find(kind) is not None for case in cases)) for many, kind in kinds}
     about |= {"time": f"{sum(float(case.get('time', 0)) for case in cases):.3f}", "hostname": "localhost"}
     suite = Element("testsuite", about, timestamp=moment.strftime("%Y-%m-%dT%H:%M:%S"))
     properties = SubElement(suite, "properties")
-    facts: dict[str, Any] = {"check": check.id, "question": check.question.name}
-    for side, model in (("candidate", check.candidate), ("baseline", check.baseline)):
-        facts |= {side: _format_side(model), f"{side}.source": model.source}
-        facts[f"{side}.artifacts"] = " ".join(model.artifacts)
-    facts |= {"recipe": check.recipe} if check.recipe else {}
-    facts |= {f"policy.{key}": value for key, value in check.policy.items()}
+    facts = {"check": check.id, "question": check.question.name, "recipe": check.recipe}
+    facts |= {"candidate": _format_side(check.candidate), "baseline": _format_side(check.baseline)}
+    facts |= {f"policy.{key}": format_toml_value(value) for key, value in check.policy.items()}
     for key, value in facts.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        SubElement(properties, "property", name=key, value=text)
+        SubElement(properties, "property", name=key, value=value)
     suite.extend(cases)
     texts = (_format_sides(check), *(text for _, text in told), *check.warnings)
     SubElement(suite, "system-out").text = "\n".join(texts)
@@ -446,13 +438,10 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     # A CI job finds its former comment by this line and updates it, so the candidate is not in it.
     marker = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join((name, *check.suites))).strip("-") or "check"
     yield f"<!-- harness-check:{marker} -->"
-    reasons, (step, *todo) = (
-        _collect_verdict_reasons(check, most=advice.SHOWN),
-        describe_next_steps(check).split("\n"),
-    )
-    yield f"## {FORMS[check.overall].sign} {_name_verdict(check)}. {_escape_markdown(step)}"
+    step, *todo = describe_next_steps(check)
+    yield f"## {FORMS[check.overall].sign} {_name_overall(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
-    yield _render_sentences(reasons, most=1000)
+    yield _render_sentences(_collect_verdict_reasons(check, NAMES_SHOWN), most=1000)
     steps = [
         f"`{re.sub(CONTROL, ' ', one)}`"
         if one.startswith("harness ") and "`" not in one
@@ -475,13 +464,12 @@ def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], 
     )
     for verdict in LISTED:
         reasons = [(_escape_markdown(one.task), _escape_markdown(one.reason)) for one in check.of(verdict)]
-        yield f"{verdict.replace('missing', NOT_MEASURED)}: {len(reasons):,}", ("task", "why"), reasons
+        yield f"{_name_verdict(verdict)}: {len(reasons):,}", ("task", "why"), reasons
     yield f"warnings: {len(warnings)}", ("warning",), warnings
     counted = [one for one in tasks if one.verdict in COUNTED]
     yield f"passed or the same: {len(counted):,}", *_format_markdown_rows(check, counted)
-    default = DEFAULT.to_json()
-    policy = [(k, format_toml_value(one)) for k, one in check.policy.items() if one != default.get(k)]
-    changed = [tuple(map(_escape_markdown, row)) for row in policy]
+    changed = [(name, one) for name, one in check.policy.items() if one != DEFAULT.to_json().get(name)]
+    changed = [(_escape_markdown(name), _escape_markdown(format_toml_value(one))) for name, one in changed]
     yield f"changed settings of the policy: {len(changed)}", ("setting", "value"), changed
     yield "how to read this", ("rule",), rules
 

@@ -303,15 +303,11 @@ class Comparison:
 
     def compute_differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
         """The difference between the sides on each task, or the reason why it cannot be tested."""
-        return {
-            task.name: _compare_task(self, task.name)
-            for task in tasks
-            if not self.explain_missing_score(task.name)
-        }
+        return {task.name: _compare_task(self, task.name) for task in tasks}
 
     def compute_subset_differences(self, task: str) -> dict[tuple[str, str], Difference]:
         """The differences that can be tested of each (split, subset) of a task; none of a task with one."""
-        scored = () if self.explain_missing_score(task) else self.candidate.scored[task]
+        scored = self.candidate.scored[task]
         strata = [stratum for one in scored if one.units is not None for stratum in one.units.strata]
         cells = dict.fromkeys((stratum.split, stratum.subset) for stratum in strata)
         return select_tested(
@@ -330,12 +326,10 @@ class Comparison:
 
     def compute_part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
-        compared = {
-            name: _compare_task(self.select_subsets(part.name, part.cells), part.name)
-            for name, part in suite.parts.items()
-            if not self.explain_missing_score(part.name)
-        }
-        return select_tested(compared)
+        parts = suite.parts.items()
+        return select_tested(
+            {n: _compare_task(self.select_subsets(p.name, p.cells), p.name) for n, p in parts}
+        )
 
     def explain_missing_score(self, task: str) -> str:
         """The reason why a task lacks a score on one of the sides; empty if both scores are there."""
@@ -369,6 +363,8 @@ def _explain_missing_record(sides: Comparison, side: CheckSide, task: str) -> st
 
 
 def _compare_task(sides: Comparison, task: str) -> Difference | str:
+    if missing := sides.explain_missing_score(task):
+        return missing
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
     records = {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}
     outputs, others = ([one.units.outputs if one.units else "" for one in ones] for ones in (mine, theirs))

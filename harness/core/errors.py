@@ -159,11 +159,11 @@ def group_names(pairs: Iterable[tuple[str, Named]]) -> dict[Named, list[str]]:
     return {thing: [*names] for thing, names in groups.items()}
 
 
-def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
+def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN, *, between: str = ", ") -> str:
     """A list of names, cut where it is long.
 
     >>> shorten_names(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Literal
@@ -104,8 +105,8 @@ def _show_check(site: Site, state: State, check: str) -> Page:
         notes=outcome.warnings,
         context={
             "check": outcome, "tone": TAGS[outcome.overall],
-            "advice": describe_next_steps(outcome).split("\n"),
-            "suspects": describe_suspects(outcome, every=True),
+            "advice": describe_next_steps(outcome),
+            "suspects": describe_suspects(outcome, most=sys.maxsize),
             "facts": [
                 ("Candidate", outcome.candidate.name, models[0], _describe_party(outcome.candidate)),
                 ("Baseline", against, models[1], _describe_party(outcome.baseline)),

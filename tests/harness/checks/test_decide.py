@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev, variance
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -69,7 +70,8 @@ SUITE = Suite(name="one", title="", columns=(Column(name="T", type="any", tasks=
 
 def decided(both: Comparison, suites: Sequence[Suite], policy: Policy) -> Any:
     power = estimate_baseline_power(both.baseline, suites, policy, trainings=both.candidate.trainings)
-    return evaluate_comparison(both, suites, policy, power)
+    tasks, means = evaluate_comparison(both, suites, policy, power)
+    return SimpleNamespace(tasks=tasks, means=means)
 
 
 def found(both: Comparison) -> Difference:
@@ -329,7 +331,8 @@ def planted(
     power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
     with mock.patch.object(Comparison, "compute_differences", return_value=ones):
         sides = Comparison(candidate=both, baseline=both, failures={})
-        return evaluate_comparison(sides, [replace(SUITE, columns=columns)], policy, power)
+        tasks, means = evaluate_comparison(sides, [replace(SUITE, columns=columns)], policy, power)
+    return SimpleNamespace(tasks=tasks, means=means)
 
 
 def line(one: Difference, margin: float, *, tests: int = 0, unit: str = "queries") -> TaskOutcome:

@@ -110,7 +110,7 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
     end = merge_verdicts(judged, means, DEFAULT, None, note)
     assert end.because[1] == note
     assert end.because[2].startswith("The mean of 3 of 5 tasks of seeds is inconclusive: ")
-    steps = describe_next_steps(small_check(overall="inconclusive", means=means, tasks=judged)).split("\n")
+    steps = describe_next_steps(small_check(overall="inconclusive", means=means, tasks=judged))
     assert steps[1].startswith("Train 2 more of the baseline")
     assert steps[2:] == [f"To decide {suite}: {settle}." for suite in ("single", "seeds")]
 

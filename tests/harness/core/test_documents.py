@@ -88,12 +88,12 @@ def test_what_is_not_there_is_told_with_its_nearest(folder: Kind, tmp_path: Path
 
 
 def checked() -> tuple[Check, Path]:
-    return small_check(), Path("checks") / f"{small_check().stem}.json"
+    return small_check(), Path("checks") / f"{CHECKS.stem(small_check())}.json"
 
 
 def test_a_document_is_written_with_its_digest_and_read_as_it_was(tmp_path: Path) -> None:
     check, place = checked()
-    path = CHECKS.write_document(tmp_path, check.stem, check)
+    path = CHECKS.write_document(tmp_path, CHECKS.stem(check), check)
     assert path == tmp_path / place
     assert CHECKS.read_document_file(path) == check
     content = json.loads(path.read_text())
@@ -147,7 +147,7 @@ def test_what_would_fill_the_memory_is_one_error(content: str, reason: str, tmp_
 
 def test_a_document_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
     check, _ = checked()
-    path = CHECKS.write_document(tmp_path, check.stem, check)
+    path = CHECKS.write_document(tmp_path, CHECKS.stem(check), check)
     other = path.rename(path.with_name("20260102T030405-ffffffffffff.json"))
     with pytest.raises(RecordError, match="is the check of another name, '20260102T030405-0123456789ab'"):
         CHECKS.read_document_file(other)

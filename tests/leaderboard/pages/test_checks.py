@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from check_data import TASKS, small_check
-from harness.checks.outcome import VERDICTS, AskedQuestion, CheckedModel
+from harness.checks.outcome import CHECKS, VERDICTS, AskedQuestion, CheckedModel
 from harness.core.documents import append_digest
 from harness.storage.store import Store
 from harness.watch import state
@@ -343,7 +343,7 @@ def test_a_check_with_an_odd_value_takes_no_page_down(tmp_path: Path) -> None:
     ]  # fmt: skip
     folder = tmp_path / "results" / "checks"
     folder.mkdir(parents=True)
-    whole, night = nightly(NIGHTS - 1).to_json(), nightly(NIGHTS - 1).stem.partition("-")[0]
+    whole, night = nightly(NIGHTS - 1).to_json(), CHECKS.stem(nightly(NIGHTS - 1)).partition("-")[0]
     ways = [way for way in leaves(whole) if way]
     for number in range(250):
         changed = copy.deepcopy(whole) | {"id": f"c{number}"}
@@ -381,7 +381,7 @@ def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
     )  # fmt: skip
     for name in ODD:
         check = replace(odd, when="", id=name)
-        (folder / f"{check.stem}.json").write_text(append_digest(check.to_json()))
+        (folder / f"{CHECKS.stem(check)}.json").write_text(append_digest(check.to_json()))
     client = opened(tmp_path)
     names = list(client.app.state.site.queries.checks)  # type: ignore[attr-defined]
     assert set(names) == {format_document_name(f"-{name}") for name in ODD}
