@@ -91,7 +91,7 @@ def _describe_regressions(
     lost.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
     lines: dict[str, TaskOutcome | MeanOutcome] = {one.task: one for one in lost}
     fallen = [one for one in means if one.verdict == "regressed"]
-    lines |= {_name_mean(one, alone): alone.get(one.suite) or one for one in fallen}
+    lines |= {_format_mean_name(one, alone): alone.get(one.suite) or one for one in fallen}
     texts = []
     for name, line in lines.items():
         why = f"more than its margin of {line.margin_text}"
@@ -114,7 +114,7 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
     if chain is None:
         return []
     return [
-        f"{_name_mean(one, {})} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
+        f"{_format_mean_name(one, {})} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
         f"since its anchor, {chain.anchor} of {chain.when[:10]}: {one.margin_text} in all are allowed."
         for one in chain.means
         if one.verdict == "regressed"
@@ -122,7 +122,7 @@ def describe_chain_regressions(chain: Chain | None) -> list[str]:
 
 
 def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
-    name = _name_mean(mean, alone)
+    name = _format_mean_name(mean, alone)
     if mean.verdict == "same":
         return f"{name} is the same: both sides gave the same outputs."
     if mean.verdict == "improved":
@@ -133,7 +133,7 @@ def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
     return f"{name} passed: {format_delta(mean.delta)} points, at most {loss}"
 
 
-def _name_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
+def _format_mean_name(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
     """The name of a mean, e.g. "The mean of 2 of 3 tasks of mteb"; of a single task, its own."""
     if mean.suite in alone:
         return alone[mean.suite].task

@@ -81,12 +81,12 @@ def _collect_verdict_reasons(check: Check, most: int = sys.maxsize) -> list[str]
     return [*because, *fallen] if behind else [*fallen, *because]
 
 
-def _name_verdict(verdict: Verdict) -> str:
+def _format_verdict_name(verdict: Verdict) -> str:
     """The word for a verdict."""
     return verdict.replace("missing", NOT_MEASURED)
 
 
-def _name_overall(check: Check) -> str:
+def _format_overall_name(check: Check) -> str:
     """The verdict; a missing score is no matter of statistics, and has a name of its own."""
     return NOT_MEASURED if check.overall == "inconclusive" and check.of("missing") else check.overall
 
@@ -125,7 +125,7 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
 def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
     """The verdict, with a note where the policy allows the regression."""
     allowed = isinstance(line, TaskOutcome) and line.verdict == "regressed" and not line.must_not_regress
-    return "regressed (allowed)" if allowed else _name_verdict(line.verdict)
+    return "regressed (allowed)" if allowed else _format_verdict_name(line.verdict)
 
 
 def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[TaskOutcome]]:
@@ -194,7 +194,7 @@ def _format_verdict_counts(check: Check) -> str:
     tasks = [*(one for one in rows if isinstance(one, TaskOutcome)), *others]
     for name, lines in (("mean", means), ("task", tasks)):
         found = Counter(line.verdict for line in lines)
-        words = ", ".join(f"{found[one]:,} {_name_verdict(one)}" for one in VERDICTS if found[one])
+        words = ", ".join(f"{found[one]:,} {_format_verdict_name(one)}" for one in VERDICTS if found[one])
         if lines:
             counts.append(f"{name}s: {words}" if len(lines) > 1 else f"{name}: {words.removeprefix('1 ')}")
     return "; ".join(counts) or "no tasks"
@@ -236,7 +236,7 @@ def _format_sides(check: Check) -> str:
 
 def _format_exit(check: Check) -> str:
     """The exit code and its meaning."""
-    verdict, code = _name_overall(check), check.exit_code
+    verdict, code = _format_overall_name(check), check.exit_code
     note = f", which the policy {'fails' if code else 'lets pass'}"
     return f"exit {code}: {verdict}" + (note if verdict == "inconclusive" and code != 3 else "")
 
@@ -263,7 +263,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     step, *todo = describe_next_steps(check, results=results)
     todo += describe_suspects(check, most=most)
     style = FORMS[check.overall].style
-    _say(console, " ".join((f"{_name_overall(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
+    _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
@@ -279,7 +279,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
             names = shorten_names([one.task for one in check.of(verdict) if one.reason == reason], most)
-            text = f"{_name_verdict(verdict)}: {names}: {reason or 'no reason was recorded'}"
+            text = f"{_format_verdict_name(verdict)}: {names}: {reason or 'no reason was recorded'}"
             _say(console, text, FORMS[verdict].style)
     for warning in check.warnings:
         _say(console, f"warning: {warning}", "yellow")
@@ -366,7 +366,7 @@ def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) 
 
 def _build_overall_case(check: Check) -> tuple[Element, str]:
     """The testcase of the overall verdict, which fails if the exit code is not 0, with its message."""
-    reasons, verdict = _collect_verdict_reasons(check), _name_overall(check)
+    reasons, verdict = _collect_verdict_reasons(check), _format_overall_name(check)
     element = "failure" if check.exit_code else FORMS[check.overall].element
     element = "error" if verdict == NOT_MEASURED else element
     note = ", not called a regression" if verdict == "inconclusive" else ""
@@ -439,7 +439,7 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     marker = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join((name, *check.suites))).strip("-") or "check"
     yield f"<!-- harness-check:{marker} -->"
     step, *todo = describe_next_steps(check)
-    yield f"## {FORMS[check.overall].sign} {_name_overall(check)}. {_escape_markdown(step)}"
+    yield f"## {FORMS[check.overall].sign} {_format_overall_name(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
     yield _render_sentences(_collect_verdict_reasons(check, NAMES_SHOWN), most=1000)
     steps = [
@@ -464,7 +464,7 @@ def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], 
     )
     for verdict in LISTED:
         reasons = [(_escape_markdown(one.task), _escape_markdown(one.reason)) for one in check.of(verdict)]
-        yield f"{_name_verdict(verdict)}: {len(reasons):,}", ("task", "why"), reasons
+        yield f"{_format_verdict_name(verdict)}: {len(reasons):,}", ("task", "why"), reasons
     yield f"warnings: {len(warnings)}", ("warning",), warnings
     counted = [one for one in tasks if one.verdict in COUNTED]
     yield f"passed or the same: {len(counted):,}", *_format_markdown_rows(check, counted)
