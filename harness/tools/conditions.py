@@ -101,6 +101,8 @@ def choose_condition(measured: Sequence[MeasuredCondition], settings: str) -> Me
 
 def build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
     """The command that makes the files of a record again."""
+    if record.identity.get("encoding") == {"output": "vector"}:
+        return f"# {record.model.source}: measured once, no command opens it"
     task = record.task.name
     of = next((suite.name for suite in suites for suite_task in suite.tasks if suite_task.name == task), "")
     hub = record.identity["data"].get("path")

@@ -154,7 +154,12 @@ def _collect_metrics(document: Any, record: Document, main: str) -> tuple[list[M
 def _format_run_command(
     suites: Iterable[SiteSuite], entry: Entry, task: str, identity: Mapping[str, Any]
 ) -> str:
-    """The command that measures a result again; a recipe makes its model again from the parent."""
+    """The command that measures a result again; a recipe makes its model again from the parent.
+
+    Empty for a model whose weights are not open, and for an object in Python, which has no files.
+    """
+    if entry.open_weights is False or identity.get("encoding") == {"output": "vector"}:
+        return ""
     lineage = entry.lineage
     start = lineage.parents[0] if lineage and lineage.parents else None
     model, revision = (start.name, start.revision) if start else (entry.model, entry.revision)
@@ -255,8 +260,7 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
         "asked": asked_score, "scope": scope,
         "quote": f"{quote} ({site.as_of})." if row.value is not None else "",
         "bibtex": site.format_bibtex(title, path, quote),
-        # Nobody can measure a model again whose weights are not open.
-        "command": "" if entry.open_weights is False else _format_run_command(
+        "command": _format_run_command(
             site.queries.suites.values(), entry, row.task, record.get("identity", {})
         ),
         "source": _format_source_url(site, entry.source, file),

@@ -21,6 +21,7 @@ from mteb.models import ModelMeta
 from mteb.types import PromptType
 from scipy.stats import spearmanr
 from sentence_transformers import CrossEncoder, SentenceTransformer, models
+from starlette.testclient import TestClient
 from transformers import ElectraConfig, ElectraModel
 
 import harness
@@ -33,6 +34,10 @@ from harness.core.files import sweep_cache
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.tensors import read_tensor_headers
 from harness.plan.model_objects import save_objects
+from harness.tools.conditions import build_rerun_command
+from html_pages import BROWSER
+from leaderboard.web.app import create_app
+from site_data import small_settings
 from suites._mteb.source import BuiltSource
 
 CHANCE = random.Random(1)
@@ -473,7 +478,7 @@ def test_each_call_measures_an_encoder_again_under_its_name(
 ) -> None:
     asked: dict[str, Any] = {"results": tmp_path / "results", "devices": "cpu"}
     encoder = Counter()
-    harness.run(str(folder), suite, **asked)
+    (of_folder,) = harness.run(str(folder), suite, **asked).records
     (first,) = harness.run(encoder, suite, name="counter", **asked).records
     compared = harness.compare("counter", folder.name, results=tmp_path / "results")
     assert [row["task"] for row in compared.deltas] == ["alike"]
@@ -493,6 +498,12 @@ def test_each_call_measures_an_encoder_again_under_its_name(
         shown = capsys.readouterr().out
         assert "an object in Python" in shown
         assert "harness run" not in shown
+    assert "harness run" not in build_rerun_command(first, "counter", (), tmp_path / "results")
+    app = create_app(small_settings(tmp_path))
+    numbers = {row.key: row.id for row in app.state.site.queries.find_results()}
+    for record in (first, second, of_folder):
+        shown = TestClient(app).get(f"/results/{numbers[record.key]}", headers=BROWSER).text
+        assert ("harness run --model" in shown) == (record is of_folder)
 
 
 def test_what_an_encoder_of_mtebs_protocol_cannot_use_is_named(
