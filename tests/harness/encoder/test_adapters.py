@@ -264,7 +264,12 @@ def test_a_folder_of_sentence_transformers_with_an_adapter_gives_its_vectors(
     parts = [models.Transformer(str(base)), models.Pooling(32, "cls"), models.Normalize()]
     model = SentenceTransformer(modules=parts, device="cpu", prompts={"query": "query the "})
     model.max_seq_length = 8
-    model.add_adapter(peft.LoraConfig(r=4, **LAYERS))
+    try:
+        model.add_adapter(peft.LoraConfig(r=4, **LAYERS))
+    except ValueError as error:
+        if "version of PEFT" not in str(error):
+            raise
+        pytest.skip(f"the library cannot make one: {error}")
     for parameter in filter(lambda one: one.requires_grad, model.parameters()):
         parameter.data.normal_(std=0.3)
     folder = tmp_path / "saved"
