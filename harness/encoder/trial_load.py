@@ -52,11 +52,12 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import read_pooling, split_pooling
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     collect_load_report,
+    explain_other_tokens,
     find_text_ends,
     hide_library_output,
     let_end_pad,
@@ -233,7 +234,9 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             require_prefixes(tokenizer, late)
         tokenizer(UNKNOWN)
         features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
-        _require_special_tokens(place, artifact, tokenizer)
+        file = place / "tokenizer.json"
+        reference = tokenizers.Tokenizer.from_file(str(file)) if file.is_file() else None
+        _require_declared_tokens(place, artifact, tokenizer, reference)
     except (HarnessError, KeyboardInterrupt, SystemExit):
         raise
     # A panic of the tokenizers library is no Exception.
@@ -247,8 +250,7 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
         if ours
         else _try_library_class(place, shared, dict(features), encoding, list_allowed_tensors(artifact.allow))
     )
-    file = place / "tokenizer.json"
-    tokens = {*tokenizers.Tokenizer.from_file(str(file)).get_vocab()} if file.is_file() else set()
+    tokens = {*reference.get_vocab()} if reference is not None else set()
     # A class of transformers adds special tokens of its own, which no text gets unless they are words.
     numbers = (
         number
@@ -267,16 +269,16 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     return tokenizer.num_special_tokens_to_add(), width
 
 
-def _require_special_tokens(place: Path, artifact: Artifact, tokenizer: Any) -> None:
-    """Refuse a tokenizer that does not add the special tokens that its files declare, unless accepted."""
-    ends = find_text_ends(tokenizer)
-    if ends is None or SPECIAL_TOKENS in artifact.allow:
-        return
-    if difference := SpecialTokens.read_folder(place).explain_difference(*ends):
-        raise ModelError(
-            f"{place}: {difference[0]}",
-            hint=f"{difference[1]} Or take it as it is: --allow {SPECIAL_TOKENS}",
-        )
+def _require_declared_tokens(place: Path, artifact: Artifact, tokenizer: Any, reference: Any) -> None:
+    """Refuse a tokenizer that does not do what its files declare, unless accepted."""
+    files, ends = SpecialTokens.read_folder(place), find_text_ends(tokenizer)
+    differences = {SPECIAL_TOKENS: ends and files.explain_difference(*ends)}
+    if reference is not None and "auto_map" not in files.config:
+        differences[TOKENIZATION] = explain_other_tokens(tokenizer, files.config, reference)
+    for name, difference in differences.items():
+        if difference and name not in artifact.allow:
+            hint = f"{difference[1]} Or take it as it is: --allow {name}"
+            raise ModelError(f"{place}: {difference[0]}", hint=hint)
 
 
 def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:

@@ -15,8 +15,8 @@ from harness.core.errors import ModelError
 from harness.encoder.folder.files import read_object
 from harness.encoder.tensors import format_command
 
-SPECIAL_TOKENS = "special-tokens"
-"""The name by which a contradiction is accepted."""
+SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
+"""The names by which a contradiction is accepted, that of special tokens and of all others."""
 
 _CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _FLAGS = {

@@ -245,6 +245,19 @@ MAKERS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], dict[str, tuple[
         {**DECODER, "sliding_window": (True, False)},
         "attention",
     ),
+    "class that builds another tokenizer": (
+        lambda f: decoder(f, kind="llama", files={"tokenizer_class": "LlamaTokenizerFast"}),
+        {},
+        {**DECODER, "padding_side": (None, "left"), "tokens": ("tokenizer.json", "LlamaTokenizer")},
+        "tokenization",
+    ),
+    "prefix space that is not added": (
+        lambda f: decoder(f, files={"add_prefix_space": True}),
+        {},
+        {**DECODER, "tokens": ("tokenizer.json", "TokenizersBackend")},
+        "tokenization",
+    ),
+    "prefix space as declared": (lambda f: decoder(f, files={"add_prefix_space": False}), {}, DECODER, ""),
     "bigbird": (
         lambda f: write_network(write_bytes(f, "<s> $A </s>"), "big_bird", block_size=8, num_random_blocks=1),
         {},
@@ -398,13 +411,37 @@ def test_the_tokens_that_a_tokenizer_adds_are_compared_in_a_trial(
     check_model(artifact(folder, allow=("special-tokens",)), encoding)
 
 
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("class that builds another tokenizer", {"tokenizer_class": "PreTrainedTokenizerFast"}),
+        ("prefix space that is not added", {"add_prefix_space": False}),
+    ],
+)
+def test_other_tokens_are_refused_in_a_trial_and_mended_by_the_cure(
+    name: str,
+    cure: dict[str, Any],
+    tmp_path: Path,
+    artifact: Callable[..., Artifact],
+    rewrite: Callable[..., None],
+) -> None:
+    folder = MAKERS[name][0](tmp_path / "model")
+    encoding = resolve_encoding(describe(folder), Settings())
+    with pytest.raises(ModelError) as caught:
+        check_model(artifact(folder), encoding)
+    assert json.dumps(cure)[1:-1] in str(caught.value.hint)
+    check_model(artifact(folder, allow=("tokenization",)), encoding)
+    rewrite(folder / "tokenizer_config.json", **cure)
+    check_model(artifact(folder), encoding)
+
+
 def test_a_class_that_replaces_the_ends_of_the_file_and_the_one_that_takes_them(
     copy: Path, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
 ) -> None:
     content = json.loads((copy / "tokenizer.json").read_text())
     del content["post_processor"]["single"][-1]
     (copy / "tokenizer.json").write_text(json.dumps(content))
-    rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer")
+    rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer", do_lower_case=False)
     seen, named = observe(copy, artifact)
     assert seen["last_token"] == ("", "[SEP]")
     assert named == ["special-tokens"]
@@ -577,7 +614,7 @@ def test_a_vocabulary_that_is_cut_at_a_line_end_is_noted(
     (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(vocabulary, key=vocabulary.get)))
     if not beside:
         (copy / "tokenizer.json").unlink()
-        rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer")
+        rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer", do_lower_case=False)
     assert list_notes(copy) == ()
     cut(copy / "vocab.txt", 0.97 if beside else 0.6)
     (note,) = list_notes(copy)

@@ -20,6 +20,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_model
+from tokenizers import Tokenizer
 
 import faulty
 import tiny
@@ -380,6 +381,16 @@ def test_words_are_not_cut(tmp_path: Path, artifact: MakeArtifact) -> None:
     passes(artifact(tmp_path / "model"))
     with pytest.raises(UsageError, match="cannot truncate its input"):
         passes(artifact(tmp_path / "model"), max_length=8)
+
+
+def test_padding_and_truncation_in_tokenizer_json_make_no_other_tokens(
+    copy: Path, artifact: MakeArtifact
+) -> None:
+    tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
+    tokenizer.enable_padding(length=40)
+    tokenizer.enable_truncation(4)
+    tokenizer.save(str(copy / "tokenizer.json"))
+    passes(artifact(copy))
 
 
 def judged(artifact: Artifact, cache: Path) -> Verdict:
