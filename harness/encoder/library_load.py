@@ -103,24 +103,19 @@ def explain_other_tokens(tokenizer: Any, config: Mapping[str, Any], reference: A
     reference.no_padding()
     if backend is not None and not config.keys().isdisjoint(_NORMALIZER):
         reference.normalizer = backend.normalizer
-    # A prefix that is declared is none where a text begins with a blank.
-    blanks = ("", " ") if isinstance(flag, bool) else ("",)
+    # Such a text gets no other space, whatever the flag.
+    blank = " " if spaced and isinstance(flag, bool) else ""
     for text in _TEXTS:
-        used, declared = (
-            [cut(blank + text, add_special_tokens=False) for blank in blanks]
-            for cut in (tokenizer, reference.encode)
-        )
-        pairs = [
-            (tokenizer.convert_ids_to_tokens(one["input_ids"]), two.tokens)
-            for one, two in zip(used, declared, strict=True)
-        ]
-        if all(of_class != of_file for of_class, of_file in pairs):
-            differ = [first != second for first, second in zip(*pairs[0], strict=False)]
-            start = differ.index(True) if True in differ else 0
-            of_class, of_file = (" ".join(tokens[start : start + 3]) for tokens in pairs[0])
+        of_file = reference.encode(blank + text, add_special_tokens=False).tokens
+        ids = tokenizer(blank + text, add_special_tokens=False)["input_ids"]
+        of_class = tokenizer.convert_ids_to_tokens(ids)
+        if of_file != of_class:
+            first = next(
+                (pair for pair in zip(of_file, of_class, strict=False) if len({*pair}) > 1), ("", "")
+            )
             return (
-                f"Of {text!r} tokenizer.json makes {of_file}, and transformers' {type(tokenizer).__name__} "
-                f"makes {of_class}.",
+                f"Of {text!r} tokenizer.json makes {len(of_file)} tokens, and transformers' "
+                f"{type(tokenizer).__name__} {len(of_class)}: {first[0]!r} is {first[1]!r}.",
                 'Set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use '
                 "tokenizer.json alone.",
             )

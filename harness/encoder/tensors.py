@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import pickle
+import re
 import shlex
 import zipfile
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError, shorten_names
+from harness.core.files import list_unfinished_downloads
 from harness.encoder.folder.files import read_object
 
 FLOAT, OTHER, PACKED = "weights", "what counts, indexes or rotates", "packed weights"
@@ -262,6 +264,19 @@ def check_present(path: Path) -> None:
         )
     if not start:
         raise DamagedModelError(f"{path} is empty.")
+
+
+_READ = re.compile(r"\.cache/.*|(\d+_\w+/)?[^/]+\.(json|model|safetensors|txt)")
+"""The files of a download that loading may read."""
+
+
+def check_downloads(folder: Path) -> None:
+    """Refuse a folder in which a download has not finished, or a file of it is gone (ModelError)."""
+    if lost := [*filter(_READ.fullmatch, list_unfinished_downloads(folder))]:
+        raise DamagedModelError(
+            f"{folder} is not whole: by .cache the download of {lost[0]} stopped, or the file is gone.",
+            hint="Type the same `hf download` again. If all is there, remove .cache in the folder.",
+        )
 
 
 def check_weights(path: Path) -> None:
