@@ -290,12 +290,41 @@ def check_weights(path: Path) -> None:
         read_safetensors(path)
 
 
+def have_other_numbers(first: StoredTensor, second: StoredTensor) -> bool:
+    """Whether two tensors of one size differ in their first megabyte; False of pickles, of which none is read."""
+    return first.shape == second.shape and first.dtype == second.dtype and _read(first) != _read(second)
+
+
+def _read(tensor: StoredTensor) -> bytes:
+    with tensor.path.open("rb") as file:
+        file.seek(tensor.begin)
+        return file.read(min(tensor.end - tensor.begin, 1 << 20))
+
+
+def _require_parts_of_index(index: Path) -> None:
+    """Refuse a part with a tensor that the index has in another part, where its numbers are others."""
+    places, headers = read_object(index)["weight_map"], {}
+    for path in list_parts(index):
+        headers[path.name] = read_safetensors(path)[0]
+    for (part, tensors), name in (
+        (one, name) for one in headers.items() for name in one[1] if name in places
+    ):
+        named = headers[places[name]].get(name)
+        if part != places[name] and named and have_other_numbers(named, tensors[name]):
+            raise ModelError(
+                f"{index.parent / part} holds other numbers of {name} than {places[name]}, where {index.name} has it.",
+                hint="The parts are of two saves: fetch or write the folder again.",
+            )
+
+
 def require_one_model(place: Path) -> None:
-    """Refuse safetensors in one file beside an index of parts that hold another model, by names and shapes.
+    """Refuse safetensors that are two models: two parts, or one file beside an index of parts.
 
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
     whole, index = (place / name for name in FORMS[:2])
+    if index.is_file() and not whole.is_file():
+        _require_parts_of_index(index)
     if not (whole.is_file() and index.is_file()):
         return
     try:

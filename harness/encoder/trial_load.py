@@ -67,7 +67,7 @@ from harness.encoder.library_load import (
 )
 from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
-from harness.encoder.tensors import TYPES, list_module_weights, read_tensor_headers
+from harness.encoder.tensors import TYPES, have_other_numbers, list_module_weights, read_tensor_headers
 from harness.storage.vectors import round_to_half
 
 LARGEST = 2 << 30
@@ -352,6 +352,13 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
+    headers = read_tensor_headers(list_module_weights(place)) or {}
+    for name, source in model.get_expanded_tied_weights_keys(all_submodels=True).items():
+        if {name, source} <= headers.keys() and have_other_numbers(headers[name], headers[source]):
+            raise ModelError(
+                f"{place} holds {source} twice: other numbers are in {name}, which is to be the same.",
+                hint="Take the one that is not the model's out of the weights, in a copy of the folder.",
+            )
     if encoding.rope_scaling is not None:
         scale_library_rotary(model, *parse_rope_scaling(encoding.rope_scaling), encoding.max_length)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 import faulty
 import tiny
@@ -162,6 +163,24 @@ def test_a_download_that_stopped_is_refused(copy: Path) -> None:
     (records / "1_Pooling/config.json.metadata").unlink()
     (records / "x9=.ab.incomplete").touch()
     with pytest.raises(ModelError, match=r"download of \.cache/huggingface/download/x9=\.ab\.incomplete"):
+        check(copy)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_tensor_in_a_part_where_the_index_does_not_have_it(copy: Path, others: bool) -> None:
+    tensors = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = {"model-1-of-2.safetensors": names[:9], "model-2-of-2.safetensors": names[9:]}
+    index = {"weight_map": {name: part for part, held in parts.items() for name in held}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    for number, (part, held) in enumerate(parts.items()):
+        again = {names[0]: tensors[names[0]] + others} if number else {}
+        save_file({**{name: tensors[name] for name in held}, **again}, copy / part, {"format": "pt"})
+    if not others:
+        check(copy)
+        return
+    with pytest.raises(ModelError, match=f"holds other numbers of {names[0]} than model-1-of-2"):
         check(copy)
 
 

@@ -19,7 +19,7 @@ import pytest
 import torch
 import transformers
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_model
+from safetensors.torch import load_file, save_file, save_model
 from tokenizers import Tokenizer
 
 import faulty
@@ -391,6 +391,19 @@ def test_padding_and_truncation_in_tokenizer_json_make_no_other_tokens(
     tokenizer.enable_truncation(4)
     tokenizer.save(str(copy / "tokenizer.json"))
     passes(artifact(copy))
+
+
+def test_a_tied_table_that_is_stored_twice_with_other_numbers(tmp_path: Path, artifact: MakeArtifact) -> None:
+    config = transformers.T5Config(vocab_size=260, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4)
+    folder = saved(transformers.T5EncoderModel(config), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for added in (0, 1):
+        twice = {**tensors, "encoder.embed_tokens.weight": tensors["shared.weight"] + added}
+        save_file(twice, folder / "model.safetensors", {"format": "pt"})
+        if not added:
+            passes(artifact(folder))
+    with pytest.raises(ModelError, match=r"shared\.weight twice: other numbers are in encoder\.embed_tokens"):
+        passes(artifact(folder))
 
 
 def judged(artifact: Artifact, cache: Path) -> Verdict:
