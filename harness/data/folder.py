@@ -29,7 +29,7 @@ WHOLE = f"Copy all files of the data set there, or accept what is there, which r
 _PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_ ]?of[-_ ]?)(?P<count>\d{1,6})(?!\d)")
 """A file's name that tells its place among several, e.g. `data/test-00000-of-00002`."""
 
-_HASHED = re.compile(r"[0-9a-fA-F]{64} [ *](?:\./)?(\S.*)")
+_HASHED = re.compile(r"^[0-9a-fA-F]{64} [ *](?:\./)?(\S.*?)\r?$", re.MULTILINE)
 """A line of SHA256SUMS, with the name of a file."""
 
 _NUMBERED = re.compile(r"(?P<stem>(?:.*/)?[^/\d]*?)(?P<number>\d+)(?!.*of[-_ ]?\d)")
@@ -123,8 +123,7 @@ def find_recorded_gaps(folder: Path) -> dict[str, str]:
     for record, path in list_visible_files(folder).items():
         names = list[str]()
         if path.name == "SHA256SUMS" or path.suffix == ".sha256":
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            names = [found[1] for found in map(_HASHED.fullmatch, lines) if found]
+            names = _HASHED.findall(path.read_text(encoding="utf-8", errors="replace"))
         elif path.name == "_metadata":
             from pyarrow import ArrowException, parquet
 

@@ -79,12 +79,9 @@ _NORMALIZER = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 
 def explain_other_tokens(tokenizer: Any, config: Mapping[str, Any], reference: Any) -> tuple[str, str] | None:
-    """What the tokens of a few texts contradict, and the cure; None if nothing.
+    """What tokens of a loaded tokenizer contradict its tokenizer_config.json, and the cure; None if nothing.
 
-    Args:
-        tokenizer: The loaded tokenizer, which a class of transformers may have made anew.
-        config: The content of tokenizer_config.json.
-        reference: What the tokenizers library makes of tokenizer.json; it is changed.
+    `reference` is what the tokenizers library makes of its tokenizer.json; it is changed.
     """
     backend, flag = getattr(tokenizer, "backend_tokenizer", None), config.get("add_prefix_space")
     state = b"" if backend is None or not backend.pre_tokenizer else backend.pre_tokenizer.__getstate__()

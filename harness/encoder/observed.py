@@ -44,6 +44,7 @@ from harness.encoder.tensors import (
     list_module_weights,
     list_parts,
     read_safetensors,
+    read_span,
     read_tensor_headers,
 )
 from harness.encoder.token_encoder import TokenEncoder
@@ -440,7 +441,7 @@ def _list_spans(paths: Sequence[Path], stack: ExitStack) -> list[tuple[int, Call
     for path in paths:
         if path.suffix == ".safetensors":
             spans += [
-                (one.end - one.begin, partial(_read_span, path, one.begin, one.end))
+                (one.end - one.begin, partial(read_span, path, one.begin, one.end))
                 for one in read_safetensors(path)[0].values()
                 if TYPES.get(one.dtype, (None, ""))[1] == FLOAT
             ]
@@ -448,12 +449,6 @@ def _list_spans(paths: Sequence[Path], stack: ExitStack) -> list[tuple[int, Call
             archive = stack.enter_context(ZipFile(path))
             spans += [(one.file_size, partial(archive.read, one)) for one in archive.infolist()]
     return spans
-
-
-def _read_span(path: Path, begin: int, end: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(begin)
-        return file.read(end - begin)
 
 
 def _observe_vectors(

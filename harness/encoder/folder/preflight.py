@@ -39,7 +39,6 @@ from harness.encoder.folder.modules import (
     list_modules,
     read_modules,
 )
-from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.tensors import (
     Shapes,
     check_downloads,
@@ -87,7 +86,6 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             )
         if class_name == "Transformer":
             _check_backbone_files(place, artifact, encoding)
-            check_special_tokens(place, artifact.allow)
         elif list_shapes := SHAPES.get(class_name or ""):
             shapes = list_shapes(place, read_object(place / "config.json"))
             tensors = read_tensor_headers(list_module_weights(place, sharded=False))

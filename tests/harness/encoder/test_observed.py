@@ -21,7 +21,6 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import check_folder
-from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.results.differences import is_field_name
@@ -386,17 +385,18 @@ def test_a_cut_dimension_is_a_contradiction_unless_vectors_have_it(
 @pytest.mark.parametrize(
     "name", ["end token lost", "first token lost", "another end token", "end token that is not to be"]
 )
-def test_files_that_contradict_each_other_are_refused_without_a_load_and_mended_by_the_cure(
+def test_files_that_contradict_each_other_are_refused_in_a_trial_and_mended_by_the_cure(
     name: str, tmp_path: Path, artifact: Callable[..., Artifact]
 ) -> None:
     folder = MAKERS[name][0](tmp_path / "model")
+    encoding = resolve_encoding(describe(folder), Settings())
     with pytest.raises(ModelError, match=r"tokenizer_config\.json says") as caught:
-        check_special_tokens(folder, ())
-    check_special_tokens(folder, ("special-tokens",))
+        check_model(artifact(folder), encoding)
+    check_model(artifact(folder, allow=("special-tokens",)), encoding)
     hint = str(caught.value.hint)
     command = hint[hint.index("python -c") : hint.index("t.save(f)'") + len("t.save(f)'")]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)
-    check_special_tokens(folder, ())
+    check_model(artifact(folder), encoding)
     assert observe(folder, artifact)[1] == []
 
 

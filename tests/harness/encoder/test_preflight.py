@@ -180,7 +180,7 @@ def test_a_tensor_in_a_part_where_the_index_does_not_have_it(copy: Path, others:
     if not others:
         check(copy)
         return
-    with pytest.raises(ModelError, match=f"holds other numbers of {names[0]} than model-1-of-2"):
+    with pytest.raises(ModelError, match=f"holds {names[0]} twice, with other numbers in model-2-of-2"):
         check(copy)
 
 
