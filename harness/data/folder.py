@@ -115,10 +115,7 @@ def _find_number_gaps(names: Iterable[str]) -> Iterator[str]:
 
 
 def find_recorded_gaps(folder: Path) -> dict[str, str]:
-    """The files that are named by a record in a folder and lack there, each with the record.
-
-    Records are those of a download, of hashes, and of a data set of Parquet.
-    """
+    """The files that a record of a download, of hashes or of Parquet names and that lack, with the record."""
     recorded = dict.fromkeys(list_unfinished_downloads(folder), "the record of a download in .cache")
     for record, path in list_visible_files(folder).items():
         names = list[str]()

@@ -139,15 +139,9 @@ def _observe_tokens(module: Any, files: SpecialTokens) -> Iterator[Observation]:
     reference = Tokenizer.from_file(str(files.folder / "tokenizer.json"))
     arguments = read_module_config(files.folder, "Transformer").get("tokenizer_args") or {}
     if difference := explain_other_tokens(module.tokenizer, {**files.config, **arguments}, reference):
-        message, hint = difference
-        yield Observation(
-            name="tokens",
-            declared="tokenizer.json",
-            observed=type(module.tokenizer).__name__,
-            allowance=TOKENIZATION,
-            message=message,
-            hint=hint,
-        )
+        name = type(module.tokenizer).__name__
+        seen = Observation(name="tokens", declared="tokenizer.json", observed=name, allowance=TOKENIZATION)
+        yield replace(seen, message=difference[0], hint=difference[1])
 
 
 def _explain_hidden(module: Any) -> tuple[str, str] | None:

@@ -234,6 +234,12 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             require_prefixes(tokenizer, late)
         tokenizer(UNKNOWN)
         features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
+        if "attention_mask" not in features:
+            raise ModelError(
+                f"The tokenizer in {place} gives no attention mask: padding would be in vectors.",
+                hint='Add "attention_mask" to "model_input_names" in tokenizer_config.json. A model without '
+                "one, such as FNet, has no score of a text.",
+            )
         file = place / "tokenizer.json"
         reference = tokenizers.Tokenizer.from_file(str(file)) if file.is_file() else None
         _require_declared_tokens(place, artifact, tokenizer, reference)
@@ -288,6 +294,11 @@ def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
         raise ModelError(
             f"{place / 'config.json'} says rope_theta {bases[0]!r}, and {bases[1]!r} in rope_parameters.",
             hint="Leave out the one that the model was not trained with, in a copy of the folder.",
+        )
+    if config.get("bi_data"):
+        raise ModelError(
+            f'{place / "config.json"} says "bi_data": true: half of a batch would be read backwards.',
+            hint='That is for pretraining: set "bi_data": false in a copy of the folder.',
         )
     name, kind = (config.get("architectures") or [""])[0], config.get("model_type", "")
     prefix = CONFIG_MAPPING[kind].__name__.removesuffix("Config") if kind in CONFIG_MAPPING else None

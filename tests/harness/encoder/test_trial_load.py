@@ -406,6 +406,27 @@ def test_a_tied_table_that_is_stored_twice_with_other_numbers(tmp_path: Path, ar
         passes(artifact(folder))
 
 
+def test_an_xlnet_that_reads_half_of_a_batch_backwards_is_refused(
+    tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    sizes = {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 64}
+    model = transformers.XLNetModel(transformers.XLNetConfig(vocab_size=len(tiny.tokenizer()), **sizes))
+    folder = saved(model, tmp_path / "model")
+    passes(artifact(folder))
+    rewrite(folder / "config.json", bi_data=True)
+    with pytest.raises(ModelError, match='"bi_data": true: half of a batch would be read backwards'):
+        passes(artifact(folder))
+
+
+def test_a_tokenizer_without_a_mask_is_refused(
+    copy: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    passes(artifact(copy))
+    rewrite(copy / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids"])
+    with pytest.raises(ModelError, match="gives no attention mask: padding would be in vectors"):
+        passes(artifact(copy))
+
+
 def judged(artifact: Artifact, cache: Path) -> Verdict:
     encoding: Encoding = resolve_encoding(describe(artifact.folder), Settings())
     return collect_verdicts([(artifact, encoding)], cache)[0]
