@@ -501,6 +501,8 @@ ALLOWANCES = {
     "padding-side": "padding on another side than the tokenizer's files say",
     "partial-data": "a data set with fewer rows than it declares",
     "special-tokens": "other special tokens than the tokenizer's files say",
+    "tokenization": "other tokens than the tokenizer's files say",
+    "unnamed-modules": "files of sentence-transformers that no modules.json names",
     "unused-prompt": "a prompt of a side under a name by which no text gets it",
     "vector-length": "vectors that are to have length 1, and have not",
     "vector-size": "another dimension than the files say",

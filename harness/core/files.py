@@ -412,3 +412,11 @@ def _append_hash(cache: Path, key: _Key, sha: str) -> None:
             os.close(handle)
     except OSError:
         return
+
+
+def list_unfinished_downloads(folder: Path) -> list[str]:
+    """The parts of files that `hf download --local-dir` left in a folder, and its files that are gone."""
+    records = folder / ".cache/huggingface/download"
+    done = (folder / path.relative_to(records).with_suffix("") for path in records.rglob("*.metadata"))
+    lost = [*records.rglob("*.incomplete"), *(path for path in done if not path.is_file())]
+    return sorted(path.relative_to(folder).as_posix() for path in lost)

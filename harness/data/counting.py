@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatch
 from glob import glob
 from itertools import combinations, islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError, shorten_names
+from harness.core.files import list_unfinished_downloads
 from harness.core.keys import digest
 from harness.core.types import CountedSource, Data, DataReport, DataTable, TableSource, Task
 from harness.data.folder import (
@@ -30,6 +32,7 @@ from harness.data.folder import (
     describe_row_gap,
     find_declared_splits,
     find_part_gaps,
+    find_recorded_gaps,
     list_visible_files,
     read_declared_rows,
 )
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_VERSION = 2
+_VERSION = 3
 """The version of the counts that are kept, raised whenever the same files would give others."""
 
 LANGUAGE = "lang"
@@ -119,7 +122,8 @@ def count_tables(
     """
     # A folder at a pinned revision may be filled up later, so that its files count as well.
     sizes = {name: path.stat().st_size for name, path in list_visible_files(folder).items()}
-    file = cache / "source" / f"counts-{_VERSION}-{digest([data, sizes, tables])}.json"
+    unfinished = list_unfinished_downloads(folder)
+    file = cache / "source" / f"counts-{_VERSION}-{digest([data, sizes, tables, unfinished])}.json"
     try:
         kept = read_content_file(file)
         report, held_subsets = parse_report(kept["report"]), kept["subsets"]
@@ -206,6 +210,7 @@ class _Counting:
     def __init__(self, schema: Schema, declared: Declared) -> None:
         self._schema = schema
         self._declared = declared
+        self._recorded = find_recorded_gaps(schema.folder)
         self._counts: Counter[str] = Counter()
         self._of: Counter[str] = Counter()
         self._gaps: dict[str, None] = {}
@@ -250,6 +255,11 @@ class _Counting:
         if lost and self._schema.declared:
             self._gaps[f"{README} names {lost[0]} for the split {split!r}, and no such file exists"] = None
         self._gaps |= dict.fromkeys(find_part_gaps(names))
+        for name, record in self._recorded.items():
+            # Without a README the patterns are the names of the files that are there.
+            is_named = any(fnmatch(str(self._schema.folder / name), str(folder / one)) for one in patterns)
+            if name.startswith(".") or is_named or (not self._schema.declared and split in name):
+                self._gaps[f"{name} is not whole: {record} names it"] = None
         sizes = [file.stat().st_size for file in files]
         self._gaps |= {f"{name} is empty": None for name, size in zip(names, sizes, strict=True) if not size}
         for first, second in combinations(range(len(files)), 2):

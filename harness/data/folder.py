@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Predicate
 
 from harness.core.errors import DataError
-from harness.core.files import hash_file, require_size
+from harness.core.files import hash_file, list_unfinished_downloads, require_size
 from harness.core.keys import digest
 from harness.core.types import Data
 from harness.data.tables import format_error_line, iter_file_rows, read_qrels
@@ -28,6 +28,9 @@ WHOLE = f"Copy all files of the data set there, or accept what is there, which r
 
 _PART = re.compile(r"(?P<stem>.*?)(?P<number>\d+)(?P<of>[-_ ]?of[-_ ]?)(?P<count>\d{1,6})(?!\d)")
 """A file's name that tells its place among several, e.g. `data/test-00000-of-00002`."""
+
+_HASHED = re.compile(r"^[0-9a-fA-F]{64} [ *](?:\./)?(\S.*?)\r?$", re.MULTILINE)
+"""A line of SHA256SUMS, with the name of a file."""
 
 _NUMBERED = re.compile(r"(?P<stem>(?:.*/)?[^/\d]*?)(?P<number>\d+)(?!.*of[-_ ]?\d)")
 _PART_WORD = re.compile(r"(part|shard|chunk)\W?$", re.IGNORECASE)
@@ -46,8 +49,8 @@ def _list_missing_parts(parts: list[re.Match[str]]) -> list[str]:
     """The names of the parts that are missing among those of one upload, without their endings."""
     stem, digits, of, count = parts[0].groups()
     numbers = {int(part["number"]) for part in parts}
-    # Some tools count from 1: only then can a number be that of all parts.
-    first = int(int(count) in numbers and 0 not in numbers)
+    # Some tools count from 1: only then can a number be that of all parts, and most write it without zeros.
+    first = int(0 not in numbers and (int(count) in numbers or not digits.startswith("0")))
     absent = (number for number in range(first, int(count) + first) if number not in numbers)
     return [f"{stem}{number:0{len(digits)}d}{of}{count}" for number in absent]
 
@@ -109,6 +112,24 @@ def _find_number_gaps(names: Iterable[str]) -> Iterator[str]:
         absent = range(int(min(digits)), int(max(digits))) if is_part or _PART_WORD.search(stem) else ()
         for number in [one for one in absent if f"{one:0{width}d}" not in digits][:1]:
             yield f"{stem}{number:0{width}d} is missing: the parts before and behind it are here"
+
+
+def find_recorded_gaps(folder: Path) -> dict[str, str]:
+    """The files that a record of a download, of hashes or of Parquet names and that lack, with the record."""
+    recorded = dict.fromkeys(list_unfinished_downloads(folder), "the record of a download in .cache")
+    for record, path in list_visible_files(folder).items():
+        names = list[str]()
+        if path.name == "SHA256SUMS" or path.suffix == ".sha256":
+            names = _HASHED.findall(path.read_text(encoding="utf-8", errors="replace"))
+        elif path.name == "_metadata":
+            from pyarrow import ArrowException, parquet
+
+            with suppress(ArrowException, OSError):
+                groups = parquet.read_metadata(path)
+                names = [groups.row_group(n).column(0).file_path for n in range(groups.num_row_groups)]
+        lost = [path.parent / name for name in names if name and not (path.parent / name).is_file()]
+        recorded |= {file.relative_to(folder).as_posix(): record for file in lost if ".." not in file.parts}
+    return recorded
 
 
 def describe_row_gap(where: str, rows: int, declared: int) -> str:

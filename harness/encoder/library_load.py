@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,7 +16,12 @@ import torch
 import transformers
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
@@ -65,6 +70,53 @@ def find_text_ends(tokenizer: Any) -> tuple[str, str] | None:
         tokenizer.convert_ids_to_tokens(ids[at]) if ids else "" for ids, at in ((before, 0), (behind, -1))
     )
     return first, last
+
+
+# Each has single blanks: around others some classes differ from their files, which moves few scores.
+_TEXTS = (TEXT, "It's 3.14159 (don't ask) on 2024-05-01!", "Déjà vu in Zürich: UPPER CamelCase_word")
+_NORMALIZER = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+"""The fields of tokenizer_config.json that set a normalizer, whatever tokenizer.json says."""
+
+
+def explain_other_tokens(tokenizer: Any, config: Mapping[str, Any], reference: Any) -> tuple[str, str] | None:
+    """What tokens of a loaded tokenizer contradict its tokenizer_config.json, and the cure; None if nothing.
+
+    `reference` is what the tokenizers library makes of its tokenizer.json; it is changed.
+    """
+    backend, flag = getattr(tokenizer, "backend_tokenizer", None), config.get("add_prefix_space")
+    state = b"" if backend is None or not backend.pre_tokenizer else backend.pre_tokenizer.__getstate__()
+    spaced = re.findall(rb'"ByteLevel","add_prefix_space":(true|false)', state)
+    if isinstance(flag, bool) and spaced and (b"true" in spaced) != flag:
+        return (
+            f'tokenizer_config.json says "add_prefix_space": {str(flag).lower()}, and a text begins '
+            f"{'without' if flag else 'with'} a space.",
+            f'If trained so, set "add_prefix_space": {str(not flag).lower()} there, else that of ByteLevel '
+            "in tokenizer.json.",
+        )
+    # That class takes tokenizer.json as it is, with what other files add to it.
+    if type(tokenizer) is PreTrainedTokenizerFast:
+        return None
+    reference.no_truncation()
+    reference.no_padding()
+    if backend is not None and not config.keys().isdisjoint(_NORMALIZER):
+        reference.normalizer = backend.normalizer
+    # Such a text gets no other space, whatever the flag.
+    blank = " " if spaced and isinstance(flag, bool) else ""
+    for text in _TEXTS:
+        of_file = reference.encode(blank + text, add_special_tokens=False).tokens
+        ids = tokenizer(blank + text, add_special_tokens=False)["input_ids"]
+        of_class = tokenizer.convert_ids_to_tokens(ids)
+        if of_file != of_class:
+            first = next(
+                (pair for pair in zip(of_file, of_class, strict=False) if len({*pair}) > 1), ("", "")
+            )
+            return (
+                f"Of {text!r} tokenizer.json makes {len(of_file)} tokens, and transformers' "
+                f"{type(tokenizer).__name__} {len(of_class)}: {first[0]!r} is {first[1]!r}.",
+                'Set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use '
+                "tokenizer.json alone.",
+            )
+    return None
 
 
 def is_unknown(tokenizer: Any, word: str) -> bool:

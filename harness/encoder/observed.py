@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers.models import Transformer
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import (
@@ -33,9 +34,9 @@ from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_input_modules, read_module_config
 from harness.encoder.folder.pooling import counts_places
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
-from harness.encoder.library_load import TEXT, find_text_ends
+from harness.encoder.library_load import TEXT, explain_other_tokens, find_text_ends
 from harness.encoder.tensors import (
     FLOAT,
     FORMS,
@@ -43,6 +44,7 @@ from harness.encoder.tensors import (
     list_module_weights,
     list_parts,
     read_safetensors,
+    read_span,
     read_tensor_headers,
 )
 from harness.encoder.token_encoder import TokenEncoder
@@ -102,6 +104,7 @@ def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Itera
     """What is seen of a backbone and its tokenizer."""
     files = SpecialTokens.read_folder(folder)
     yield from _observe_special_tokens(module, files)
+    yield from _observe_tokens(module, files)
     yield _observe_padding(module, files, encoding)
     yield from _observe_padding_token(module, folder)
     yield _observe_case(module, files)
@@ -127,6 +130,18 @@ def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Obser
         hint=hint,
     )
     yield Observation(name="last_token", declared=files.declare("last"), observed=last)
+
+
+def _observe_tokens(module: Any, files: SpecialTokens) -> Iterator[Observation]:
+    """Tokens of a few texts that are others than those of tokenizer.json."""
+    if not files.tokenizer or "auto_map" in files.config:
+        return
+    reference = Tokenizer.from_file(str(files.folder / "tokenizer.json"))
+    arguments = read_module_config(files.folder, "Transformer").get("tokenizer_args") or {}
+    if difference := explain_other_tokens(module.tokenizer, {**files.config, **arguments}, reference):
+        name = type(module.tokenizer).__name__
+        seen = Observation(name="tokens", declared="tokenizer.json", observed=name, allowance=TOKENIZATION)
+        yield replace(seen, message=difference[0], hint=difference[1])
 
 
 def _explain_hidden(module: Any) -> tuple[str, str] | None:
@@ -420,7 +435,7 @@ def _list_spans(paths: Sequence[Path], stack: ExitStack) -> list[tuple[int, Call
     for path in paths:
         if path.suffix == ".safetensors":
             spans += [
-                (one.end - one.begin, partial(_read_span, path, one.begin, one.end))
+                (one.end - one.begin, partial(read_span, path, one.begin, one.end))
                 for one in read_safetensors(path)[0].values()
                 if TYPES.get(one.dtype, (None, ""))[1] == FLOAT
             ]
@@ -428,12 +443,6 @@ def _list_spans(paths: Sequence[Path], stack: ExitStack) -> list[tuple[int, Call
             archive = stack.enter_context(ZipFile(path))
             spans += [(one.file_size, partial(archive.read, one)) for one in archive.infolist()]
     return spans
-
-
-def _read_span(path: Path, begin: int, end: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(begin)
-        return file.read(end - begin)
 
 
 def _observe_vectors(

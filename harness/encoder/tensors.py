@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import pickle
+import re
 import shlex
 import zipfile
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError, shorten_names
+from harness.core.files import list_unfinished_downloads
 from harness.encoder.folder.files import read_object
 
 FLOAT, OTHER, PACKED = "weights", "what counts, indexes or rotates", "packed weights"
@@ -264,6 +266,19 @@ def check_present(path: Path) -> None:
         raise DamagedModelError(f"{path} is empty.")
 
 
+_READ = re.compile(r"\.cache/.*|(\d+_\w+/)?[^/]+\.(json|model|safetensors|txt)")
+"""The files of a download that loading may read."""
+
+
+def check_downloads(folder: Path) -> None:
+    """Refuse a folder in which a download has not finished, or a file of it is gone (ModelError)."""
+    if lost := [*filter(_READ.fullmatch, list_unfinished_downloads(folder))]:
+        raise DamagedModelError(
+            f"{folder} is not whole: by .cache the download of {lost[0]} stopped, or the file is gone.",
+            hint="Type the same `hf download` again. If all is there, remove .cache in the folder.",
+        )
+
+
 def check_weights(path: Path) -> None:
     """Refuse a weight file that has only a pointer in its place, or that is incomplete.
 
@@ -275,13 +290,40 @@ def check_weights(path: Path) -> None:
         read_safetensors(path)
 
 
+def read_span(path: Path, begin: int, end: int) -> bytes:
+    """The bytes of a file from `begin` to `end`."""
+    with path.open("rb") as file:
+        file.seek(begin)
+        return file.read(end - begin)
+
+
+def have_other_numbers(first: StoredTensor, second: StoredTensor) -> bool:
+    """Whether two tensors of one size differ in their first megabyte, as far as safetensors tell."""
+    starts = [read_span(one.path, one.begin, min(one.end, one.begin + 2**20)) for one in (first, second)]
+    return (first.dtype, first.shape) == (second.dtype, second.shape) and starts[0] != starts[1]
+
+
+def _require_one_form(index: Path) -> None:
+    """Refuse parts that hold a tensor twice, with other numbers."""
+    headers = [read_safetensors(path)[0] for path in list_parts(index)]
+    for name in read_object(index)["weight_map"]:
+        copies = [tensors[name] for tensors in headers if name in tensors]
+        if any(have_other_numbers(copies[0], other) for other in copies[1:]):
+            raise ModelError(
+                f"{index.parent} holds {name} twice, with other numbers in {copies[1].path.name}.",
+                hint="Its parts are of two saves: fetch or write the folder again.",
+            )
+
+
 def require_one_model(place: Path) -> None:
-    """Refuse safetensors in one file beside an index of parts that hold another model, by names and shapes.
+    """Refuse safetensors that are two models: two parts, or one file beside an index of parts.
 
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
     whole, index = (place / name for name in FORMS[:2])
     if not (whole.is_file() and index.is_file()):
+        if index.is_file():
+            _require_one_form(index)
         return
     try:
         parts = read_tensor_headers(list_parts(index)) or {}

@@ -52,11 +52,12 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import read_pooling, split_pooling
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     collect_load_report,
+    explain_other_tokens,
     find_text_ends,
     hide_library_output,
     let_end_pad,
@@ -66,7 +67,7 @@ from harness.encoder.library_load import (
 )
 from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
-from harness.encoder.tensors import TYPES, list_module_weights, read_tensor_headers
+from harness.encoder.tensors import TYPES, have_other_numbers, list_module_weights, read_tensor_headers
 from harness.storage.vectors import round_to_half
 
 LARGEST = 2 << 30
@@ -233,7 +234,15 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             require_prefixes(tokenizer, late)
         tokenizer(UNKNOWN)
         features = tokenizer(list(PROBE if pads else PROBE[:1]), padding=pads, return_tensors="pt")
-        _require_special_tokens(place, artifact, tokenizer)
+        if "attention_mask" not in features:
+            raise ModelError(
+                f"The tokenizer in {place} gives no attention mask: padding would be in vectors.",
+                hint='Add "attention_mask" to "model_input_names" in tokenizer_config.json. A model without '
+                "one, such as FNet, has no score of a text.",
+            )
+        file = place / "tokenizer.json"
+        reference = tokenizers.Tokenizer.from_file(str(file)) if file.is_file() else None
+        _require_declared_tokens(place, artifact, tokenizer, reference)
     except (HarnessError, KeyboardInterrupt, SystemExit):
         raise
     # A panic of the tokenizers library is no Exception.
@@ -247,8 +256,7 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
         if ours
         else _try_library_class(place, shared, dict(features), encoding, list_allowed_tensors(artifact.allow))
     )
-    file = place / "tokenizer.json"
-    tokens = {*tokenizers.Tokenizer.from_file(str(file)).get_vocab()} if file.is_file() else set()
+    tokens = {*reference.get_vocab()} if reference is not None else set()
     # A class of transformers adds special tokens of its own, which no text gets unless they are words.
     numbers = (
         number
@@ -267,16 +275,16 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
     return tokenizer.num_special_tokens_to_add(), width
 
 
-def _require_special_tokens(place: Path, artifact: Artifact, tokenizer: Any) -> None:
-    """Refuse a tokenizer that does not add the special tokens that its files declare, unless accepted."""
-    ends = find_text_ends(tokenizer)
-    if ends is None or SPECIAL_TOKENS in artifact.allow:
-        return
-    if difference := SpecialTokens.read_folder(place).explain_difference(*ends):
-        raise ModelError(
-            f"{place}: {difference[0]}",
-            hint=f"{difference[1]} Or take it as it is: --allow {SPECIAL_TOKENS}",
-        )
+def _require_declared_tokens(place: Path, artifact: Artifact, tokenizer: Any, reference: Any) -> None:
+    """Refuse a tokenizer that does not do what its files declare, unless accepted."""
+    files, ends = SpecialTokens.read_folder(place), find_text_ends(tokenizer)
+    differences = {SPECIAL_TOKENS: ends and files.explain_difference(*ends)}
+    if reference is not None and "auto_map" not in files.config:
+        differences[TOKENIZATION] = explain_other_tokens(tokenizer, files.config, reference)
+    for name, difference in differences.items():
+        if difference and name not in artifact.allow:
+            hint = f"{difference[1]} Or take it as it is: --allow {name}"
+            raise ModelError(f"{place}: {difference[0]}", hint=hint)
 
 
 def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
@@ -286,6 +294,11 @@ def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
         raise ModelError(
             f"{place / 'config.json'} says rope_theta {bases[0]!r}, and {bases[1]!r} in rope_parameters.",
             hint="Leave out the one that the model was not trained with, in a copy of the folder.",
+        )
+    if config.get("bi_data"):
+        raise ModelError(
+            f'{place / "config.json"} says "bi_data": true: half of a batch would be read backwards.',
+            hint='That is for pretraining: set "bi_data": false in a copy of the folder.',
         )
     name, kind = (config.get("architectures") or [""])[0], config.get("model_type", "")
     prefix = CONFIG_MAPPING[kind].__name__.removesuffix("Config") if kind in CONFIG_MAPPING else None
@@ -350,6 +363,13 @@ def _try_library_class(
             ignore_mismatched_sizes=True,
             **shared,
         )
+    headers = read_tensor_headers(list_module_weights(place)) or {}
+    for name, source in model.get_expanded_tied_weights_keys(all_submodels=True).items():
+        if {name, source} <= headers.keys() and have_other_numbers(headers[name], headers[source]):
+            raise ModelError(
+                f"{place} holds {source} twice: other numbers are in {name}, which is to be the same.",
+                hint="Take the one that is not the model's out of the weights, in a copy of the folder.",
+            )
     if encoding.rope_scaling is not None:
         scale_library_rotary(model, *parse_rope_scaling(encoding.rope_scaling), encoding.max_length)
     try:

@@ -38,7 +38,7 @@ from harness.encoder.folder.adapters import lay_beside_base
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.modules import list_module_folders
 from harness.encoder.folder.preflight import check_folder
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS
+from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION
 from harness.plan.evaluations import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
@@ -403,7 +403,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
 # Whether models load: each is tried once for each content, in a process of its own
 
 
-TRIAL_FORM = 5
+TRIAL_FORM = 6
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
@@ -503,7 +503,7 @@ def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path
             "key": artifact.key,
             "allow_extra": list_allowed_tensors(artifact.allow),
             "own code": artifact.trust_remote_code,
-            "any special tokens": SPECIAL_TOKENS in artifact.allow,
+            "any tokens": [name in artifact.allow for name in (SPECIAL_TOKENS, TOKENIZATION)],
             "vectors beyond float16": encoding.may_exceed_half,
             # A load, which settles a doubt, asks for it.
             "pooling": encoding.pooling,

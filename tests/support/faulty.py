@@ -222,7 +222,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
 TRIED = {
     *("parts of two saves", "no pickle", "extra tensor", "missing tensor", "more tokens than rows"),
     *("config of another width", "config with fewer layers", "config with more layers"),
-    *("broken tokenizer", "tokenizer without a model"),
+    *("broken tokenizer", "tokenizer without a model", "end token that is not added"),
 }
 """Those that a trial load finds."""
 

@@ -26,7 +26,7 @@ from harness.encoder.backbones import (
 from harness.encoder.family import Config
 from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
-from harness.encoder.folder.files import read_files_once, read_object
+from harness.encoder.folder.files import SETTINGS, read_files_once, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
@@ -35,12 +35,13 @@ from harness.encoder.folder.modules import (
     TWO_STAGE,
     VOCABULARIES,
     find_library_class,
+    list_module_folders,
     list_modules,
     read_modules,
 )
-from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.tensors import (
     Shapes,
+    check_downloads,
     check_present,
     list_module_weights,
     read_tensor_headers,
@@ -50,8 +51,8 @@ from harness.encoder.tensors import (
 )
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
-ORDER = "order-dependence"
-"""The name by which vectors that depend on the texts before them are accepted."""
+ORDER, UNNAMED = "order-dependence", "unnamed-modules"
+"""The names by which vectors that depend on the texts before them, and unnamed modules are accepted."""
 
 
 @read_files_once()
@@ -68,8 +69,11 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         UsageError: It is of another kind, a setting does not fit it, or it cannot be loaded (ModelError).
     """
     folder = artifact.folder
+    check_downloads(folder)
     if not any_kind and not read_modules(folder):
         _check_kind(folder)
+    if not any_kind and UNNAMED not in artifact.allow:
+        _require_named(folder)
     check_trust(artifact)
     check_family(artifact, encoding)
     for module in list_modules(folder):
@@ -82,12 +86,27 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
             )
         if class_name == "Transformer":
             _check_backbone_files(place, artifact, encoding)
-            check_special_tokens(place, artifact.allow)
         elif list_shapes := SHAPES.get(class_name or ""):
             shapes = list_shapes(place, read_object(place / "config.json"))
             tensors = read_tensor_headers(list_module_weights(place, sharded=False))
             if tensors is not None and shapes is not None:
                 require_shapes(place, tensors, shapes)
+
+
+def _require_named(folder: Path) -> None:
+    """Refuse modules and settings of sentence-transformers that no modules.json names."""
+    named, places = read_modules(folder), list_module_folders(folder)
+    # Folders as the library calls them; one of Normalize holds nothing that was learned.
+    files = sorted(folder.glob("[0-9]*_*/config.json"))
+    unnamed = [f for f in files if f.parent not in places and not f.parent.name.endswith("_Normalize")]
+    settings = () if named else (folder / SETTINGS, folder / "sentence_bert_config.json")
+    unnamed += [path for path in settings if path.is_file()]
+    if unnamed:
+        what = "modules.json does not name" if named else "no modules.json names"
+        raise ModelError(
+            f"{folder} has {unnamed[0].relative_to(folder).as_posix()}, which {what}: it would not run.",
+            hint=f"Fetch the whole folder again. Or take it as it is: --allow {UNNAMED}",
+        )
 
 
 def _list_dense_shapes(_place: Path, config: Config) -> Shapes | None:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import ModelError
 from harness.encoder.folder.files import read_object
 from harness.encoder.tensors import format_command
 
-SPECIAL_TOKENS = "special-tokens"
-"""The name by which a contradiction is accepted."""
+SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
+"""The names by which a contradiction is accepted, that of special tokens and of all others."""
 
 _CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _FLAGS = {
@@ -120,24 +119,6 @@ class SpecialTokens:
             return format_command(_SAVE, str(self.folder), first, last)
         single = " ".join(filter(None, (first, "$A", last)))
         return format_command(_CURE, str(self.folder / _TOKENIZER), single, sorted({first, last} - {""}))
-
-
-def check_special_tokens(folder: Path, allow: Sequence[str]) -> None:
-    """Refuse a tokenizer.json that does not add what tokenizer_config.json says, unless that is accepted."""
-    config = read_object(folder / _CONFIG)
-    # tokenizer.json is megabytes long: it is read only where there is something to compare.
-    declares = any(isinstance(config.get(flag), bool) for flag, _, _ in _FLAGS.values())
-    if SPECIAL_TOKENS in allow or not declares or "auto_map" in config:
-        return
-    tokens = SpecialTokens.read_folder(folder)
-    first, last = tokens.first, tokens.last
-    if first is None or last is None or (first, last) == (tokens.declare("first"), tokens.declare("last")):
-        return
-    if difference := tokens.explain_difference(first, last):
-        raise ModelError(
-            f"{folder}: {difference[0]}",
-            hint=f"{difference[1]} Or take it as it is: --allow {SPECIAL_TOKENS}",
-        )
 
 
 def _read_processor(processor: Any) -> tuple[str, str] | tuple[None, None]:

@@ -21,7 +21,6 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.preflight import check_folder
-from harness.encoder.folder.special_tokens import check_special_tokens
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.results.differences import is_field_name
@@ -245,6 +244,19 @@ MAKERS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], dict[str, tuple[
         {**DECODER, "sliding_window": (True, False)},
         "attention",
     ),
+    "class that builds another tokenizer": (
+        lambda f: decoder(f, kind="llama", files={"tokenizer_class": "LlamaTokenizerFast"}),
+        {},
+        {**DECODER, "padding_side": (None, "left"), "tokens": ("tokenizer.json", "LlamaTokenizer")},
+        "tokenization",
+    ),
+    "prefix space that is not added": (
+        lambda f: decoder(f, files={"add_prefix_space": True}),
+        {},
+        {**DECODER, "tokens": ("tokenizer.json", "TokenizersBackend")},
+        "tokenization",
+    ),
+    "prefix space as declared": (lambda f: decoder(f, files={"add_prefix_space": False}), {}, DECODER, ""),
     "bigbird": (
         lambda f: write_network(write_bytes(f, "<s> $A </s>"), "big_bird", block_size=8, num_random_blocks=1),
         {},
@@ -373,17 +385,18 @@ def test_a_cut_dimension_is_a_contradiction_unless_vectors_have_it(
 @pytest.mark.parametrize(
     "name", ["end token lost", "first token lost", "another end token", "end token that is not to be"]
 )
-def test_files_that_contradict_each_other_are_refused_without_a_load_and_mended_by_the_cure(
+def test_files_that_contradict_each_other_are_refused_in_a_trial_and_mended_by_the_cure(
     name: str, tmp_path: Path, artifact: Callable[..., Artifact]
 ) -> None:
     folder = MAKERS[name][0](tmp_path / "model")
+    encoding = resolve_encoding(describe(folder), Settings())
     with pytest.raises(ModelError, match=r"tokenizer_config\.json says") as caught:
-        check_special_tokens(folder, ())
-    check_special_tokens(folder, ("special-tokens",))
+        check_model(artifact(folder), encoding)
+    check_model(artifact(folder, allow=("special-tokens",)), encoding)
     hint = str(caught.value.hint)
     command = hint[hint.index("python -c") : hint.index("t.save(f)'") + len("t.save(f)'")]
     subprocess.run(command.replace("python", sys.executable, 1), shell=True, check=True)
-    check_special_tokens(folder, ())
+    check_model(artifact(folder), encoding)
     assert observe(folder, artifact)[1] == []
 
 
@@ -398,13 +411,37 @@ def test_the_tokens_that_a_tokenizer_adds_are_compared_in_a_trial(
     check_model(artifact(folder, allow=("special-tokens",)), encoding)
 
 
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("class that builds another tokenizer", {"tokenizer_class": "PreTrainedTokenizerFast"}),
+        ("prefix space that is not added", {"add_prefix_space": False}),
+    ],
+)
+def test_other_tokens_are_refused_in_a_trial_and_mended_by_the_cure(
+    name: str,
+    cure: dict[str, Any],
+    tmp_path: Path,
+    artifact: Callable[..., Artifact],
+    rewrite: Callable[..., None],
+) -> None:
+    folder = MAKERS[name][0](tmp_path / "model")
+    encoding = resolve_encoding(describe(folder), Settings())
+    with pytest.raises(ModelError) as caught:
+        check_model(artifact(folder), encoding)
+    assert json.dumps(cure)[1:-1] in str(caught.value.hint)
+    check_model(artifact(folder, allow=("tokenization",)), encoding)
+    rewrite(folder / "tokenizer_config.json", **cure)
+    check_model(artifact(folder), encoding)
+
+
 def test_a_class_that_replaces_the_ends_of_the_file_and_the_one_that_takes_them(
     copy: Path, artifact: Callable[..., Artifact], rewrite: Callable[..., None]
 ) -> None:
     content = json.loads((copy / "tokenizer.json").read_text())
     del content["post_processor"]["single"][-1]
     (copy / "tokenizer.json").write_text(json.dumps(content))
-    rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer")
+    rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer", do_lower_case=False)
     seen, named = observe(copy, artifact)
     assert seen["last_token"] == ("", "[SEP]")
     assert named == ["special-tokens"]
@@ -577,7 +614,7 @@ def test_a_vocabulary_that_is_cut_at_a_line_end_is_noted(
     (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in sorted(vocabulary, key=vocabulary.get)))
     if not beside:
         (copy / "tokenizer.json").unlink()
-        rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer")
+        rewrite(copy / "tokenizer_config.json", tokenizer_class="BertTokenizer", do_lower_case=False)
     assert list_notes(copy) == ()
     cut(copy / "vocab.txt", 0.97 if beside else 0.6)
     (note,) = list_notes(copy)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 import faulty
 import tiny
@@ -127,6 +129,59 @@ def test_tensors_in_a_pickle_are_known_without_torch(copy: Path, tmp_path: Path)
     with pytest.raises(ModelError, match="the pickle contains code"):
         check(copy)
     assert not (tmp_path / "trace").exists()
+
+
+def test_what_no_modules_json_names_is_refused(
+    copy: Path, build: Callable[..., Path], tmp_path: Path
+) -> None:
+    check(copy)
+    for name in ("config_sentence_transformers.json", "1_Pooling/config.json"):
+        bare = Path(shutil.copytree(copy, tmp_path / name.partition("/")[0]))
+        (bare / name).parent.mkdir(exist_ok=True)
+        (bare / name).write_text("{}")
+        with pytest.raises(ModelError, match=f"has {name}, which no modules.json names"):
+            check(bare)
+        check(bare, pooling="mean")
+        check(bare, allow=("unnamed-modules",))
+    whole = build(dense=True)
+    check(whole)
+    modules = json.loads((whole / "modules.json").read_text())
+    (whole / "modules.json").write_text(json.dumps(modules[:2]))
+    with pytest.raises(ModelError, match=r"has 2_Dense/config\.json, which modules\.json does not name"):
+        check(whole)
+
+
+def test_a_download_that_stopped_is_refused(copy: Path) -> None:
+    records = copy / ".cache/huggingface/download"
+    (records / "1_Pooling").mkdir(parents=True)
+    for name in ("config.json.metadata", "config.json.lock", "onnx.md.metadata", "vocab.txt.lock"):
+        (records / name).touch()
+    check(copy)
+    (records / "1_Pooling/config.json.metadata").touch()
+    with pytest.raises(ModelError, match=r"download of 1_Pooling/config\.json stopped, or the file is gone"):
+        check(copy)
+    (records / "1_Pooling/config.json.metadata").unlink()
+    (records / "x9=.ab.incomplete").touch()
+    with pytest.raises(ModelError, match=r"download of \.cache/huggingface/download/x9=\.ab\.incomplete"):
+        check(copy)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_tensor_in_a_part_where_the_index_does_not_have_it(copy: Path, others: bool) -> None:
+    tensors = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = {"model-1-of-2.safetensors": names[:9], "model-2-of-2.safetensors": names[9:]}
+    index = {"weight_map": {name: part for part, held in parts.items() for name in held}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    for number, (part, held) in enumerate(parts.items()):
+        again = {names[0]: tensors[names[0]] + others} if number else {}
+        save_file({**{name: tensors[name] for name in held}, **again}, copy / part, {"format": "pt"})
+    if not others:
+        check(copy)
+        return
+    with pytest.raises(ModelError, match=f"holds {names[0]} twice, with other numbers in model-2-of-2"):
+        check(copy)
 
 
 HEADS = ("cross-encoder", "classifier", "classifier of tokens", "reader", "ColBERT")

@@ -19,7 +19,8 @@ import pytest
 import torch
 import transformers
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_model
+from safetensors.torch import load_file, save_file, save_model
+from tokenizers import Tokenizer
 
 import faulty
 import tiny
@@ -380,6 +381,50 @@ def test_words_are_not_cut(tmp_path: Path, artifact: MakeArtifact) -> None:
     passes(artifact(tmp_path / "model"))
     with pytest.raises(UsageError, match="cannot truncate its input"):
         passes(artifact(tmp_path / "model"), max_length=8)
+
+
+def test_padding_and_truncation_in_tokenizer_json_make_no_other_tokens(
+    copy: Path, artifact: MakeArtifact
+) -> None:
+    tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
+    tokenizer.enable_padding(length=40)
+    tokenizer.enable_truncation(4)
+    tokenizer.save(str(copy / "tokenizer.json"))
+    passes(artifact(copy))
+
+
+def test_a_tied_table_that_is_stored_twice_with_other_numbers(tmp_path: Path, artifact: MakeArtifact) -> None:
+    config = transformers.T5Config(vocab_size=260, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4)
+    folder = saved(transformers.T5EncoderModel(config), tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    for added in (0, 1):
+        twice = {**tensors, "encoder.embed_tokens.weight": tensors["shared.weight"] + added}
+        save_file(twice, folder / "model.safetensors", {"format": "pt"})
+        if not added:
+            passes(artifact(folder))
+    with pytest.raises(ModelError, match=r"shared\.weight twice: other numbers are in encoder\.embed_tokens"):
+        passes(artifact(folder))
+
+
+def test_an_xlnet_that_reads_half_of_a_batch_backwards_is_refused(
+    tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    sizes = {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 64}
+    model = transformers.XLNetModel(transformers.XLNetConfig(vocab_size=len(tiny.tokenizer()), **sizes))
+    folder = saved(model, tmp_path / "model")
+    passes(artifact(folder))
+    rewrite(folder / "config.json", bi_data=True)
+    with pytest.raises(ModelError, match='"bi_data": true: half of a batch would be read backwards'):
+        passes(artifact(folder))
+
+
+def test_a_tokenizer_without_a_mask_is_refused(
+    copy: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    passes(artifact(copy))
+    rewrite(copy / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids"])
+    with pytest.raises(ModelError, match="gives no attention mask: padding would be in vectors"):
+        passes(artifact(copy))
 
 
 def judged(artifact: Artifact, cache: Path) -> Verdict:

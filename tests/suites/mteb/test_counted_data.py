@@ -177,6 +177,11 @@ PARTS = [
         {f"data/test-0000{n}-of-00002.parquet": STS for n in (0, 1)},
         "data/test-00001-of-00002.parquet is a copy of data/test-00000-of-00002.parquet",
     ),
+    (
+        "STSBenchmark",
+        {"README.md": card({"test": "test*"}), "test_1_of_2.jsonl": STS},
+        "test_2_of_2 is missing: 1 of 2",
+    ),
 ]
 """Tasks, files and what is said of the part that is missing."""
 
@@ -197,6 +202,46 @@ def test_a_part_of_the_data_is_refused_unless_it_is_accepted(
     assert check_data(task, located, accepted) == task.size
     assert Finding.check_task_data(task, accepted).state == "ok"
     assert any(said in gap for gap in count_task_data(task, located.folder, settings.cache).gaps)
+
+
+LOST = "test_b.jsonl"
+CACHE = ".cache/huggingface/download/"
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (f"{CACHE}{LOST}.metadata", "test_b.jsonl is not whole: the record of a download"),
+        (f"{CACHE}x.ab.incomplete", "x.ab.incomplete is not whole: the record of a download"),
+        ("SHA256SUMS", "test_b.jsonl is not whole: SHA256SUMS names it"),
+        ("b.sha256", "test_b.jsonl is not whole: b.sha256 names it"),
+        ("_metadata", "test_b.jsonl is not whole: _metadata names it"),
+    ],
+)
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_file_that_a_record_names_is_missing(
+    record: str, said: str, declared: bool, tmp_path: Path
+) -> None:
+    files = {"test_a.jsonl": STS, **({"README.md": card({"test": "test_*"})} if declared else {})}
+    task, located, settings = ask("STSBenchmark", tmp_path / "root", files)
+    assert located.folder is not None
+    path = located.folder / record
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if record == "_metadata":
+        collected: list[Any] = []
+        table = pa.table({"score": [1.0]})
+        pq.write_table(table, tmp_path / "one.parquet", metadata_collector=collected)
+        collected[0].set_file_path(LOST)
+        pq.write_metadata(table.schema, path, metadata_collector=collected)
+    else:
+        path.write_text(f"{'a' * 64}  {LOST}\n{'a' * 64} *README.txt\n{'a' * 64}  train.jsonl\n")
+    (gap,) = count_task_data(task, located.folder, settings.cache).gaps
+    assert said in gap
+    if not record.endswith(".incomplete"):
+        lay(located.folder, {LOST: STS[1:]})
+    else:
+        path.unlink()
+    assert count_task_data(task, located.folder, settings.cache).gaps == ()
 
 
 @pytest.mark.parametrize("number", [7, 8, 9, 10])
