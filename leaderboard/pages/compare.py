@@ -63,7 +63,7 @@ LIKE_FOR_LIKE = (
 class _CompareState(State):
     """The parameters of a comparison."""
 
-    m: Texts = Field([], description="Models or their entries, 2 to 6; differences are to the first.")
+    m: Texts = Field([], description="The models, or their entries, 2 to 6; differences are to the first.")
     q: Text = Field("", description="Part of the name of a model that is to be added.")
     suite: Text = Field("", description="The suite; without one, that where all have most in common.")
     view: Text = Field("", description="The paper's convention that makes a task's number.")
