@@ -57,10 +57,9 @@ AGAINST = {"parameters": ("parameters", "size"), "operations": ("operations", "f
 
 FACTS = (
     "parameters", "n_embedding_parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb",
-    "memory_note",
-    "license", "released", "open_weights", "languages", "framework", "modalities", "similarity_fn_name",
-    "use_instructions", "adapted_from", "superseded_by", "training_datasets", "public_training_data",
-    "public_training_code", "training_data_link", "training_code_link", "reference",
+    "memory_note", "license", "released", "open_weights", "languages", "framework", "modalities",
+    "similarity_fn_name", "use_instructions", "adapted_from", "superseded_by", "training_datasets",
+    "public_training_data", "public_training_code", "training_data_link", "training_code_link", "reference",
 )  # fmt: skip
 """What is stated of models, by the names in the JSON form."""
 

@@ -47,6 +47,7 @@ DIFFER = (
     "Values that differ by rounding alone are left out. Papers also copy from one another, take the test "
     "server's numbers, or fine-tune in their own way: a cell's note says what is known."
 )
+UNMEASURED = "No measured row yet: harness run --model BACKBONE --protocol {}"
 RAW = (
     "Lines measured here are of the model as published: it was not fine-tuned as the paper did, so they show "
     "what the fine-tuning is worth and are no repetition."
@@ -193,14 +194,9 @@ def _add_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> Ta
     names = [name for name, one in catalog.PROTOCOLS.load_entries().items()
              if (paper.slug, table.id) in {(own.paper, own.table) for own in one.tables}]  # fmt: skip
     if not measured and names:
-        return replace(shown, notes=[_invite_run(names[0]), *shown.notes])
+        return replace(shown, notes=[UNMEASURED.format(names[0]), *shown.notes])
     raw = any("as published" in cell.text for cells in measured for cell in cells.values())
     return replace(shown, notes=[*shown.notes, RAW]) if raw else shown
-
-
-def _invite_run(protocol: str) -> str:
-    """What measures a row of a table that has none."""
-    return f"No measured row yet: harness run --model BACKBONE --protocol {protocol}"
 
 
 def _collect_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
@@ -345,7 +341,7 @@ def _build_protocol_table(
         [[cells.get(name, EMPTY) for name in ("model", "setting", "origin", *names)]
          for cells in sorted(kept, key=sort_key)],
         says=rules,
-        notes=[*([] if measured else [_invite_run(protocol.name)]), *list_print_warnings(printed_table),
+        notes=[*([] if measured else [UNMEASURED.format(protocol.name)]), *list_print_warnings(printed_table),
                *(f"Measured numbers are by the convention of {one.says}." for one in conventions)],
     )  # fmt: skip
     first, *others = rows.columns

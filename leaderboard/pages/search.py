@@ -116,18 +116,17 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
     items: list[_Item] = site.queries.known.get("items") or list(_make_items(site))
     site.queries.known["items"] = items
     hits = _match_items(items, words, [kind] if kind else KINDS)
-    if len(words) < 2 or kind:
-        return hits
-    # Of a model or paper and a suite, which have no name in common, both are found.
-    suites = [
-        word
-        for word in words
-        if any(one.kind == "suite" and (one.match([word]) or (1,))[0] == 0 for one in items)
-    ]
-    if others := [word for word in words if word not in suites] if suites else ():
-        more = _match_items(items, others, ("backbone", "model", "paper"))
-        hits = [*hits, *more, *(_match_items(items, suites, ("suite",)) if more else ())]
-    return hits or [(one, one.name) for one in _find_results(site.queries, items, words)]
+    if len(words) > 1 and not kind:
+        hits = hits or [(one, one.name) for one in _find_results(site.queries, items, words)]
+        # A model or paper and a suite have no name in common: both are found.
+        suites = [
+            w for w in words if w in {extract_letters(n) for _, n in _match_items(items, [w], ["suite"])}
+        ]
+        others = [word for word in words if word not in suites]
+        more = _match_items(items, others, ("backbone", "model", "paper")) if suites and others else []
+        more += _match_items(items, suites, ["suite"]) if more else []
+        hits += [hit for hit in more if hit not in hits]
+    return hits
 
 
 def _match_items(

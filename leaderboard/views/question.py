@@ -66,10 +66,7 @@ Names = Annotated[list[Text], Field(max_length=200), BeforeValidator(_split_name
 class QuestionState(TableState):
     """The parameters of a question: the tasks, and the bounds of the models."""
 
-    suite: Names = Field(
-        [],
-        description="Tasks of these suites, by the names in their addresses; any for those of every suite.",
-    )
+    suite: Names = Field([], description="Tasks of these suites, by their names in addresses; any for all.")
     type: Names = Field([], description="Tasks of these types.")
     language: Names = Field([], description="Tasks in these languages, e.g. deu: the subsets in them alone.")
     domain: Names = Field([], description="Tasks of these domains, e.g. Legal.")
@@ -165,8 +162,7 @@ class Answer:
             have = "s have" if more > 1 else " has"
             sentences.append(f"{more} more model{have} only {fewer} of them{other}.")
         if sure:
-            sentences.append("± 95 % is how far the mean would move over other tasks of this kind; means of "
-                             "two models move together, so their ranks are surer.")  # fmt: skip
+            sentences.append("± 95 % is how far the mean would move over other tasks of this kind.")
         for fact, count in self.unknown.items():
             models = "1 model is" if count == 1 else f"{count} models are"
             sentences.append(f"{models} left out, as the {fact} is not known.")
@@ -229,9 +225,8 @@ def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
         scopes = {score.scope for score in queries.find_scores(entry=entries)}
         slugs.sort(key=lambda slug: -_count_columns(queries, slug, scopes))
     completed = state.apply_changes(suite=slugs[:1])
-    return (
-        completed if any(any(_iter_columns(queries.suites[s], completed, {})) for s in slugs[:1]) else state
-    )
+    has_tasks = slugs and any(_iter_columns(queries.suites[slugs[0]], completed, {}))
+    return completed if has_tasks else state
 
 
 def _count_columns(queries: Queries, slug: str, scopes: set[int]) -> int:
