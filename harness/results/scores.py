@@ -25,14 +25,14 @@ def score_text(value: float | None, *, measured: bool = False) -> str:
 
     >>> score_text(0.64508), score_text(0.021, measured=True), score_text(12345.6, measured=True)
     ('64.51', '0.021', '12,346')
-    >>> score_text(None)
-    '–'
+    >>> score_text(None), score_text(-0.0628)
+    ('–', '−6.28')
     """
     if value is None or value != value:
         return "–"
     if measured:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{100 * value:.2f}"
+    return f"{100 * value:.2f}".replace("-", "−")
 
 
 def format_delta(value: float | None) -> str:

@@ -102,7 +102,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> None:
         url_host = f"[{host}]" if ":" in host else host
         entries, address = site.queries.count_entries(), f"http://{url_host}:{listening.getsockname()[1]}"
         # A change since the earlier start is not there yet.
-        earlier = " of the last start, until the folders are looked at" if site.is_stale else ""
+        earlier = " as at the last start; what is new follows in a moment" if site.is_stale else ""
         click.echo(f"{entries:,} entries{earlier}. Open {address}  (Ctrl-C ends)", err=True)
         if workers == 1:
             uvicorn.Server(uvicorn.Config(app.create_app(settings, site), **options)).run(sockets=[listening])

@@ -773,8 +773,17 @@ class Queries:
     def load_facts(self, **where: Any) -> dict[int, Mapping[str, Any]]:
         """The facts of entries, by number or origin, that have no column of their own; by entry's number."""
         fits, values = _build_sql_conditions(where)
-        rows = self._fetch_rows(f"SELECT id, facts FROM entries WHERE {fits}", *values)
-        return {number: json.loads(facts) for number, facts in rows}
+        rows = self._fetch_rows(f"SELECT id, parameters, facts FROM entries WHERE {fits}", *values)
+        return {number: _refuse_memory(json.loads(facts), size) for number, size, facts in rows}
+
+
+def _refuse_memory(facts: dict[str, Any], parameters: int | None) -> Mapping[str, Any]:
+    """Facts without a memory that is 100 times that of the parameters in float32, or a hundredth of it."""
+    memory, expected = facts.get("memory_usage_mb"), 4e-6 * (parameters or 0)
+    if not memory or not expected or expected / 100 < memory < expected * 100:
+        return facts
+    note = f"its card’s {memory:,.0f} MB contradict its parameters"
+    return {**facts, "memory_usage_mb": None, "memory_note": note}
 
 
 def cache_by_queries(compute: Callable[[Queries], R]) -> Callable[[Queries], R]:

@@ -14,7 +14,7 @@ from pydantic import Field
 from harness.core.errors import find_similar_names
 from leaderboard.data.entries import TRUST, Entry, format_seeds
 from leaderboard.data.queries import Queries
-from leaderboard.data.ranking import Floats
+from leaderboard.data.ranking import Floats, select_mean_columns
 from leaderboard.data.scores import OTHER, SuiteScores
 from leaderboard.data.suites import REASONS, list_conventions
 from leaderboard.views import sorting
@@ -63,7 +63,7 @@ LIKE_FOR_LIKE = (
 class _CompareState(State):
     """The parameters of a comparison."""
 
-    m: Texts = Field([], description="Entries, 2 to 6; differences are to the first.")
+    m: Texts = Field([], description="The models, or their entries, 2 to 6; differences are to the first.")
     q: Text = Field("", description="Part of the name of a model that is to be added.")
     suite: Text = Field("", description="The suite; without one, that where all have most in common.")
     view: Text = Field("", description="The paper's convention that makes a task's number.")
@@ -108,8 +108,9 @@ def _show_comparison(site: Site, state: _CompareState) -> Page:
         *_build_tasks_tables(queries, common, labels, state), differences,
     ]  # fmt: skip
     *first, last = [label[2:] for label in labels]
-    suite, count = common.scores.site_suite.suite, len(common.columns)
-    lead = f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
+    suite, count = common.scores.site_suite.suite, len(common.averaged)
+    total = len(select_mean_columns(suite))
+    lead = f"{suite.title}: all of them have {count} of the {total} tasks of its mean."
     if common.types and not count:
         lead = f"{suite.title}: all of them have means within {len(common.types)} of its types."
     return Page(
@@ -181,7 +182,7 @@ def _build_compare_controls(queries: Queries, common: Common, state: _CompareSta
     counts = {**common.overlaps, site_suite.slug: common.overlaps.get(site_suite.slug, 0)}
     types = [(kind, kind) for kind in common.by_type]
     named = [(slug, count, suites[slug].suite) for slug, count in counts.items()]
-    suites_of = [(slug, f"{count}/{len(one.columns)} {one.title}") for slug, count, one in named]
+    suites_of = [(slug, f"{count}/{len(select_mean_columns(one))} {one.title}") for slug, count, one in named]
     offered: Options = {
         "suite": ("Suite, with the tasks that all have", suites_of),
         "view": ("Numbers", [(name, f"as {name} prints") for name in list_conventions(site_suite.suite)]),

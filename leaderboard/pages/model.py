@@ -57,9 +57,9 @@ AGAINST = {"parameters": ("parameters", "size"), "operations": ("operations", "f
 
 FACTS = (
     "parameters", "n_embedding_parameters", "dimension", "max_tokens", "tokens_unlimited", "memory_usage_mb",
-    "license", "released", "open_weights", "languages", "framework", "modalities", "similarity_fn_name",
-    "use_instructions", "adapted_from", "superseded_by", "training_datasets", "public_training_data",
-    "public_training_code", "training_data_link", "training_code_link", "reference",
+    "memory_note", "license", "released", "open_weights", "languages", "framework", "modalities",
+    "similarity_fn_name", "use_instructions", "adapted_from", "superseded_by", "training_datasets",
+    "public_training_data", "public_training_code", "training_data_link", "training_code_link", "reference",
 )  # fmt: skip
 """What is stated of models, by the names in the JSON form."""
 
@@ -213,11 +213,16 @@ def _build_entries_table(model: _Model, shown: Entry | None, path: str) -> Table
 
 
 def _build_reproductions_table(queries: Queries, model: _Model) -> Table:
-    """The numbers of several sources of a model by task, those that are furthest apart first."""
-    rows = [one for one in load_comparisons(queries) if one.model == model.slug]
-    rows.sort(key=lambda one: (one.base is None, -abs(one.delta or 0.0)))
-    caption = "Numbers of two sources beside one another, and broken ones: scores × 100"
-    return fill_table("reproductions", caption, COMPARISON_FIELDS, rows[:SHOWN], cards=True)
+    """The numbers of several sources of a model by task, the furthest apart first; else broken ones."""
+    every = [one for one in load_comparisons(queries) if one.model == model.slug]
+    rows = sorted((one for one in every if one.base), key=lambda one: -abs(one.delta or 0.0))
+    same = sum(one.verdict == "same" for one in rows)
+    caption = f"{same} of {len(rows)} numbers are the same as another one of the model: scores × 100"
+    alone = f"{len(every) - len(rows)} broken numbers, e.g. at chance level, stand beside no other one"
+    if not rows:
+        caption, rows = f"{alone}: scores × 100", every
+    notes = [f"{alone}."] if len(every) > len(rows) else []
+    return fill_table("reproductions", caption, COMPARISON_FIELDS, rows[:SHOWN], notes=notes, cards=True)
 
 
 def _build_paper_tables(site: Site, model: _Model, standings: Sequence[Standing]) -> list[Table]:

@@ -47,6 +47,7 @@ DIFFER = (
     "Values that differ by rounding alone are left out. Papers also copy from one another, take the test "
     "server's numbers, or fine-tune in their own way: a cell's note says what is known."
 )
+UNMEASURED = "No measured row yet: harness run --model BACKBONE --protocol {}"
 RAW = (
     "Lines measured here are of the model as published: it was not fine-tuned as the paper did, so they show "
     "what the fine-tuning is worth and are no repetition."
@@ -190,6 +191,10 @@ def _add_measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> Ta
     """A table as printed, with the lines that were measured."""
     measured = _collect_measured_lines(queries, paper, table)
     shown = build_paper_table(paper, table, *measured)
+    names = [name for name, one in catalog.PROTOCOLS.load_entries().items()
+             if (paper.slug, table.id) in {(own.paper, own.table) for own in one.tables}]  # fmt: skip
+    if not measured and names:
+        return replace(shown, notes=[UNMEASURED.format(names[0]), *shown.notes])
     raw = any("as published" in cell.text for cells in measured for cell in cells.values())
     return replace(shown, notes=[*shown.notes, RAW]) if raw else shown
 
@@ -315,7 +320,9 @@ def _build_protocol_table(
     printed_table = paper.tables[table.table]
     names = [column.name for column in table.columns]
     lines = [_collect_printed_cells(line) for line in group_printed_lines(printed_table.rows)]
-    lines += _collect_step_lines(queries, protocol, table)
+    measured = _collect_step_lines(queries, protocol, table)
+    lines += measured
+    names = [name for name in names if any(cells.get(name, EMPTY) is not EMPTY for cells in lines)]
     kept = [cells for cells in lines if any(cells.get(name, EMPTY) is not EMPTY for name in names)]
 
     def sort_key(cells: Mapping[str, Cell]) -> tuple[bool, float]:
@@ -325,7 +332,7 @@ def _build_protocol_table(
 
     keys = {name: format_anchor(name).lower() for name in names}
     heads = {"model": "Model", "setting": "Setting", "origin": "Numbers", **{keys[n]: n for n in names}}
-    rules = {keys[column.name]: f"{column.name}: {column.rule}." for column in table.columns if column.rule}
+    rules = {keys[c.name]: f"{c.name}: {c.rule}." for c in table.columns if c.rule and c.name in keys}
     suites = [catalog.open_suite(name) for name in dict.fromkeys(one.suite for one in table.columns)]
     conventions = [suite.conventions[table.paper] for suite in suites if table.paper in suite.conventions]
     rows = values_table(
@@ -334,7 +341,7 @@ def _build_protocol_table(
         [[cells.get(name, EMPTY) for name in ("model", "setting", "origin", *names)]
          for cells in sorted(kept, key=sort_key)],
         says=rules,
-        notes=[*list_print_warnings(printed_table),
+        notes=[*([] if measured else [UNMEASURED.format(protocol.name)]), *list_print_warnings(printed_table),
                *(f"Measured numbers are by the convention of {one.says}." for one in conventions)],
     )  # fmt: skip
     first, *others = rows.columns

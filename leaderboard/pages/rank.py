@@ -41,6 +41,8 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
         # The reader's form stays, with what was typed; the answer is that without the model.
         note, nearest = f"{error.message} {error.hint}", list_nearest_models(queries, state)
         answer = answer_question(queries, state.apply_changes(beside=""))
+    default = "" if question.suite or question.task else "".join(
+        queries.suites[name].suite.title for name in state.suite) or "all suites"  # fmt: skip
     table = answer.table
     where = build_paging(len(table.ordered), state, PATH)
     unfolded, every = "all" in state.tasks, [] if "all" in state.tasks else ["all"]
@@ -54,7 +56,7 @@ def _show_ranking(site: Site, state: QuestionState) -> Page:
     ranking = table.build_suite_table(rows, list(_iter_notes(answer)))
     left_out = answer.build_left_out_table()
     return Page(
-        title="Which encoder?", lead=elsewhere or answer.describe(chosen=question.suite != state.suite),
+        title="Which encoder?", lead=elsewhere or answer.describe(default),
         notes=[note] if note else [], tables=[ranking, left_out] if left_out.rows else [ranking],
         charts=[plot_suite_sizes(table)],
         data={

@@ -29,7 +29,7 @@ from leaderboard.web.tables import EMPTY, Table, link, values_table
 
 CHIPS = {"q": "model has “{}”", "task": "{}", "verdict": "{}"}
 
-COUNTS = {"compared": "Compared", "same": "Same", "draws": "Within two runs", "differs": "Differ",
+COUNTS = {"compared": "Compared", "same": "Same", "draws": "Differ as two runs may", "differs": "Differ",
           "unproven": "Data not stated",
           "data": "Other data", "settings": "Other settings", "weights": "Other weights",
           "median": "Median difference", "most": "Largest"}  # fmt: skip

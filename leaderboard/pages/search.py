@@ -115,10 +115,25 @@ def _search_items(site: Site, query: str, kind: str = "") -> list[tuple[_Item, s
         return []
     items: list[_Item] = site.queries.known.get("items") or list(_make_items(site))
     site.queries.known["items"] = items
-    matches = [(one.match(words), one) for one in items if kind in ("", one.kind)]
-    hits = [(*match, one) for match, one in matches if match is not None]
-    if not hits and len(words) > 1 and not kind:
-        return [(one, one.name) for one in _find_results(site.queries, items, words)]
+    hits = _match_items(items, words, [kind] if kind else KINDS)
+    if len(words) > 1 and not kind:
+        hits = hits or [(one, one.name) for one in _find_results(site.queries, items, words)]
+        # A model or paper and a suite have no name in common: both are found.
+        suites = [
+            w for w in words if w in {extract_letters(n) for _, n in _match_items(items, [w], ["suite"])}
+        ]
+        others = [word for word in words if word not in suites]
+        more = _match_items(items, others, ("backbone", "model", "paper")) if suites and others else []
+        more += _match_items(items, suites, ["suite"]) if more else []
+        hits += [hit for hit in more if hit not in hits]
+    return hits
+
+
+def _match_items(
+    items: Sequence[_Item], words: Sequence[str], kinds: Sequence[str]
+) -> list[tuple[_Item, str]]:
+    """The items of some kinds that have all words, each with the name that matched, the best first."""
+    hits = [(*match, one) for one in items if one.kind in kinds and (match := one.match(words)) is not None]
     if words:
         hits.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
     return [(one, name) for *_, name, one in hits]

@@ -225,7 +225,8 @@ def load_common(
     present = {(one.site_suite.slug, one.convention): one
                for one in iter_present_scores(queries, entries, pinned=pinned)}  # fmt: skip
     numbers = {key: _find_numbers(scores) for key, scores in present.items()}
-    shared = {key: int(has.all(axis=0).sum()) for key, has in numbers.items()}
+    shared = {key: int(has[:, select_mean_columns(present[key].site_suite.suite)].all(axis=0).sum())
+              for key, has in numbers.items()}  # fmt: skip
     # Where nothing that counts is common, scores that do not count still say which suite is nearest.
     others = {key: has | ~np.isin(present[key].reasons, (0, NONE)) for key, has in numbers.items()}
     by_all = {key: int(has.all(axis=0).sum()) for key, has in others.items()}

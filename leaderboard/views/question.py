@@ -29,7 +29,7 @@ from leaderboard.web.page import NotFound, check_name
 from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address
 from leaderboard.web.tables import Table, link, values_table
 
-PATH = "/rank"
+PATH, ANY = "/rank", "any"
 
 BEST, TOP = 5, ("parameters", "mean", "half", "places", "unseen", "max_tokens")
 """The rows of a short answer, and its columns beside rank and model."""
@@ -66,7 +66,7 @@ Names = Annotated[list[Text], Field(max_length=200), BeforeValidator(_split_name
 class QuestionState(TableState):
     """The parameters of a question: the tasks, and the bounds of the models."""
 
-    suite: Names = Field([], description="Tasks of these suites, by the names in their addresses.")
+    suite: Names = Field([], description="Tasks of these suites, by their names in addresses; any for all.")
     type: Names = Field([], description="Tasks of these types.")
     language: Names = Field([], description="Tasks in these languages, e.g. deu: the subsets in them alone.")
     domain: Names = Field([], description="Tasks of these domains, e.g. Legal.")
@@ -76,6 +76,11 @@ class QuestionState(TableState):
         None, ge=1, le=100_000, description="Rank at least so many models, over the tasks that these share; "
         "without it over the tasks with which the ranking rests on the most scores.",
     )  # fmt: skip
+
+    @property
+    def suites(self) -> list[str]:
+        """The suites that were named; none for every suite."""
+        return [name for name in self.suite if name != ANY]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +123,8 @@ class Answer:
         table = replace(self.table, state=self.state.apply_changes(cols=list(TOP)))
         return replace(table.build_suite_table(self.ranked[:BEST], [], PATH), name="top")
 
-    def describe(self, *, chosen: bool = False) -> str:
-        """The answer in sentences; `chosen` says that the reader named no tasks."""
+    def describe(self, default: str = "") -> str:
+        """The answer in sentences; `default` is what stands for the suite that the reader did not name."""
         columns, scores = len(self.pool.site_suite.suite.columns), self.table.scores
         place = self.table.ranks.place
         apart, ranked = [scores.entries[row].model for row in sorted(scores.unranked)], self.ranked
@@ -143,7 +148,9 @@ class Answer:
         texts = {column.key: column.build_cell(best).text for column in self.table.columns
                  if column.key in ("half", "places")}  # fmt: skip
         half = texts.get("half")
-        sure = f" ± {half}, rank {texts['places'].replace('–', ' to ')}" if half else ""
+        rank = texts.get("places", "").replace("–", " to ")
+        among = f" among the {len(ranked)} models with {tasks}" if len(ranked) > 1 else ""
+        sure = f" ± {half}, rank {rank}{among}" if half else ""
         sentences = [
             f"First is {first.model} ({score_text(float(mean))}{sure}){others}.",
             f"Of {passing}, {len(ranked)} {has} {tasks}, "
@@ -159,8 +166,8 @@ class Answer:
         for fact, count in self.unknown.items():
             models = "1 model is" if count == 1 else f"{count} models are"
             sentences.append(f"{models} left out, as the {fact} is not known.")
-        if chosen:
-            sentences.append(f"These are the tasks of {scores.site_suite.suite.title}, as none were chosen.")
+        if default:
+            sentences.append(f"These are the tasks of {default}, as no suite was chosen.")
         if len(ranked) < (self.state.models or 0):
             sentences.append(f"No more than {len(ranked)} can be ranked.")
         names = [column.name for column in scores.site_suite.suite.columns]
@@ -203,18 +210,23 @@ class Answer:
 
 
 def complete_question(queries: Queries, state: QuestionState) -> QuestionState:
-    """The question; one without tasks is about the suite that the named model has most of, else the first."""
+    """The question; one without suite or task is about the suite that the named model has most of.
+
+    Without a model it is about the first suite; where that has no such task, about all suites.
+    """
     # Records may have further names for the model's files.
     if state.beside and not any(map(state.is_beside, queries.entries.values())):
         named = queries.find_named_entries(state.beside)
         state = state.apply_changes(beside=named[0].model) if named else state
-    if state.suite or state.type or state.language or state.domain or state.task:
+    if state.suite or state.task:
         return state
     slugs = sorted(queries.entries_of_suites, key=lambda slug: slug != "mteb")
     if entries := [entry.id for entry in queries.entries.values() if state.is_beside(entry)]:
         scopes = {score.scope for score in queries.find_scores(entry=entries)}
         slugs.sort(key=lambda slug: -_count_columns(queries, slug, scopes))
-    return state.apply_changes(suite=slugs[:1])
+    completed = state.apply_changes(suite=slugs[:1])
+    has_tasks = slugs and any(_iter_columns(queries.suites[slugs[0]], completed, {}))
+    return completed if has_tasks else state
 
 
 def _count_columns(queries: Queries, slug: str, scopes: set[int]) -> int:
@@ -320,14 +332,14 @@ def list_nearest_models(queries: Queries, state: QuestionState) -> list[tuple[st
 
 def _build_question(queries: Queries, state: QuestionState) -> tuple[SiteSuite, Mapping[str, str]]:
     """The tasks that were asked for as a suite, and those that count under another name (_merge_columns)."""
-    for name in state.suite:
+    for name in state.suites:
         check_name("suite", name, queries.suites, then="The page /suites lists all.")
     offers = _count_names(queries) if state.type or state.language or state.domain else {}
     for kind, counts in offers.items():
         for name in getattr(state, kind):
             check_name(kind, name, counts, then="The form of /rank has those of most tasks.")
     # In the site's order, whatever that of the address.
-    suites = [listed for slug, listed in queries.suites.items() if slug in (state.suite or queries.suites)]
+    suites = [listed for slug, listed in queries.suites.items() if slug in (state.suites or queries.suites)]
     columns, twins = _merge_columns(suites, state)
     names = {c.name for one in suites for c in one.suite.columns} if state.task else set()
     for name in state.task:
@@ -336,7 +348,7 @@ def _build_question(queries: Queries, state: QuestionState) -> tuple[SiteSuite, 
     chosen = tuple(columns.values())
     # One suite keeps its conventions, and what its means are over.
     suite = suites[0].suite if len(suites) == 1 else Suite(name="", title="Chosen tasks", columns=())
-    titles = [queries.suites[name].suite.title for name in state.suite]
+    titles = [queries.suites[name].suite.title for name in state.suites]
     parts = [*titles, *state.type, *state.domain, *map(name_language, state.language)]
     title = ", ".join(parts) or suite.title
     weights = _read_weights(state.weight, chosen)
@@ -392,7 +404,7 @@ def _check_other_suites(queries: Queries, state: QuestionState, name: str, names
     others = [listed.suite.title for listed in queries.suites.values()
               if any(column.name == name for column in listed.suite.columns)]  # fmt: skip
     if others and name not in names:
-        titles = " or ".join(queries.suites[slug].suite.title for slug in state.suite)
+        titles = " or ".join(queries.suites[slug].suite.title for slug in state.suites)
         more = f" and {len(others) - 3} others" if len(others) > 3 else ""
         message = f"{name} is not in {titles}. It is in {', '.join(others[:3])}{more}."
         raise NotFound(message, hint=f"Leave out suite={','.join(state.suite)}.")
@@ -401,7 +413,7 @@ def _check_other_suites(queries: Queries, state: QuestionState, name: str, names
 def _iter_columns(listed: SiteSuite, state: QuestionState, known: Mapping[str, Column]) -> Iterator[Column]:
     """The columns of a suite that were asked for, narrowed to the languages."""
     columns = [column for column in listed.suite.columns if _is_asked(column, state)]
-    if len(state.suite) != 1:
+    if len(state.suites) != 1:
         # What a recipe trains for has a convention of its suite's own; what a suite only shows, another one
         # may average.
         columns = [c for c in columns if c.tasks[0].output != "label" and not c.shown_only]
@@ -459,16 +471,18 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
         short: Whether it has only what most questions need, without the filters in force.
     """
     titles = [(slug, queries.suites[slug].suite.title) for slug in queries.entries_of_suites]
-    views = list_conventions(queries.suites[state.suite[0]].suite) if len(state.suite) == 1 else ()
-    counts = _count_names(queries, state.suite).items()
+    suites = state.suites
+    views = list_conventions(queries.suites[suites[0]].suite) if len(suites) == 1 else ()
+    counts = _count_names(queries, suites).items()
     options: Options = {
-        "suite": ("Tasks of", _add_current([("", "any suite"), *titles], state.suite)),
+        "suite": ("Tasks of", _add_current([(ANY, "any suite"), *titles], state.suite or [ANY])),
         **{name: (name.capitalize(), _list_names(of, getattr(state, name))) for name, of in counts},
         "licence": ("Licence", [("", "any"), *((name, name) for name in LICENCES)]),
         "zero": ("Zero-shot", ZERO),
         "view": ("Convention", [(name, f"as in {name}") for name in views]),
     }
     lists = {name: ",".join(value) for name, value in state if isinstance(value, list)}
+    lists["suite"] = lists["suite"] or ANY
     controls = [
         *state.offer(options, values=lists),
         *state.build_entry_controls(queries.entries.values()),
@@ -481,7 +495,7 @@ def build_question_form(queries: Queries, state: QuestionState, *, short: bool =
     by_name = {control.name: control for control in controls}
     shown = [by_name[name] for name in (SHORT if short else (*SHORT, *LONG)) if name in by_name]
     texts = {name: ", ".join(value) for name, value in state if isinstance(value, list)}
-    texts["suite"] = ", ".join(queries.suites[name].suite.title for name in state.suite)
+    texts["suite"] = ", ".join(queries.suites[name].suite.title for name in suites) or "any suite"
     texts["language"] = ", ".join(map(name_language, state.language))
     return state.build_form(PATH, shown, chips={} if short else {**_TASK_CHIPS, **_BOUND_CHIPS}, values=texts)
 

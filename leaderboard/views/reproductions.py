@@ -40,7 +40,7 @@ Verdict = Literal["same", "draws", "differs", "unproven", "data", "settings", "w
 VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     "same": ("same", "equal to the printed digits and numeric noise, on data that is proven to be the same"),
     "draws": (
-        "no further apart than two runs ({})",
+        "differs by {}, as two runs may",
         "scored by two versions of mteb, and apart by no more than two runs "
         "with other random draws, such as of clusterings",
     ),

@@ -252,7 +252,7 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
     def cite(request: Request, of: PageAddress = "/") -> Response:
         # Browsers of today say where a request comes from.
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            hint = "The button Cite of a page keeps its snapshot."
+            hint = "The button “Cite or embed” of a page keeps its snapshot."
             raise Refusal(403, "Another site sent this.", hint=hint)
         _count_request(request)
         source, of = _find_site(site, request).resolve_address(of)

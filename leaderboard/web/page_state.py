@@ -189,7 +189,12 @@ def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> l
     for error in errors:
         place = [str(part) for part in error["loc"]]
         if error["type"] == "extra_forbidden" and place:
-            close = find_similar_names(place[0], kind.model_fields)
+            word = f" {place[0].casefold().removesuffix('s')}"
+            # A form's label is no parameter's name, but a word of what it is.
+            close = find_similar_names(place[0], kind.model_fields) or [
+                name for name, field in kind.model_fields.items()
+                if len(word) > 3 and word in (field.description or "").casefold()
+            ][:3]  # fmt: skip
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
             sentences.append(f"There is no parameter {place[0]!r}.{hint}")
         elif error["type"] in ("int_parsing", "float_parsing") and place[0] in kind.model_fields:

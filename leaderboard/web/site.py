@@ -360,7 +360,7 @@ class Site:
 
 
 def _build_unkept_error(id: str) -> NotFound:
-    hint = "The button Cite of a page keeps one; other software may not read it."
+    hint = "The button “Cite or embed” of a page keeps one; other software may not read it."
     return NotFound(f"No snapshot {id} is kept.", hint=hint)
 
 

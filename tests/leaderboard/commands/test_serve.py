@@ -86,7 +86,7 @@ def test_the_usual_folder_may_be_missing_and_that_is_said(tmp_path: Path) -> Non
     assert lines[1] == "Bringing the snapshot up to date…"
     assert " entries. Open http://127.0.0.1:" in lines[2]
     # The next start shows the snapshot of this one first, and says so.
-    assert " entries of the last start, until the folders are looked at. Open " in serve().stderr
+    assert " entries as at the last start; what is new follows in a moment. Open " in serve().stderr
     (tmp_path / "results").mkdir()
     assert "There is no" not in serve().stderr
 

@@ -22,7 +22,7 @@ import site_data
 from harness.core.lineage import Lineage
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
-from html_pages import Html, ask, figures, find_rows, find_values, list_entries, page
+from html_pages import BROWSER, Html, ask, figures, find_rows, find_values, list_entries, page
 from leaderboard.views import comparison
 from leaderboard.views.comparison import Common, iter_field_differences, load_common
 from leaderboard.web.app import create_app
@@ -326,6 +326,29 @@ def test_columns_that_are_only_shown_are_in_no_difference_of_means(grids: Common
     values[0] = values[1] + gaps
     shown = replace(shown, scores=replace(shown.scores, values=values))
     assert shown.list_pairs()[0].tasks.value == pytest.approx(gaps[1:].mean())
+
+
+def test_tasks_are_counted_as_on_the_page_of_a_model(tmp_path: Path) -> None:
+    """Without those that a suite only shows."""
+    nano = site_data.suites()["nanobeir"]
+    first, *rest = nano.suite.columns
+    suite = replace(nano.suite, columns=(replace(first, shown_only="an extra"), *rest))
+    listed = {"nanobeir": replace(nano, suite=suite)}
+    models = [Import(model=f"a/{n}", scores=dict.fromkeys(NANO, n / 10)) for n in (4, 6)]
+    site_data.put_imports(tmp_path / "results", models)
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=listed):
+        client = TestClient(create_app(site_data.small_settings(tmp_path)))
+    entries = [*list_entries(client).values()]
+    found = asked(client, m=entries)
+    assert found["lead"].endswith(": all of them have 12 of the 12 tasks of its mean.")
+    assert found["data"]["overlaps"] == {"nanobeir": 12}
+    assert (
+        ">12/12 Nano" in client.get("/compare?" + urlencode({"m": entries}, doseq=True), headers=BROWSER).text
+    )
+    suites = [
+        row for one in ask(client, "/models/a--4")["tables"] for row in one["rows"] if "count" in row["cells"]
+    ]
+    assert [row["cells"]["count"]["text"] for row in suites] == ["12/12"]
 
 
 def test_known_intervals_of_means_serve_where_all_have_the_whole_suite(grids: Common) -> None:

@@ -573,3 +573,25 @@ def test_what_is_not_drawn_by_size_has_no_link_to_the_drawing(client: TestClient
     partly, links = read_place("/models/answerdotai--ModernBERT-base")
     assert re.search(r"by size[a-z ]*: not drawn, as it has 1 of the 8 tasks of GLUE</p>", partly)
     assert not links
+
+
+def test_a_memory_that_contradicts_the_size_is_unknown(tmp_path: Path) -> None:
+    task, size = names("nanobeir")[0], 137_394_234
+    cards = {"o/kilobytes": 549_576.0, "o/int8": 131.0}
+    put_imports(tmp_path / "results", [
+        Import(model=name, scores={task: -0.0628}, card={"n_parameters": size, "memory_usage_mb": memory})
+        for name, memory in cards.items()
+    ])  # fmt: skip
+    with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()):
+        client = TestClient(create_app(small_settings(tmp_path)))
+    facts = {name: ask(client, f"/models/{name.replace('/', '--')}")["data"]["facts"] for name in cards}
+    assert {name: one["memory_usage_mb"] for name, one in facts.items()} == {
+        "o/kilobytes": None,
+        "o/int8": 131,
+    }
+    text = client.get("/models/o--kilobytes", headers=BROWSER).text
+    assert "549,576 MB contradict its parameters" in text
+    assert "−6.28" in text
+    assert ">-6.28" not in text
+    table = find_values(ask(client, "/suites/nanobeir?cols=memory"), "suite")
+    assert {row["model"]: row.get("memory") for row in table} == {"o/kilobytes": None, "o/int8": 131}

@@ -49,6 +49,20 @@ def test_a_protocol_says_its_convention_and_which_mean_it_has(client: TestClient
     assert client.get("/protocols/none").status_code == 404
 
 
+def test_a_table_without_a_measured_row_says_how_to_get_one_and_has_no_empty_column(
+    client: TestClient,
+) -> None:
+    tables = {t["name"]: t for t in ask(client, "/protocols/modernbert")["tables"]}
+    invite = "No measured row yet: harness run --model BACKBONE --protocol modernbert"
+    assert tables["table-7"]["notes"][0] == invite
+    assert invite in page(client, "/papers/modernbert").text
+    assert not any("No measured row" in note for t in ask(client, "/protocols/optibert")["tables"]
+                   if t["name"] == "table-3" for note in t["notes"])  # fmt: skip
+    for table in tables.values():
+        filled = {key for row in table["rows"] for key, cell in row["cells"].items() if cell["text"]}
+        assert {column["key"] for column in table["columns"]} == filled
+
+
 def test_fractions_are_printed_times_100_as_measured_numbers_are(client: TestClient) -> None:
     rows = find_rows(ask(client, "/protocols/efficient"), "table-1")
 

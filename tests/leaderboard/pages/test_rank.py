@@ -117,7 +117,10 @@ def compare_with_apart(queries: Queries, question: dict[str, Any], scores: Score
         first = min(ranked, key=lambda model: (expected.ranks[model], -expected.means[model]))
         (low, high), half = expected.bounds[first], columns["half"].build_cell(ranked[first]).text
         places = f"rank {low} to {high}" if low < high else f"rank {low}"
-        sure = f" ± {half}, {places}" if first in expected.halves else ""
+        count, asked = len(answer.places), len(answer.pool.site_suite.suite.columns)
+        tasks_text = f"all {asked} tasks" if count == asked else f"the same {count} of {asked} tasks"
+        among = f" among the {len(ranked)} models with {tasks_text}" if len(ranked) > 1 else ""
+        sure = f" ± {half}, {places}{among}" if first in expected.halves else ""
         lead = answer.describe()
         assert lead.startswith(f"First is {first} ({score_text(expected.means[first])}{sure})")
     if answer.wider:
@@ -368,7 +371,18 @@ def test_a_model_stands_beside_the_others_over_its_own_tasks_whatever_the_bounds
 def test_the_answer_says_which_suite_was_taken_how_many_can_be_ranked_and_where_printed_glue_is(
     client: TestClient,
 ) -> None:
-    assert "These are the tasks of MTEB(eng, v2), as none were chosen." in ask(client, PATH)["lead"]
+    assert "These are the tasks of MTEB(eng, v2), as no suite was chosen." in ask(client, PATH)["lead"]
+    # Bounds of the tasks narrow that suite, unless it has no such task; any asks for those of every suite.
+    narrowed, same, every = (
+        ask(client, f"{PATH}?{query}type=Retrieval") for query in ("", "suite=mteb&", "suite=any&")
+    )
+    assert narrowed["data"] == same["data"]
+    assert same["data"]["tasks_asked"] < every["data"]["tasks_asked"]
+    assert "These are the tasks of MTEB(eng, v2), as no suite was chosen." in narrowed["lead"]
+    assert "no suite was chosen" not in same["lead"] + every["lead"]
+    korean = ask(client, f"{PATH}?language=kor")
+    assert korean["data"] == ask(client, f"{PATH}?suite=any&language=kor")["data"]
+    assert "These are the tasks of all suites, as no suite was chosen." in korean["lead"]
     assert "Asked of" not in ask(client, f"{PATH}?suite=mteb")["lead"]
     data = ask(client, f"{PATH}?suite=mteb&models=99999")
     assert f"No more than {data['data']['models_ranked']} can be ranked." in data["lead"]

@@ -75,6 +75,15 @@ def test_a_part_of_a_model_s_name_finds_its_results(client: TestClient) -> None:
     assert hits(client, "tiny-large NanoArguAna") == [], "of a task the whole name"
 
 
+def test_a_paper_or_model_and_a_suite_find_both(client: TestClient) -> None:
+    """What has all of the words goes first."""
+    found = [(hit["kind"]["value"], hit["name"]["value"]) for hit in hits(client, "optibert glue")]
+    assert found[0] == ("recipe", "glue-optibert")
+    assert {("paper", "OptiBERT"), ("suite", "GLUE")} <= {*found}
+    assert any(kind == "backbone" and name.startswith("OptiBERT") for kind, name in found)
+    assert not any(kind == "suite" for kind, _ in hits(client, "zzzz glue"))
+
+
 def test_without_words_all_is_listed_by_kind(client: TestClient) -> None:
     found = client.get("/search.json?rows=all").json()["tables"][0]["rows"]
     kinds = [row["cells"]["kind"]["value"] for row in found]

@@ -189,7 +189,7 @@ def test_the_interval_of_random_draws_is_that_of_two_independent_runs() -> None:
 @pytest.mark.parametrize(
     ("score", "version", "expected"),
     [
-        (0.60, "1.12.75", ("draws", "no further apart than two runs (+10.00)")),
+        (0.60, "1.12.75", ("draws", "differs by +10.00, as two runs may")),
         (0.90, "1.12.75", ("differs", "differs by +40.00")),
         # One version draws the same.
         (0.60, "2.26.24", ("differs", "differs by +10.00")),
@@ -240,6 +240,14 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     model = find_values(ask(client, "/models/o--m"), "reproductions")
     assert {row["name"]: row["verdict"] for row in model}[TASKS["differs"]] == "differs by +2.00"
     assert [row["delta"] for row in model][:2] == [-29.0, 2.0]
+    assert not any(row["base"] is None for row in model)
+    [table] = [one for one in ask(client, "/models/o--m")["tables"] if one["name"] == "reproductions"]
+    same = sum(row["verdict"] == "same" for row in model)
+    assert table["caption"].startswith(
+        f"{same} of {len(model)} numbers are the same as another one of the model"
+    )
+    refused = client.get("/reproductions.json?model=m")
+    assert refused.json()["error"]["message"] == "There is no parameter 'model'. Did you mean q?"
     ranking = find_values(ask(client, f"/tasks/{TASKS['same']}"), "ranking")
     assert {row["model"]: row.get("reproduced") for row in ranking} == {
         "o/m": "same",
@@ -377,7 +385,7 @@ def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Pa
     others = {task: one.build_cell().text for task, one in measured.items() if one.verdict != "same"}
     assert others == {
         "STS12": "other data revision", "STS13": "other data revision",
-        "SIB200ClusteringS2S": "no further apart than two runs (−2.69)",
+        "SIB200ClusteringS2S": "differs by −2.69, as two runs may",
     }  # fmt: skip
     assert len(measured) == 10
     assert measured["STS13"].reason.endswith("sentence2: 67,475 characters, stated are 68,848")

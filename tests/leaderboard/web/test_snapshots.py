@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import random
@@ -225,6 +226,10 @@ def test_a_page_to_cite_says_who_can_open_its_address_and_what_its_entry_quotes(
     assert all("the site keeps at most 100" in text for text in texts)
     assert all(text.count("BibTeX, with the first of the sentences below:") == 1 for text in texts)
     assert len(re.findall("<li data-site>", texts[0])) > 1
+    ranked = html.unescape(public.get("/cite", params={"of": "/suites/nanobeir?rows=25"}).text)
+    [frame] = re.findall('<iframe src="https://example.org/e([^"]*)" ', ranked)
+    assert "<table" in local.get(frame).text
+    assert "<nav" not in local.get(frame).text
     assert "<p>BibTeX:</p>" in local.get("/cite", params={"of": "/suites/nanobeir"}).text
 
 
