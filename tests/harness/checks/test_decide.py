@@ -291,7 +291,7 @@ def test_a_language_that_collapsed_is_named_and_may_fail_the_check(count: int) -
         one = decided(both, [SUITE], policy)
         fails = merge_verdicts(one.tasks, one.means, policy)
         assert (fails.verdict, fails.exit_code) == ("regressed", 1)
-        assert "l0 of T collapsed" in " ".join(fails.because)
+        assert "l0 of T (100 texts) collapsed" in " ".join(fails.because)
 
 
 @pytest.mark.slow
