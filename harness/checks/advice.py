@@ -53,11 +53,11 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
     deltas: Mapping[str, float] = {t.task: t.delta or 0.0 for t in check.tasks if t.low is not None}
-    chain, theirs, since = check.chain, check.baseline.artifacts, ""
+    chain, artifacts, since = check.chain, check.baseline.artifacts, ""
     slow = bool(describe_chain_regressions(chain, check.means))
     if chain and slow and not red and all(mean.verdict != "regressed" for mean in check.means):
         # The loss is against the anchor, and so are those of tasks.
-        deltas, theirs, since = chain.deltas, chain.artifacts, "since the anchor "
+        deltas, artifacts, since = chain.deltas, chain.artifacts, "since the anchor "
     losses = sorted((delta, name) for name, delta in deltas.items() if delta < 0)
     most = ", ".join(f"{name} {format_delta(delta)}" for delta, name in losses[:3])
     summary = f"No task is red by itself{f'; {since}most was lost on ' if most else ''}{most}"
@@ -66,21 +66,21 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
         summary = f"Correct this first. What it does to {red[0].task if red else 'scores'}"
     elif red:
         summary = f"Look at {red[0].task} first"
-    command = _build_compare_command(check, theirs, red[0] if red else None, results)
-    beside = len(theirs) > 1 and command.startswith("harness compare")
+    command = _build_compare_command(check, artifacts, red[0] if red else None, results)
+    beside = len({*artifacts, *check.candidate.artifacts}) > 2 and command.startswith("harness compare")
     yield f"{summary}{' (the command compares the first training of each side)' if beside else ''}:"
     yield command
 
 
 def _build_compare_command(
-    check: Check, theirs: Sequence[str], task: TaskOutcome | None, results: Path | None
+    check: Check, artifacts: Sequence[str], task: TaskOutcome | None, results: Path | None
 ) -> str:
     """The command that compares both models by their keys, since several may have one name.
 
     It shows the candidate where there is nothing to compare: the records of the baseline are in a file, or
     both sides are one model under two settings, or a former version did not write the anchor's model.
     """
-    candidate, baseline = (next(iter(one), "")[:12] for one in (check.candidate.artifacts, theirs))
+    candidate, baseline = (next(iter(one), "")[:12] for one in (check.candidate.artifacts, artifacts))
     of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
     words = ["harness", "compare", baseline, candidate, *(["--task", task.task] if task else [])]
     if of_file or baseline in ("", candidate):

@@ -128,13 +128,13 @@ def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
 
 def _describe_lower_baselines(chain: Chain, means: Means) -> Iterator[str]:
     """Sentences on baselines that lie below the anchor by more than a chain may lose."""
-    for one, step in ((one, step) for one in chain.means for step in means if one.suite == step.suite):
-        lower = (one.delta or 0.0) - (step.delta or 0.0)
+    for since, step in ((a, b) for a in chain.means for b in means if a.suite == b.suite):
+        lower = (since.delta or 0.0) - (step.delta or 0.0)
         # Both differences are of the same candidate where they are of the same tasks.
-        if one.there == step.there and lower < -one.margin and one.verdict != "regressed":
+        if since.there == step.there and lower < -since.margin and since.verdict != "regressed":
             yield (
-                f"On {one.suite} the baseline itself is {format_delta(lower)} points against "
-                f"{describe_anchor(chain)}; the candidate is {one.delta_text}."
+                f"On {since.suite} the baseline itself is {format_delta(lower)} points against "
+                f"{describe_anchor(chain)}; the candidate is {since.delta_text}."
             )
 
 

@@ -186,9 +186,9 @@ def _explain_rules(check: Check) -> Iterator[str]:
         yield PORT_RULE if port else ONE_TRAINING if single else RULE
     known = [(100 * one.detectable, one) for one in check.means if one.detectable]
     seen = [f"{points:.2f} points on {m.there} of {m.wanted} tasks of {m.suite}" for points, m in known]
-    told = ", ".join(seen).replace("points on 1 of 1 tasks of", "points on")
+    losses = ", ".join(seen).replace("points on 1 of 1 tasks of", "points on")
     if lines and seen and not port and not single:
-        yield f"What it can see: a true loss of {told} is red in 80 % of checks."
+        yield f"What it can see: a true loss of {losses} is red in 80 % of checks."
     for mean in check.means:
         if predicted := mean.predicted:
             points = {name: 100 * value for name, value in predicted.items() if name != "target"}
@@ -216,8 +216,8 @@ def _format_verdict_counts(check: Check) -> str:
 
 def _format_side(side: CheckedModel, mark: str = "") -> str:
     """The first model of a side and the number of further ones, after the name of a baseline."""
-    count = len(side.artifacts)
-    name = f"{mark}{side.name}{mark}" + (f" and {count - 1:,} more trainings" if count > 1 else "")
+    further, name = len(side.artifacts) - 1, f"{mark}{side.name}{mark}"
+    name += f" and {further:,} more training{'s' * (further > 1)}" if further > 0 else ""
     if side.baseline and side.baseline != side.name:
         return f"baseline {mark}{side.baseline}{mark} ({name})"
     return f"baseline {name}" if side.baseline else name
