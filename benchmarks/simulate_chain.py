@@ -101,7 +101,7 @@ def _test_by_anchor(
     candidate: CheckSide, anchor: CheckSide, suites: Sequence[Suite], power: Power, number: int
 ) -> Chain:
     sides = Comparison(candidate=candidate, baseline=anchor, failures={})
-    means = evaluate_chain(sides, suites, DEFAULT, power, number - 1)
+    means, _ = evaluate_chain(sides, suites, DEFAULT, power, number - 1)
     return Chain(anchor="release 0", when="", baselines=number - 1, means=means)
 
 

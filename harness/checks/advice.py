@@ -18,7 +18,7 @@ COUNTED: tuple[Verdict, ...] = ("passed", "same")
 
 SOURCES: Mapping[MarginSource, str] = {
     "default": "the default",
-    "policy": "yours",
+    "policy": "set with --margin or in the policy",
     "runs": "chosen by the tool from the baseline's repeated trainings",
     "checks": "chosen by the tool from earlier checks",
     "stated": "chosen by the tool from the number of examples",
@@ -27,12 +27,7 @@ SOURCES: Mapping[MarginSource, str] = {
 
 
 def describe_next_steps(check: Check, *, results: Path | None = None) -> list[str]:
-    """What to do after a check: a sentence, then others and commands to type.
-
-    Args:
-        check: The check.
-        results: The results folder, where it is not the default one.
-    """
+    """What to do: a sentence, then others and commands; `results` where the folder is not the default."""
     fallen = [
         one
         for one in sort_outcomes(check.tasks)
@@ -41,47 +36,54 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
     sure = {mean.suite for mean in check.means if mean.verdict == "regressed"}
     alone = [t.task for suite, t in find_single_tasks(check.tasks, check.means).items() if suite in sure]
     lost = [one for one in fallen if one.must_not_regress or one.task in alone]
+    subject = "recipe" if check.question.name == "retrain" else "candidate"
     if check.overall == "regressed":
-        return [*_explain_regression(check, lost, results)]
+        return [f"Reject the {subject}.", *_explain_regression(check, lost, results)]
     if check.overall == "inconclusive":
         return [*_explain_missing_evidence(check)]
     if lost:
-        command = _build_compare_command(check, lost[0], results)
-        where = next((f"{part.part} of " for part in lost[0].lost if part.collapsed), "")
-        return [f"Before you accept it, look at {where}{lost[0].task}.", command]
+        command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
+        note = "" if lost[0].collapsed else ' (exit 0; parts = "fail" in the policy makes this red)'
+        return [f"But look at what collapsed before you accept it{note}.", command]
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
-    return [f"Accept the candidate{allowed}."]
+    return [f"Accept the {subject}{allowed}."]
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
     """The task to look at first, or the largest losses, with the command that shows them."""
     red = sorted(lost, key=lambda one: one.verdict != "regressed")
-    losses = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.low is not None]
-    most = ", ".join(f"{one.task} {format_delta(one.delta)}" for one in losses[:3] if (one.delta or 0.0) < 0)
-    summary = f"No task regressed by itself{'; most was lost on ' if most else ''}{most}"
-    yield "Reject the candidate."
-    slow, count = describe_chain_regressions(check.chain), len(check.baseline.artifacts)
+    deltas: Mapping[str, float] = {t.task: t.delta or 0.0 for t in check.tasks if t.low is not None}
+    chain, artifacts, since = check.chain, check.baseline.artifacts, ""
+    slow = bool(describe_chain_regressions(chain, check.means))
+    if chain and slow and not red and all(mean.verdict != "regressed" for mean in check.means):
+        # The loss is against the anchor, and so are those of tasks.
+        deltas, artifacts, since = chain.deltas, chain.artifacts, "since the anchor "
+    losses = sorted((delta, name) for name, delta in deltas.items() if delta < 0)
+    most = ", ".join(f"{name} {format_delta(delta)}" for delta, name in losses[:3])
+    summary = f"No task is red by itself{f'; {since}most was lost on ' if most else ''}{most}"
     if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
-        summary = f"What this does to {red[0].task if red else 'scores'}"
+        summary = f"Correct this first. What it does to {red[0].task if red else 'scores'}"
     elif red:
         summary = f"Look at {red[0].task} first"
-    command = _build_compare_command(check, red[0] if red else None, results)
-    beside = count > 1 and not slow and command.startswith("harness compare")
-    yield f"{summary}{f' (below, beside the first of {count} trainings)' if beside else ''}:"
+    command = _build_compare_command(check, artifacts, red[0] if red else None, results)
+    beside = len({*artifacts, *check.candidate.artifacts}) > 2 and command.startswith("harness compare")
+    yield f"{summary}{' (the command compares the first training of each side)' if beside else ''}:"
     yield command
 
 
-def _build_compare_command(check: Check, task: TaskOutcome | None, results: Path | None) -> str:
+def _build_compare_command(
+    check: Check, artifacts: Sequence[str], task: TaskOutcome | None, results: Path | None
+) -> str:
     """The command that compares both models by their keys, since several may have one name.
 
     It shows the candidate where there is nothing to compare: the records of the baseline are in a file, or
-    both sides are one model under two settings.
+    both sides are one model under two settings, or a former version did not write the anchor's model.
     """
-    candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
+    candidate, baseline = (next(iter(one), "")[:12] for one in (check.candidate.artifacts, artifacts))
     of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
     words = ["harness", "compare", baseline, candidate, *(["--task", task.task] if task else [])]
-    if of_file or candidate == baseline:
+    if of_file or baseline in ("", candidate):
         words = ["harness", "show", candidate]
     return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
 
@@ -93,8 +95,7 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     yield "Nothing is decided." if lacking else text
     mine = [one for one in lacking if one.baseline is not None]
     if mine:
-        what = "Correct what this names (the model, data, options or budget_minutes)"
-        yield f"{what} and run the check again; finished scores are kept."
+        yield "Correct the cause and run the check again; finished scores are kept."
     if len(mine) < len(lacking):
         name = shlex.quote(check.baseline.baseline or "NAME")
         yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
@@ -103,13 +104,16 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     # Else a port's score follows from its vectors, and is not in doubt.
     if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
-        yield "Make vectors comparable (why not is said above). If outputs may differ: --question replace."
+        if any("the baseline's model " in text for text in check.because):
+            yield "To compare vectors, put the baseline's model back, or set the baseline anew."
+        yield "If outputs may differ, run again with --question replace."
     if any(mean.needs_trainings for mean in check.means):
         yield (
-            f"Train {LEAST_RUNS - 1} more of the baseline with other seeds (--seeds {LEAST_RUNS} with a "
-            "recipe, or harness baseline set NAME --model A --model B --model C), and as many of the "
-            "candidate if you can. If only these two models matter, ask --question replace."
+            f"Train the baseline with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} as one baseline "
+            f"(of a recipe that trains for each task: one model with --seeds {LEAST_RUNS}):"
         )
+        yield "harness baseline set NAME --model A --model B --model C"
+        yield "Check again; more trainings of the candidate help. For these two alone: --question replace."
     for mean in check.means:
         if mean.other_needs:
             yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.other_needs}."
@@ -143,17 +147,21 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
 def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
-    tasks, note = [one for one in lower if one.verdict in COUNTED], "probably lower, within their margins"
+    tasks = [one for one in lower if one.verdict in COUNTED]
     if check.question.name == "port":
-        tasks, note = [one for one in tasks if (one.high or 0.0) < 0], "lower, by less than a port counts"
+        tasks = [one for one in tasks if (one.high or 0.0) < 0]
     named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
+    texts = (
+        [f"Worth a look (lower within their margins, surely if the interval is below 0): {named}."]
+        if tasks
+        else []
+    )
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"
         for _, name, part in sorted(parts, key=lambda one: one[:2])
     ]
     where = shorten_names(losses, most, between="; ")
-    texts = [f"Worth a look ({note}): {named}."] if tasks else []
     return [*texts, f"Where it lost: {where}."] if where else texts
 
 

@@ -46,7 +46,6 @@ from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
 from harness.results.names import NamedModel, distinguish_names
-from harness.results.units import TRAINED
 
 
 def run_check(
@@ -77,7 +76,8 @@ def run_check(
         StoreError: The results folder cannot be written.
     """
     began = time.monotonic()
-    request = replace(_drop_empty_suites(request), budget=policy.budget_minutes * 60 or request.budget)
+    full, request = request.suites, _drop_empty_suites(request)
+    request = replace(request, budget=policy.budget_minutes * 60 or request.budget)
     models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
     requests = [CheckRequest.plan_requests(request, model, seeds) for model in models]
     resolved = requests[0].opened
@@ -85,7 +85,12 @@ def run_check(
         # A port may run in another precision; its outputs tell.
         allowed = (*policy.allow_differences, "dtype", "vectors")
         policy = policy.model_copy(update={"allow_differences": allowed})
-    warnings = _check_policy_names(policy, resolved.suites)
+    warnings = [
+        f"{name} is not checked: none of its tasks is in --tasks."
+        for name in full
+        if name not in request.suites
+    ]
+    warnings += _check_policy_names(policy, resolved.suites)
     if question is None and reference.baseline is None:
         warnings += filter(None, [questions.suggest_question(*map(_get_first_model, requests))])
     sides = _read_comparison(requests, reference, {})
@@ -93,9 +98,7 @@ def run_check(
     outputs = None
     if question == "port":
         ported = [_get_first_model(one) for one in requests]
-        if reference.baseline is not None:
-            ported += questions.resolve_baseline_model(reference.baseline, resolved.request)
-        outputs = questions.compare_outputs(ported, resolved)
+        outputs = questions.compare_outputs(ported, resolved, reference.baseline)
     # A baseline that was set is never measured here: its records are pinned by key, and a new one would not
     # be what was pinned.
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
@@ -216,7 +219,7 @@ def _build_check(
             tasks, means, note = questions.judge_retraining(tasks, means, sides, deviations)
         # What single trainings leave open they leave open since the anchor, too.
         end = merge_verdicts(tasks, means, policy, chain if note is None else None, note or "")
-    remarks = [*gone, *_iter_check_warnings(tasks, means, sides, resolved, question)]
+    remarks = [*gone, *_iter_check_warnings(means, sides, resolved)]
     if any(one.startswith("encoding.dtype ") for one in warnings):
         remarks = [one for one in remarks if not one.startswith("dtype_as_run ")]
     candidate, theirs = _describe_sides((sides.candidate, sides.baseline))
@@ -254,8 +257,11 @@ def _compare_with_anchor(
     except (RecordError, UsageError) as error:
         return None, [*sentences, f"What was lost since {label} is not seen: {error.message}"]
     sides = Comparison(candidate=candidate, baseline=side, failures={})
-    means = evaluate_chain(sides, resolved.suites, policy, power, anchor.baselines)
-    chain = Chain(anchor=anchor.name, when=anchor.when, baselines=anchor.baselines, means=means)
+    means, deltas = evaluate_chain(sides, resolved.suites, policy, power, anchor.baselines)
+    chain = Chain(
+        anchor=anchor.name, when=anchor.when, baselines=anchor.baselines, means=means,
+        model=anchor.runs[0].model, artifacts=side.artifacts, deltas=deltas,
+    )  # fmt: skip
     return (chain if means else None), sentences
 
 
@@ -314,29 +320,15 @@ def _predict_benchmark(suite: Suite, sides: Comparison) -> dict[str, Any]:
 
 
 def _iter_check_warnings(
-    tasks: Sequence[TaskOutcome],
-    means: Sequence[MeanOutcome],
-    sides: Comparison,
-    resolved: ResolvedRequest,
-    question: AskedQuestion,
+    means: Sequence[MeanOutcome], sides: Comparison, resolved: ResolvedRequest
 ) -> Iterator[str]:
-    """Remarks that do not decide: other conditions, single trainings, what is left out, no prediction."""
+    """Remarks that do not decide: other conditions, what is left out, no prediction."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
         if mine and sides.baseline.scored[task]
     }
     yield from find_provenance_differences(pairs)
-    once = any((one.unit == TRAINED or resolved.stages) and one.runs == (1, 1) for one in tasks)
-    # A port is no training, and a retraining says the same itself.
-    single = question.name == "replace" and all(
-        len(side.artifacts) == 1 for side in (sides.candidate, sides.baseline)
-    )
-    if once or (single and any(one.delta and one.unit != TRAINED for one in tasks)):
-        yield (
-            "One training of each side: what another seed would change is not in the bounds. To judge a "
-            "recipe, give several: --seeds 3, or harness baseline set NAME --model A --model B --model C."
-        )
     undecided = any(one.other_needs for one in means)
     for suite, mean in zip(resolved.suites, means, strict=True):
         if suite.left_out and undecided:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.checks.outcome import Chain, MeanOutcome, Overall, TaskOutcome
@@ -46,7 +46,7 @@ def merge_verdicts(
     lost = _describe_regressions(tasks, means, alone, policy)
     if policy.parts == "fail":
         lost += [text for one in tasks if one.must_not_regress for text in describe_collapsed_parts(one)]
-    lost += describe_chain_regressions(chain)
+    lost += describe_chain_regressions(chain, means)
     if lost:
         return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     untested = [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
@@ -64,6 +64,7 @@ def merge_verdicts(
         code = min((EXIT_CODES[setting] for setting, texts in causes if texts), key=(1, 3, 0).index)
         return Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
     because = tuple(_describe_mean(one, alone) for one in means)
+    because += tuple(_describe_lower_baselines(chain, means)) if chain else ()
     verdict: Overall = "same" if all(task.verdict == "same" for task in tasks) else "passed"
     if {"improved"} <= {mean.verdict for mean in means} <= {"improved", "same"}:
         verdict = "improved"
@@ -98,27 +99,49 @@ def _describe_regressions(
         if isinstance(line, TaskOutcome) and line.collapsed:
             why = f"more than {policy.collapse:g} points, the policy's limit of a collapse"
         elif (line.delta or 0.0) >= -line.margin:
-            why = f"surely a loss, and more than half of its margin of {line.margin_text}"
+            half = f"more than half of its margin of {line.margin_text} as measured"
+            why = f"surely a loss, {half}, and perhaps as large as this margin"
         texts.append(f"{name} {line.loss_text}: {why}.")
     return texts
 
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
     """A sentence on the parts of a task that collapsed; none where none did."""
-    parts = [f"{one.part} of {task.task} collapsed: it {one.loss_text}" for one in task.lost if one.collapsed]
+    parts = [
+        f"{one.part} of {task.task} ({one.units:,} {task.unit}) collapsed: it {one.loss_text}"
+        for one in task.lost
+        if one.collapsed
+    ]
     return [f"{shorten_names(parts, between='; ')}."] if parts else []
 
 
-def describe_chain_regressions(chain: Chain | None) -> list[str]:
-    """Sentences on means that surely fell since the anchor; none without a chain."""
-    if chain is None:
-        return []
+def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
+    """Sentences on means that surely fell since the anchor, with the difference from the baseline."""
+    steps = {one.suite: f" Against the baseline alone it is {format_delta(one.delta)}." for one in means}
     return [
-        f"{_format_mean_name(one, {})} is surely lower, by about {-100 * (one.delta or 0.0):.2f} points, "
-        f"since its anchor, {chain.anchor} of {chain.when[:10]}: {one.margin_text} in all are allowed."
-        for one in chain.means
-        if one.verdict == "regressed"
+        f"{_format_mean_name(one, {})} is {one.delta_text} points against {describe_anchor(chain)}: surely a "
+        f"loss, and above the {one.margin_text} that the whole chain may lose.{steps.get(one.suite, '')}"
+        for one in (chain.means if chain else ())
+        if chain and one.verdict == "regressed"
     ]
+
+
+def _describe_lower_baselines(chain: Chain, means: Means) -> Iterator[str]:
+    """Sentences on baselines that lie below the anchor by more than a chain may lose."""
+    for since, step in ((a, b) for a in chain.means for b in means if a.suite == b.suite):
+        lower = (since.delta or 0.0) - (step.delta or 0.0)
+        # Both differences are of the same candidate where they are of the same tasks.
+        if since.there == step.there and lower < -since.margin and since.verdict != "regressed":
+            yield (
+                f"On {since.suite} the baseline itself is {format_delta(lower)} points against "
+                f"{describe_anchor(chain)}; the candidate is {since.delta_text}."
+            )
+
+
+def describe_anchor(chain: Chain) -> str:
+    """The anchor, e.g. "the anchor of the baseline's chain (v1, set as release on 2026-01-31)"."""
+    model = f"{chain.model}, " if chain.model else ""
+    return f"the anchor of the baseline's chain ({model}set as {chain.anchor} on {chain.when[:10]})"
 
 
 def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:

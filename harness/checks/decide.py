@@ -78,13 +78,9 @@ def _find_discoveries(tested: Mapping[Name, Difference], alpha: float, *, gain: 
 def estimate_baseline_power(
     side: CheckSide, suites: Sequence[Suite], policy: Policy, trainings: int = 1
 ) -> Power:
-    """What a check against a baseline can see, from the baseline's own examples and runs.
+    """What a check against a baseline can see, from the examples and runs of the baseline's `side`.
 
-    Args:
-        side: The baseline's records.
-        suites: The suites of the check.
-        policy: Margins and levels.
-        trainings: The number of a candidate's models, where the baseline has several.
+    `trainings` is the number of a candidate's models, where the baseline has several.
     """
     equal = side.estimate_null_differences(suites, policy.changed, trainings)
     (levels, of_mean), repeated = _assign_levels(equal, suites, policy), len(side.artifacts) > 1
@@ -149,11 +145,7 @@ def evaluate_comparison(
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...]]:
     """The outcomes of every task and of every suite's mean, in the order of the suites.
 
-    Args:
-        sides: The records of both sides.
-        suites: The suites of the check.
-        policy: Levels, and the tasks that must not regress.
-        power: The margin of each task and mean.
+    `power` has the margin of each task and mean.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     averages = sides.select_averages(suites)
@@ -200,18 +192,14 @@ def evaluate_comparison(
 
 def evaluate_chain(
     sides: Comparison, suites: Sequence[Suite], policy: Policy, power: Power, baselines: int
-) -> tuple[MeanOutcome, ...]:
-    """Test each suite's mean against the anchor of a chain; suites without a tested column are left out.
+) -> tuple[tuple[MeanOutcome, ...], dict[str, float]]:
+    """Test each suite's mean against the anchor of a chain, and the difference of each tested task.
+
+    Suites without a tested column are left out.
 
     The k-th baseline after the anchor spends a share 1 / (k (k + 1)) of the level, so that all checks of a
-    chain together have the level 2 RED.
-
-    Args:
-        sides: The records of the candidate, and of the anchor as the baseline.
-        suites: The suites of the check.
-        policy: Levels and the budget.
-        power: The margins of the check.
-        baselines: The number of baselines since the anchor.
+    chain together have the level 2 RED. The baseline of `sides` is the anchor, `power` has the margins of the
+    check, and `baselines` is the number of baselines since the anchor.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     tested = select_tested(sides.select_averages(suites).compute_differences(tasks))
@@ -223,11 +211,12 @@ def evaluate_chain(
     means = _evaluate_means(sides, suites, tested, replace(power, means=limits), levels, policy)
     # Red is what has used up the budget, and not half of it: each step was judged by itself before.
     allowed = [one.verdict == "regressed" and (one.delta or 0.0) >= -one.margin for one in means]
-    return tuple(
+    judged = tuple(
         replace(one, to_settle="", verdict="inconclusive" if within else one.verdict)
         for one, within in zip(means, allowed, strict=True)
         if one.delta is not None
     )
+    return judged, {name: one.delta for name, one in tested.items()}
 
 
 def _find_lost_parts(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, list[PartLoss]]:
@@ -295,15 +284,15 @@ def _evaluate_means(
         if mean := MeanDifference.aggregate_suite(suite, differences):
             left = f"some of the {left_out:,} tasks" if left_out > 1 else "the task"
             # Tasks are more examples, and no more seeds.
-            remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else " (a larger suite)"
+            remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else " (a suite of more tasks)"
             outcome = _apply_test(outcome, mean, limit, levels, "examples", remedy)
             if outcome.to_settle:
                 least, most = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS, outcome.baseline or 0.0
                 wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
                 # A margin that most equal models pass is not widened because this one did not.
                 if passing is not None and passing < ENOUGH and wider > limit.margin:
-                    offer = f"--margin auto, which allows {100 * wider:.2f}; with {outcome.margin_text}"
-                    offer = f", or {offer} an equal model passes in {100 * passing:.0f} % of checks"
+                    offer = f". Or --margin auto, which allows {100 * wider:.2f}: with {outcome.margin_text}"
+                    offer = f"{offer} a typical equal model passes in {100 * passing:.0f} % of checks"
                     outcome = replace(outcome, to_settle=outcome.to_settle + offer)
             outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
         means.append(outcome)

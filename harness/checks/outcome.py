@@ -15,9 +15,9 @@ from harness.core.errors import RecordError
 from harness.results.scores import format_delta
 from harness.results.units import TRAINED
 
-SCHEMA = 6
+SCHEMA = 7
 """The version of a check's JSON; a newer version is refused. Version 3 added the digest, 4 `lost`, 5
-`question`, `chain` and the source "default" of margins."""
+`question`, `chain` and the source "default" of margins, 7 `model`, `artifacts` and `deltas` of `chain`."""
 
 Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
 """The verdict of a mean and of a whole check."""
@@ -161,9 +161,8 @@ class _Line:
 
     @property
     def loss_text(self) -> str:
-        """A loss with its interval in words, e.g. "lost 1.50 points [0.80, 2.20]"."""
-        ends = (format_delta(-(one or 0.0)).lstrip("+") for one in (self.delta, self.high, self.low))
-        return "lost {} points [{}, {}]".format(*ends)
+        """A loss in words, e.g. "is lower, −1.50 [−2.20, −0.80] points"."""
+        return f"is lower, {self.delta_text} points"
 
     @property
     def needs_trainings(self) -> bool:
@@ -273,12 +272,17 @@ class Chain:
         when: ISO time in UTC at which it was set.
         baselines: The number of baselines since then.
         means: The suites' means; `margin` is the budget of the chain.
+        model, artifacts, deltas: The anchor's first model, its ArtifactKeys, and candidate minus anchor by
+            tested task; empty in older files.
     """
 
     anchor: str
     when: str
     baselines: int
     means: tuple[MeanOutcome, ...]
+    model: str = ""
+    artifacts: tuple[str, ...] = ()
+    deltas: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,7 +359,7 @@ CHECKS = DocumentFolder(
         name="check",
         type=Check,
         schema=SCHEMA,
-        migrations={1: _migrate_equivalence, **dict.fromkeys((2, 3, 4, 5), lambda check: check)},
+        migrations={1: _migrate_equivalence, **dict.fromkeys((2, 3, 4, 5, 6), lambda check: check)},
         hint="Remove it, and run the same check again.",
         digest_since=3,
     ),

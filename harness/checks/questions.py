@@ -44,15 +44,14 @@ from harness.plan.resolved_request import ResolvedRequest
 from harness.results.units import TRAINED
 
 
-def resolve_baseline_model(baseline: Baseline, typed: Request) -> list[ConfiguredModel]:
-    """The model of a baseline; none where it is not to be had, has changed, or is one of several.
+def _resolve_baseline_model(baseline: Baseline, typed: Request) -> ConfiguredModel:
+    """The model of a baseline under a request for the candidate.
 
-    Args:
-        baseline: The baseline.
-        typed: The request for the candidate.
+    Raises:
+        HarnessError: It is not to be had, has changed, or is one of several.
     """
-    if len(baseline.artifacts) > 1:
-        return []
+    if (count := len(baseline.artifacts)) > 1:
+        raise HarnessError(f"the baseline has {count} models, and a port is of one")
     run = baseline.runs[0]
     pinned = f"{run.source}@{run.revision}" if run.revision and "@" not in run.source else run.source
     # By the options of the baseline: the candidate's would make of it what is compared with it.
@@ -62,20 +61,19 @@ def resolve_baseline_model(baseline: Baseline, typed: Request) -> list[Configure
         evaluation=stored.evaluation,
     )  # fmt: skip
     try:
-        models = ResolvedRequest.resolve_request(request).asked
-    except (HarnessError, OSError):
-        return []
-    return [model for model in models if model.artifact.key == run.artifact]
+        (model,) = ResolvedRequest.resolve_request(request).asked
+    except HarnessError as error:
+        raise HarnessError(f"the baseline's model {pinned} cannot be had: {error.message}") from error
+    if model.artifact.key != run.artifact:
+        raise HarnessError(f"the baseline's model {pinned} has changed since the baseline was set")
+    return model
 
 
 def suggest_question(candidate: ConfiguredModel, baseline: ConfiguredModel) -> str:
     """A sentence on the question that two models may ask rather than which is better; empty for none.
 
-    It decides nothing: a few more steps of a training look like a port, and are none.
-
-    Args:
-        candidate: The candidate, of a recipe what it makes first.
-        baseline: The baseline's model, likewise.
+    It decides nothing: a few more steps of a training look like a port, and are none. Of a recipe the models
+    are what it makes first.
     """
     mine, theirs = candidate.lineage, baseline.lineage
     if mine is not None and theirs is not None and mine.key != theirs.key:
@@ -148,16 +146,19 @@ class ModelOutputs:
         return str(token) if convert is None or token is None else f"{token} ({convert(token)})"
 
 
-def compare_outputs(models: Sequence[ConfiguredModel], resolved: ResolvedRequest) -> PortComparison:
+def compare_outputs(
+    models: Sequence[ConfiguredModel], resolved: ResolvedRequest, baseline: Baseline | None
+) -> PortComparison:
     """Compare tokens and vectors of both models on texts of the suites.
 
     Args:
-        models: The candidate and the baseline's model, which is left out if it is not to be had.
+        models: The candidate, and the model that it is compared with unless a baseline names it.
         resolved: The request, with suites and data.
+        baseline: The baseline; None where a model is in its place.
     """
     try:
-        if len(models) < 2:
-            return _skip_vectors("the baseline's model was not found, or has changed")
+        if baseline is not None:
+            models = [*models, _resolve_baseline_model(baseline, resolved.request)]
         if models[0] == models[1]:
             return PortComparison(text="it is compared with itself.")
         if any(model.ranks or model.interacts_late or model.has_two_stages for model in models):
@@ -226,13 +227,9 @@ def find_coarser_dtype(models: Sequence[ConfiguredModel]) -> Dtype:
 def compare_encoded(
     texts: Sequence[str], candidate: ModelOutputs, baseline: ModelOutputs, dtype: Dtype
 ) -> PortComparison:
-    """Compare the tokens and vectors of two models.
+    """Compare what two models make of texts, some of them perhaps twice, with other prompts.
 
-    Args:
-        texts: The texts, some of them perhaps twice, with other prompts.
-        candidate: What the candidate makes of them.
-        baseline: What the baseline makes of them.
-        dtype: The coarser precision of the two.
+    `dtype` is the coarser precision of the two.
     """
     for text, mine, theirs in zip(texts, candidate.tokens, baseline.tokens, strict=True):
         if mine != theirs:
@@ -272,15 +269,7 @@ def judge_port(
     policy: Policy,
     chain: Chain | None = None,
 ) -> tuple[tuple[TaskOutcome, ...], tuple[MeanOutcome, ...], Conclusion]:
-    """The outcomes and the verdict of a port.
-
-    Args:
-        tasks: The outcomes by their intervals.
-        means: Likewise, of each suite.
-        outputs: The comparison of tokens and vectors.
-        policy: The exit codes.
-        chain: The candidate against the baseline's anchor.
-    """
+    """The outcomes and the verdict of a port, from the outcomes by their intervals and its outputs."""
     tasks = tuple(_judge_task(one, compared=outputs.compared) for one in tasks)
     # A mean moves with its tasks, which are judged one by one.
     settled: Overall = "passed" if outputs.compared else "inconclusive"
@@ -296,7 +285,8 @@ def judge_port(
     ]
     if outputs.stage or apart:
         reasons = [outputs.text] if outputs.stage else [f"scores differ. {text}", *apart]
-        because = (f"Not the same model: {reasons[0]}", *reasons[1:], *describe_chain_regressions(chain))
+        slow = describe_chain_regressions(chain, means)
+        because = (f"Not the same model: {reasons[0]}", *reasons[1:], *slow)
         return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
     unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)
@@ -358,13 +348,8 @@ def judge_retraining(
     """The outcomes of a retraining, and a sentence on the means that single trainings leave open.
 
     Of a single training a side they are at most inconclusive. A loss stays red only if it is sure beside
-    twice the variance that seeds are known to have. The sentence is None without a single training.
-
-    Args:
-        tasks: The outcomes by the intervals of examples and seeds.
-        means: Likewise, of each suite.
-        sides: The records of both sides.
-        deviations: What seeds are known to do, in points, by suite and by task or "mean".
+    twice the variance that seeds are known to have: `deviations` in points, by suite and by task or "mean".
+    The sentence is None without a single training.
     """
     if any(len(side.artifacts) > 1 for side in (sides.candidate, sides.baseline)):
         return tuple(tasks), tuple(means), None
@@ -388,10 +373,10 @@ def judge_retraining(
 
 
 def _describe_change(mean: MeanOutcome, *, several: bool) -> str:
-    """What a model lost or gained, e.g. "surely lost 7.42 points [6.07, 8.57]"."""
+    """What a model lost or gained, e.g. "is surely lower, −7.42 [−8.57, −6.07] points"."""
     place = f" on {mean.suite}" if several else ""
     if (mean.high or 0.0) < 0:
-        return f"surely {mean.loss_text}{place}"
+        return f"is surely lower, {mean.delta_text} points{place}"
     return f"{'surely gained' if (mean.low or 0.0) > 0 else 'differs by'} {mean.delta_text} points{place}"
 
 

@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
-from harness.checks.conclusion import describe_collapsed_parts, find_single_tasks
+from harness.checks.conclusion import describe_anchor, describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
@@ -108,9 +108,10 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
     else:
         values = {"task": line.task, "metric": line.metric}
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
-        runs = " / ".join(map(str, dict.fromkeys(reversed(line.runs))))  # "3 / 5" where the sides differ
-        values[SEEDS] = runs if runs != "1" else ""
+        values[SEEDS] = "" if {*line.runs} <= {0, 1} else " / ".join(map(str, reversed(line.runs)))
         fell = f"lost more than {check.policy.get('collapse', 0.0):g} points" if line.collapsed else ""
+        if check.question.name == "port":  # which has a tolerance, and no collapse
+            fell = "learned from vectors: never red in a port" if line.is_learned else ""
         values["why"] = "; ".join(filter(None, (fell, line.reason)))
     measured = values.get("metric") in OWN_UNITS
     values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
@@ -129,7 +130,7 @@ def _format_verdict(line: TaskOutcome | MeanOutcome) -> str:
 
 
 def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[TaskOutcome]]:
-    """The means that were tested, a single task in place of its mean, and the other tasks in order."""
+    """The means that were tested, a single task in place of its mean, also since an anchor; other tasks."""
     alone, port = find_single_tasks(check.tasks, check.means), check.question.name == "port"
     rows: list[TaskOutcome | MeanOutcome] = []
     replaced = Counter(one.task for one in alone.values())
@@ -141,18 +142,27 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
             red = task.must_not_regress or verdict == mean.verdict == "regressed"
             task = replace(task, task=name, suites=(mean.suite,), verdict=verdict, must_not_regress=red)
         rows.append(task or mean)
+    if check.chain and not port and not any(mean.needs_trainings for mean in check.means):
+        rows += [replace(one, suite=f"{one.suite}, against the anchor") for one in check.chain.means]
     return rows, [one for one in sort_outcomes(check.tasks) if one.task not in replaced]
 
 
-RULE = "Passed: low > −margin. Regressed: else, high < 0, over half of the margin lost. Improved: low > 0."
-ONE_TRAINING = "With one training of a side nothing passes; red is a loss beyond what seeds are known to do."
+RULE = (
+    "Passed: low > −margin. Regressed: not passed, high < 0, and over half of the margin lost as measured. "
+    "Improved: low > 0, and of several tasks by Benjamini and Hochberg's procedure."
+)
+ONE_TRAINING = (
+    "With one training of each side nothing passes. Red is a loss beyond what seeds do by printed tables; "
+    "without such a table nothing is red."
+)
 PREDICTED = (
     "{baseline:.1f} [{baseline_low:.1f}, {baseline_high:.1f}] → "
     "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
 )
 PORT_RULE = (
-    "Red: off by more than the margin (0.05 points and 3 standard errors). Where vectors were not compared, "
-    "passed: within 0.05 points. Probes and clusterings are never red."
+    "The margin of a port is 0.05 points plus 3 standard errors. Red: off by more. Where vectors were not "
+    "compared: passed within 0.05 points, inconclusive from there to the margin. Probes, clusterings and "
+    "trained tasks are never red."
 )
 
 
@@ -164,27 +174,29 @@ def _explain_rules(check: Check) -> Iterator[str]:
     lines = [line for line in every if line.low is not None and line.verdict != "same"]
     if lines:
         low, of_tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
-        high = f"97.5 % for {f'all {len(check.means)} means together' if several else 'the mean'}"
-        if others := _select_rows(check)[1]:
-            high += f", {of_tasks:g} % for all tasks together"
-        high = high if several or others else "97.5 % sure"
-        only = " of these two trainings only" if single else ""
+        high = f"97.5 % sure{f' for all {len(check.means)} means together' if several else ''}"
+        if _select_rows(check)[1]:
+            high += f"{'' if several else ' for the mean'}, and {of_tasks:g} % sure for all tasks together"
+        once = not port and any(one.delta and one.runs == (1, 1) for one in check.tasks)
+        only = " for these two models only, not for other seeds" if single or once else ""
         yield (
             "Differences are candidate − baseline in points (scores × 100), rounded after subtracting. [low, "
             f"high]{only}: the true difference is above low ({low:g} % sure) and below high ({high})."
         )
         yield PORT_RULE if port else ONE_TRAINING if single else RULE
-    seen = [f"{100 * one.detectable:.2f} points on {one.suite}" for one in check.means if one.detectable]
+    known = [(100 * one.detectable, one) for one in check.means if one.detectable]
+    seen = [f"{points:.2f} points on {m.there} of {m.wanted} tasks of {m.suite}" for points, m in known]
+    losses = ", ".join(seen).replace("points on 1 of 1 tasks of", "points on")
     if lines and seen and not port and not single:
-        yield f"What it can see: a true loss of {', '.join(seen)} is red in 80 % of checks."
+        yield f"What it can see: a true loss of {losses} is red in 80 % of checks."
     for mean in check.means:
         if predicted := mean.predicted:
             points = {name: 100 * value for name, value in predicted.items() if name != "target"}
             yield f"{mean.suite}: predicted {predicted['target']}: {PREDICTED.format(**points)}"
     if (chain := check.chain) and not single:
-        since = f"since its anchor, {chain.anchor} of {chain.when[:10]}"
-        red = "It is red when the loss is sure and above"
-        yield from (f"{m.suite} {since}: {m.delta_text}. {red} {m.margin_text} in all." for m in chain.means)
+        red = "The check is also red when a loss since then is sure and above"
+        ends = [f"{m.suite} {m.delta_text} ({m.margin_text} allowed)" for m in chain.means]
+        yield f"Against {describe_anchor(chain)}: {'; '.join(ends)}. {red} what is allowed."
 
 
 def _format_verdict_counts(check: Check) -> str:
@@ -197,15 +209,18 @@ def _format_verdict_counts(check: Check) -> str:
         words = ", ".join(f"{found[one]:,} {_format_verdict_name(one)}" for one in VERDICTS if found[one])
         if lines:
             counts.append(f"{name}s: {words}" if len(lines) > 1 else f"{name}: {words.removeprefix('1 ')}")
+    if check.overall in ("passed", "improved") and "inconclusive" in " ".join(counts):
+        counts[-1] += " (inconclusive ones do not decide)"
     return "; ".join(counts) or "no tasks"
 
 
-def _format_side(side: CheckedModel) -> str:
+def _format_side(side: CheckedModel, mark: str = "") -> str:
     """The first model of a side and the number of further ones, after the name of a baseline."""
-    name = side.name + (f" and {len(side.artifacts) - 1:,} more" if len(side.artifacts) > 1 else "")
-    if not side.baseline:
-        return name
-    return f"baseline {name}" if name == side.baseline else f"baseline {side.baseline} ({name})"
+    further, name = len(side.artifacts) - 1, f"{mark}{side.name}{mark}"
+    name += f" and {further:,} more training{'s' * (further > 1)}" if further > 0 else ""
+    if side.baseline and side.baseline != side.name:
+        return f"baseline {mark}{side.baseline}{mark} ({name})"
+    return f"baseline {name}" if side.baseline else name
 
 
 QUESTIONS = {
@@ -223,14 +238,14 @@ def _format_sides(check: Check) -> str:
     for suite in check.suites:
         mean, notes, name = means.get(suite), [], suite
         if mean and mean.left_out:
-            notes.append(f"{mean.left_out:,} left out")
+            notes.append(f"{mean.left_out:,} left out by the options")
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
             notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
-    sides = map(_format_side, (check.candidate, check.baseline))
+    sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
     return QUESTIONS[check.question.name].format(*sides, suites)
 
 
@@ -252,11 +267,8 @@ LABEL = 7
 def print_check(check: Check, console: Console, *, every: bool, results: Path | None = None) -> None:
     """Print a check: the verdict with why and what to do, the lines that matter, counts, and the exit code.
 
-    Args:
-        check: The check.
-        console: The console; names are printed as they are, nothing in them is markup.
-        every: Also show tasks that passed, and name all tasks that are only listed.
-        results: The results folder, where it is not the default one, for the commands to type.
+    Names are printed as they are, nothing in them is markup. `every`: also tasks that passed. `results`: the
+    folder, where it is not the default one, for the commands to type.
     """
     most = sys.maxsize if every else NAMES_SHOWN
     reasons = _collect_verdict_reasons(check, most)
@@ -276,13 +288,15 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
         _say(console, text)
     more = " (--all shows every one)" if len(shown) < len(tasks) else ""
     _say(console, f"{_format_verdict_counts(check)}{more}")
-    for verdict in LISTED:
+    # The reasons of a check that lacks scores are said above.
+    for verdict in LISTED if every or check.overall != "inconclusive" else LISTED[1:]:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
             names = shorten_names([one.task for one in check.of(verdict) if one.reason == reason], most)
             text = f"{_format_verdict_name(verdict)}: {names}: {reason or 'no reason was recorded'}"
             _say(console, text, FORMS[verdict].style)
     for warning in check.warnings:
-        _say(console, f"warning: {warning}", "yellow")
+        allowed = warning.endswith("which is allowed.")
+        _say(console, f"{'note' if allowed else 'warning'}: {warning}", "" if allowed else "yellow")
     _say(console, _format_exit(check), style)
 
 

@@ -213,23 +213,18 @@ class CheckRequest:
         again = () if resolved_request.stages else tuple(column.name for column in drawn)
         for seed in range(1, seeds) if again else ():
             more = replace(
-                first,
-                settings=replace(first.settings, seed=first.settings.seed + seed),
-                options=replace(first.options, tasks=again),
-                recipe=(),
-                recipe_settings={},
-            )
+                first, settings=replace(first.settings, seed=first.settings.seed + seed), recipe=(),
+                recipe_settings={}, options=replace(first.options, tasks=again),
+            )  # fmt: skip
             requests.append(more)
             scores += _plan_request_scores(ResolvedRequest.resolve_request(more))
         identities: dict[str, tuple[Identity, ...]] = {}
         for score in scores:
             identities[score.task.name] = (*identities.get(score.task.name, ()), score.identity)
         return CheckRequest(
-            requests=tuple(requests),
-            opened=resolved_request,
-            runs=_build_baseline_models(scores),
+            requests=tuple(requests), opened=resolved_request, runs=_build_baseline_models(scores),
             identities=identities,
-        )
+        )  # fmt: skip
 
 
 def _refuse_second_training(opened: ResolvedRequest) -> None:
@@ -374,12 +369,9 @@ def _compare_task(sides: Comparison, task: str) -> Difference | str:
         scores = tuple(_compute_record_score(one) for one in mine)
         units = mine[0].units
         return Difference(
-            mine=scores,
-            theirs=scores,
-            units=units.count if units else 0,
-            examples=Part(variance=0.0, freedom=1),
-            same=True,
-        )
+            mine=scores, theirs=scores, units=units.count if units else 0,
+            examples=Part(variance=0.0, freedom=1), same=True,
+        )  # fmt: skip
     for name, ones in (("candidate", mine), ("baseline", theirs)):
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:

@@ -96,7 +96,7 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
         )
         for suite, runs in {"single": 1, "seeds": 3, "same": 1}.items()
     )
-    settle = "about 2.0 times as many examples to pass (a larger suite)"
+    settle = "about 2.0 times as many examples to pass (a suite of more tasks)"
     single, seeds = (
         replace(MEAN, suite=s, verdict="inconclusive", to_settle=settle) for s in ("single", "seeds")
     )
@@ -105,14 +105,15 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
     sides = Comparison(candidate=build_side("c"), baseline=build_side("b"), failures={})
     judged, means, note = judge_retraining(tasks, (single, seeds, same, gone), sides, {})
     assert note is not None
-    assert note.startswith("This model surely lost 1.50 points [0.80, 2.20] on single, but")
+    assert note.startswith("This model is surely lower, −1.50 [−2.20, −0.80] points on single, but")
     assert [one.to_settle for one in means] == [f"{TRAININGS}; {settle}", settle, "", ""]
     end = merge_verdicts(judged, means, DEFAULT, None, note)
     assert end.because[1] == note
     assert end.because[2].startswith("The mean of 3 of 5 tasks of seeds is inconclusive: ")
     steps = describe_next_steps(small_check(overall="inconclusive", means=means, tasks=judged))
-    assert steps[1].startswith("Train 2 more of the baseline")
-    assert steps[2:] == [f"To decide {suite}: {settle}." for suite in ("single", "seeds")]
+    assert steps[1].startswith("Train the baseline with 2 more seeds")
+    assert steps[2] == "harness baseline set NAME --model A --model B --model C"
+    assert steps[4:] == [f"To decide {suite}: {settle}." for suite in ("single", "seeds")]
 
 
 def test_a_task_without_a_score_does_not_make_trained_tasks_single() -> None:

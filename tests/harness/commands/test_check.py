@@ -71,7 +71,7 @@ def test_a_model_that_hardly_sees_its_words_has_regressed(measured: Any, asked: 
     assert alike["high"] < 0
     assert alike["p"] < 0.02
     assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
-    assert any(one.startswith("alike lost ") and "collapse" in one for one in told["because"])
+    assert any(one.startswith("alike is lower, ") and "collapse" in one for one in told["because"])
     assert told["means"][0]["delta"] == pytest.approx(sum(one["delta"] for one in told["tasks"]) / 4)
 
 
@@ -352,7 +352,7 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
     assert told["overall"] == "inconclusive"
     # Tasks are no seeds.
-    assert "seeds of each in all, or --margin auto" in told["means"][0]["to_settle"]
+    assert "seeds of each in all. Or --margin auto" in told["means"][0]["to_settle"]
     assert told["means"][0]["left_out"] == 1
     assert any(one.startswith("Left out of ") for one in told["warnings"])
     assert not any("cannot see its margin" in one for one in told["warnings"])
@@ -491,6 +491,7 @@ def test_tasks_leave_out_suites_that_have_none_of_them(measured: Any, asked: Any
     code, told = check(measured, asked, "good", "two", "--tasks", "alike")
     assert (code, told["overall"], [one["task"] for one in told["tasks"]]) == (0, "same", ["alike"])
     assert [len(told[name]) for name in ("suites", "means")] == [1, 1]
+    assert f"local:{suites[1]} is not checked: none of its tasks is in --tasks." in told["warnings"]
 
 
 def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -503,7 +504,7 @@ def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any,
 
 def test_one_training_of_each_side_is_said_to_hide_what_seeds_do(measured: Any, asked: Any) -> None:
     for baseline, said in (("last", True), ("repeated", False)):
-        warnings = check(measured, asked, "worse", baseline)[1]["warnings"]
-        assert any("what another seed would change" in one for one in warnings) is said
+        typed = ("check", "--candidate", measured.model("worse"), "--baseline", baseline, "--offline")
+        assert ("for these two models only, not for other seeds" in asked(*typed)[1]) is said
         because = check(measured, asked, "worse", baseline, "--question", "retrain")[1]["because"]
         assert ("cannot be judged by one training of each side" in because[0]) is said
