@@ -166,9 +166,12 @@ def links(asking: TestClient, path: str) -> Iterator[str]:
     """The links and forms of a page that hold a query, as a browser would ask for them."""
     page = Parsed(asking.get(path, headers=BROWSER).text)
     yield from (link if link[:1] == "/" else path + link for link in page.links if "?" in link)
-    for name in {a["name"] for tag in ("input", "select") for a in page.all(tag)
-                 if a.get("name") and a.get("form") != "pick" and a.get("id") != "find"}:  # fmt: skip
-        yield f"{path}?{name}="
+    action = path
+    for tag, attributes in page.elements:
+        if tag == "form":
+            action = attributes.get("action") or path
+        elif tag in ("input", "select") and attributes.get("name") and attributes.get("form") != "pick":
+            yield f"{action}?{attributes['name']}="
 
 
 def test_no_page_leads_to_a_parameter_that_is_none() -> None:
