@@ -9,6 +9,7 @@ import keyword
 import os
 import signal
 import sys
+import traceback
 from typing import Any, NoReturn
 
 import click
@@ -204,7 +205,7 @@ def program(context: click.Context) -> None:
     """How good is this encoder downstream, compared with the others under the same treatment?
 
     Exit codes: 0 all done, 1 a task failed or a candidate regressed, 2 misuse, 3 a check is
-    inconclusive or a fit not identified, 130 interrupted.
+    inconclusive or a fit not identified, 70 an unforeseen error, 130 interrupted.
 
     Tab completes names: eval "$(_HARNESS_COMPLETE=bash_source harness)" (docs/command-line.md).
     """
@@ -216,11 +217,20 @@ SIGPIPE_CODE = 141
 """The exit code of a shell for a process that SIGPIPE has ended."""
 
 
+FAULT_CODE = 70
+"""The exit code after an error that nobody foresaw, EX_SOFTWARE of sysexits.h."""
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
     # Slurm, Docker and Kubernetes stop a process by SIGTERM, which Python does not turn into an exception.
     signal.signal(signal.SIGTERM, _raise_interrupt)
-    code = invoke(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = invoke(sys.argv[1:] if arguments is None else arguments)
+    # Python itself would end with 1, which says that a candidate regressed.
+    except Exception:
+        traceback.print_exc()
+        code = FAULT_CODE
     try:
         sys.stdout.flush()
     # Its reader has gone. Without a stdout there is none.
@@ -263,6 +273,9 @@ def invoke(arguments: list[str]) -> int:
             click.echo(f"Error: {name} was removed: {REMOVED_OPTIONS[name]}", err=True)
         elif instead := _find_hint(name, context):
             click.echo(f"Error: There is no {name}. Did you mean {instead}?", err=True)
+        elif " " in name:
+            text = "An option and its value are two; the action's `arguments` has one on a line."
+            click.echo(f"Error: {name!r} is one argument. {text}", err=True)
         elif len(arguments) > 1 and arguments[0] in _ARGUMENTS and not arguments[1].startswith("-"):
             command, word = arguments[:2]
             text = f"{command} takes options only. Did you mean {_ARGUMENTS[command]} {word}?"
@@ -304,7 +317,7 @@ def invoke(arguments: list[str]) -> int:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         click.echo(f"Error: {place}{error.strerror or error}", err=True)
-        return 1
+        return FAULT_CODE
     return code if isinstance(code, int) else 0
 
 

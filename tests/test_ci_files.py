@@ -224,10 +224,11 @@ def test_verdict_summary_and_exit_code_are_handed_through(runner: Runner, code: 
 def test_a_misuse_has_no_verdict(runner: Runner) -> None:
     for name in ("check.json", "check.md", "junit.xml"):
         (runner.stubs / name).unlink()
-    runner.environment["STUB_EXIT"] = "2"
-    assert act(runner, "Check").returncode == 2
+    runner.environment |= {"STUB_EXIT": "2", "STUB_ERROR": "Progress\nError: no *data*.\nType --data.\n"}
+    done = act(runner, "Check")
+    assert (done.returncode, done.stderr) == (2, runner.environment["STUB_ERROR"])
     assert (outputs(runner)["verdict"], outputs(runner)["exit-code"]) == ("", "2")
-    assert runner.summary == ""
+    assert runner.summary == "## Not checked (exit code 2)\n\n    Error: no *data*.\n    Type --data.\n"
 
 
 def test_the_harness_is_installed_from_the_lock_of_the_action(runner: Runner) -> None:
@@ -278,22 +279,33 @@ def test_the_first_verdict_is_a_new_comment(runner: Runner) -> None:
     written = runner.calls("gh")[-1]
     assert written[:4] == ["api", "--method", "POST", "repos/owner/name/issues/12/comments"]
     body = (runner.stubs / "written.md").read_text()
-    assert body.startswith((runner.stubs / "check.md").read_text())
+    assert (runner.stubs / "check.md").read_text() in body
     assert body.endswith("\n[The run](https://example.org/owner/name/actions/runs/7)\n")
 
 
 @needs_jq
 def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
-    old = render_markdown(small_check(overall="passed", exit_code=0))
+    assert commented(runner).returncode == 0
+    old = (runner.stubs / "written.md").read_text()
     assert commented(runner, "Looks good.", old, old).returncode == 0
-    written = runner.calls("gh")[-1]
-    assert written[:4] == ["api", "--method", "PATCH", "repos/owner/name/issues/comments/41"]
+    update = ["api", "--method", "PATCH", "repos/owner/name/issues/comments/41"]
+    assert runner.calls("gh")[-1][:4] == update
+    # Also that nothing was checked, so that no former verdict stays.
+    (runner.stubs / "check.json").unlink()
+    runner.environment |= {"STUB_EXIT": "2", "STUB_ERROR": "Error: no data.\n"}
+    done = act(runner, "Check")
+    assert done.returncode == 2
+    assert runner.run(step(ACTION, "Comment on the pull request"), "-eo", "pipefail").returncode == 0
+    assert runner.calls("gh")[-1][:4] == update
+    assert (
+        "## Not checked (exit code 2)\n\n    Error: no data.\n" in (runner.stubs / "written.md").read_text()
+    )
 
 
 @needs_jq
 def test_a_comment_of_somebody_else_is_not_written_over(runner: Runner) -> None:
-    old = render_markdown(small_check(overall="passed", exit_code=0))
-    assert commented(runner, old, by="User").returncode == 0
+    assert commented(runner).returncode == 0
+    assert commented(runner, (runner.stubs / "written.md").read_text(), by="User").returncode == 0
     assert runner.calls("gh")[-1][2] == "POST"
 
 

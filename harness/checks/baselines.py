@@ -452,7 +452,7 @@ def _require_valid_options(baseline: Baseline) -> Baseline:
     valid_names = {argument.parameter for argument in collect_options(Request).values()} | {"prompt_file"}
     for name in baseline.options:
         if name not in valid_names:
-            then = "Set it again: harness baseline set NAME --replace."
+            then = f"Set it again: harness baseline set {baseline.name} --replace."
             raise explain_unknown(f"option of the baseline {baseline.name}", name, valid_names, then=then)
     # Baselines of earlier versions name no evaluation: it was by the models' own settings.
     return dataclasses.replace(baseline, options={"evaluation": OWN, **baseline.options})

@@ -83,8 +83,7 @@ def run_check(
     resolved = requests[0].opened
     if question == "port":
         # A port may run in another precision; its outputs tell.
-        allowed = (*policy.allow_differences, "dtype", "vectors")
-        policy = policy.model_copy(update={"allow_differences": allowed})
+        policy = policy.accept_names(("dtype", "vectors"))[0]
     warnings = [
         f"{name} is not checked: none of its tasks is in --tasks."
         for name in full
@@ -134,15 +133,18 @@ def _require_same_conditions(
     requests: Sequence[CheckRequest], sides: Comparison, reference: Reference, policy: Policy
 ) -> list[str]:
     """Refuse sides that are not evaluated alike; returns sentences on the differences that are allowed."""
-    baseline, typed = reference.baseline, bool(requests[0].requests[0].settings.prompts)
-    if baseline is None:
-        theirs = requests[1].identities
-    else:
+    first, allowed, baseline = requests[0], policy.allow_differences, reference.baseline
+    typed = bool(first.requests[0].settings.prompts)
+    if baseline is not None:
         _require_records(sides.baseline, reference)
-        theirs = sides.baseline.identities
         typed = typed or bool(baseline.options.get("prompts"))
-    mine = requests[0].identities
-    return require_alike(mine, theirs, policy.allow_differences, reference.name, own_prompts=not typed)
+    theirs = (requests[1] if baseline is None else sides.baseline).identities
+    try:
+        return require_alike(first.identities, theirs, allowed, reference.name, own_prompts=not typed)
+    except UsageError:
+        # Missing data has the revision of the suite, and would be said to differ.
+        evaluation.prepare_whole(first.requests[0])
+        raise
 
 
 def _require_records(baseline: CheckSide, reference: Reference) -> None:
@@ -373,12 +375,10 @@ def check_candidate(
         run = replace(Request.parse_options((), suites, reference.baseline.options), results=None)
     run = run.replace_fields(request | {"allow": allowed}, of="harness.check")
 
-    def execute_request(part: Request) -> Mapping[str, str]:
-        return evaluation.execute(evaluation.prepare(part), listeners).lacking
-
     with run.limit_network():
         return run_check(
-            candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=execute_request,
+            candidate, reference, run, seeds=seeds or 1, policy=limits,
+            carry_out=lambda one: evaluation.execute(evaluation.prepare_whole(one)[0], listeners).lacking,
             question=check_value("question", question, Question | None),
         )  # fmt: skip
 

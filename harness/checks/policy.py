@@ -231,8 +231,8 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
         return UsageError(f"In {where} tasks is not a table of tables.", hint='Write [tasks."SciFact"].')
     if first["input"] == "measured":
         return UsageError(f'In {where} {name} is "measured", which was removed.', hint='Use "auto".')
-    setting = f"{place[1]}, {place[2]}" if of_task else name
-    messages = [one["msg"] for one in error.errors() if one["loc"][:1] == first["loc"][:1]]
-    message = "; ".join(dict.fromkeys(messages))
-    message = message.replace("Input should be", "it must be").replace("tuple", "list")
-    return UsageError(f"In {where} {setting} is {first['input']!r}: {message}.")
+    depth = 3 if of_task else 1
+    messages = [one["msg"] for one in error.errors() if one["loc"][:depth] == first["loc"][:depth]]
+    message = " or ".join(dict.fromkeys(messages)).replace("tuple", "list")
+    message = message.replace(" or Input should be", " or").replace("Input should be", "it must be")
+    return UsageError(f"In {where} {', '.join(place[:depth][-2:])} is {first['input']!r}: {message}.")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.checks.advice import SOURCES, explain_unseen_margins
-from harness.checks.baselines import BASELINES, Baseline, export_baseline
+from harness.checks.baselines import BASELINES, EXPORT, Baseline, Reference, export_baseline
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import collect_options
@@ -112,7 +112,7 @@ def _set_baseline(
             anchor=anchor,
             carry_out=run_with_progress,
         )
-    return _print_baseline(baseline, as_json)
+    return _print_baseline(baseline, as_json, name)
 
 
 @command.command("list")
@@ -144,8 +144,11 @@ def _list(results: Path | None, as_json: bool) -> int:
 @options.results
 @options.as_json
 def _show_baseline(name: str, results: Path | None, as_json: bool) -> int:
-    """Show a baseline: its models, how they were evaluated, and the keys of its records."""
-    return _print_baseline(BASELINES.find_document(paths.resolve_results_folder(results), name), as_json)
+    """Show the baseline NAME, or of a file: models, how they were evaluated, and the keys of the records."""
+    reference = Reference.resolve(name, results) if name.endswith((EXPORT, ".json")) else None
+    baseline = reference and reference.baseline
+    baseline = baseline or BASELINES.find_document(paths.resolve_results_folder(results), name)
+    return _print_baseline(baseline, as_json, name)
 
 
 @command.command("export")
@@ -204,7 +207,7 @@ def _print_power(baseline: Baseline) -> None:
     print_table(table, create_console())
 
 
-def _print_baseline(baseline: Baseline, as_json: bool) -> int:
+def _print_baseline(baseline: Baseline, as_json: bool, typed: str) -> int:
     if as_json:
         click.echo(BASELINES.kind.serialize_document(baseline), nl=False)
         return 0
@@ -230,5 +233,5 @@ def _print_baseline(baseline: Baseline, as_json: bool) -> int:
         anchor = baseline.anchor
         click.echo(f"  anchor: {anchor.name} of {anchor.when[:16]}, {anchor.baselines} before")
     _print_power(baseline)
-    click.echo(f"Next: harness check --candidate MODEL --baseline {baseline.name}")
+    click.echo(f"Next: harness check --candidate MODEL --baseline {typed}")
     return 0

@@ -258,7 +258,8 @@ def _clear(paths: Sequence[Path]) -> None:
             path.unlink(missing_ok=True)
         except (StoreError, OSError) as error:
             raise UsageError(
-                f"The report {path} cannot be written: {error}", hint="Name another file."
+                f"The report {path} cannot be written: {getattr(error, 'message', error)}",
+                hint="Name another file.",
             ) from error
 
 

@@ -307,7 +307,12 @@ class DocumentFolder(Generic[Document]):
         Raises:
             RecordError: It cannot be read, is of a newer schema, or is that of another name.
         """
-        document = self.kind.read_document_file(path)
+        try:
+            document = self.kind.read_document_file(path)
+        except RecordError as error:
+            if path.parent.name == self.folder and error.hint:
+                error.hint = error.hint.replace("NAME", path.stem)
+            raise
         if path.parent.name == self.folder and (name := self.stem(document)) != path.stem:
             message = f"{path} is the {self.kind.name} of another name, {name!r}."
             raise RecordError(message, hint=self.kind.hint)

@@ -18,7 +18,7 @@ from harness.core.errors import UsageError, require_package
 from harness.core.keys import digest
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
-from harness.data.locate import find_hub_fault
+from harness.data.locate import DataMissing, find_hub_fault
 from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
@@ -290,20 +290,36 @@ def find_failures(prepared: PreparedRun, driver: Driver) -> dict[str, Failure]:
     return failures
 
 
-def require_data(prepared: PreparedRun) -> None:
+def require_data(prepared: PreparedRun, *, whole: bool = False, fault: str = "") -> None:
     """Refuse a run of a single task whose data cannot be read; of several tasks, the others run.
+
+    Args:
+        prepared: The run.
+        whole: Whether a run of several tasks is refused, too, if the data of one is missing.
+        fault: Why the hub was not asked, the beginning of the message.
 
     Raises:
         UsageError: The message names the task and what is wrong.
     """
     cells = prepared.plan.cells
-    problems = [cell.problem for cell in cells if cell.problem is not None]
-    if len({cell.task.name for cell in cells}) == 1 and len(problems) == len(cells):
-        task, message = cells[0].task.name, problems[0].message
-        raise UsageError(
-            message if message.startswith(task) else f"{task}: {message}",
-            hint=prepared.insert_suites(problems[0].hint or "") or None,
-        )
+    problems = [(cell.task.name, cell.problem) for cell in cells if cell.problem is not None]
+    lost = [(task, problem) for task, problem in problems if whole and isinstance(problem, DataMissing)]
+    if lost or (len({cell.task.name for cell in cells}) == 1 and len(problems) == len(cells)):
+        task, problem = (lost or problems)[0]
+        message = problem.message if problem.message.startswith(task) else f"{task}: {problem.message}"
+        hint = prepared.insert_suites(problem.hint or "") or None
+        raise UsageError(f"{fault}. {message}" if fault else message, hint=hint)
+
+
+def prepare_whole(request: Request) -> tuple[PreparedRun, str]:
+    """A run that has the data of all its tasks, and why the hub is not asked for it, as of `avoid_hub`.
+
+    Raises:
+        UsageError: The data of a task is missing, or the request cannot be carried out.
+    """
+    prepared, fault = avoid_hub(prepare(request))
+    require_data(prepared, whole=True, fault=fault)
+    return prepared, fault
 
 
 def avoid_hub(prepared: PreparedRun) -> tuple[PreparedRun, str]:

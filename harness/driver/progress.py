@@ -473,7 +473,10 @@ def follow_run(prepared: PreparedRun, out: Console, printed_notes: set[str] | No
 
 def run_with_progress(request: Request) -> Mapping[str, str]:
     """Run a request with its progress on standard error; returns why tasks have no score, by task."""
-    return follow_run(evaluation.prepare(request), create_console(stderr=True)).lacking
+    prepared, fault = evaluation.prepare_whole(request)
+    if fault:
+        print_lines([f"{fault}. The run goes on as with --offline."], create_console(stderr=True))
+    return follow_run(prepared, create_console(stderr=True)).lacking
 
 
 def follow_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:

@@ -102,7 +102,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     every = [column for suite in suites for column in suite.columns]
     for name in task_names:
         if not any(is_column(column, name) for column in every):
-            _refuse_single_task(name, names)
+            _refuse_single_task(name, names, [t for t in task_names if any(is_column(c, t) for c in every)])
             suite_names = " or ".join(names)
             columns = [column.name for column in every]
             types = [f"{_TYPE}{column.type}" for column in every]
@@ -112,13 +112,14 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     return [_select_columns(suite, task_names) for suite in suites] if task_names else suites
 
 
-def _refuse_single_task(name: str, suite_names: Sequence[str]) -> None:
+def _refuse_single_task(name: str, suite_names: Sequence[str], others: Sequence[str]) -> None:
     """Say how a task is named that a suite's family has, and none of the chosen suites."""
     for entry in map(SUITES.find_entry, (suite.partition(":")[0] for suite in suite_names)):
         if entry and any(offer.kind == "task" and offer.name == name for offer in entry.offers()):
+            narrower = f" For {suite_names[0]} alone: --tasks {','.join(others)}." if others else ""
             raise UsageError(
                 f"{name} is no task of {' or '.join(suite_names)}.",
-                hint=f"Leave out --suite, or type --suite {entry.name}:{name}.",
+                hint=f"Leave out --suite, or type --suite {entry.name}:{name}.{narrower}",
             )
 
 

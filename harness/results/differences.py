@@ -259,6 +259,8 @@ def _explain_unlike_scores(refused: Mapping[FieldDifference, Sequence[str]], bas
     root = ""
     if any(field == "data.revision" and theirs == "none" for field, _, theirs in refused):
         root = "The baseline was measured on a data root: name it with --data DIR or HARNESS_DATA. "
+    if any(field == "encoding.dtype" for field, _, _ in refused):
+        root += "To ask whether the same model in another precision gives the same: --question port. "
     return UsageError(
         f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
         hint=f"{root}To compare them anyway, e.g. models that each need their own pooling or prompts: "

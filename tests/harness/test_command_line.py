@@ -24,6 +24,7 @@ from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCK
 from fakes import Evil
+from harness import cli
 from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.encoder import backbones
@@ -471,7 +472,7 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
         (2, "secret/model"),
         (2, "model.safetensors"),
         (1, "secret/own"),
-        (1, "secret/r"),
+        (70, "secret/r"),
         (2, "secret"),
         (1, "results"),
         (0, "find"),
@@ -564,3 +565,26 @@ def test_an_interrupt_in_a_query_of_the_database_ends_without_a_traceback(
     monkeypatch.setattr("leaderboard.web.site.write_site", ask)
     assert invoke(["serve", "--static", "site"]) == 130
     assert "Interrupted." in capsys.readouterr().err
+
+
+def test_an_error_that_nobody_foresaw_ends_with_70_and_not_as_a_regression(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for error, said in (
+        (KeyError("lost"), "KeyError: 'lost'"),
+        (FileNotFoundError(2, "gone", "x"), "x: gone"),
+    ):
+        monkeypatch.setattr(cli.program, "main", lambda error=error, **_: _raise(error))
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["check"])
+        assert (ended.value.code, said in capfd.readouterr().err) == (70, True)
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_an_option_and_its_value_in_one_argument_are_told_apart(capfd: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["check", "--data /work/data"]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("Error: '--data /work/data' is one argument. An option and its value are two")

@@ -35,6 +35,7 @@ if "check" in sys.argv and summary and (here / "check.md").exists():
         file.write((here / "check.md").read_text())
 if "--show" in sys.argv:
     print((here / "watch.json").read_text())
+sys.stderr.write(os.environ.get("STUB_ERROR", ""))
 sys.exit(int(os.environ.get("STUB_EXIT", "0")))
 """
 

@@ -77,7 +77,7 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
         ({"alpha": True}, "alpha is True: .*valid number"),
         ({"alpha": float("nan")}, "alpha is nan"),
         ({"alpha": "auto"}, "alpha is 'auto'"),
-        ({"margin": -1}, "margin is -1: .*greater than or equal to 0; .*'auto'"),
+        ({"margin": -1}, "margin is -1: .*greater than or equal to 0 or 'auto'"),
         ({"margin": "big"}, "margin is 'big': .*'auto'"),
         ({"margin": float("inf")}, "margin is inf"),
         ({"changed": 0}, "changed is 0: .*greater than 0"),
@@ -164,3 +164,9 @@ def test_a_margin_that_is_typed_is_that_of_means_and_tasks() -> None:
     for text in ("wide", "-1", "nan", "101"):
         with pytest.raises(UsageError, match="--margin is "):
             DEFAULT.set_margins(text)
+
+
+def test_forms_of_one_setting_are_joined_by_or(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        read(tmp_path, {"mean_margin": "0.5"})
+    assert told.value.message.endswith("mean_margin is '0.5': it must be a valid number or 'auto'.")

@@ -400,3 +400,18 @@ def test_a_misspelt_baseline_is_told(asked: Any, measured: Any) -> None:
     assert code == 2
     assert "No baseline or model is called 'lats'" in err
     assert "Did you mean last?" in err
+
+
+def test_a_file_of_a_baseline_is_shown(measured: Any, asked: Any, tmp_path: Path) -> None:
+    file = tmp_path / "last.zip"
+    assert asked("baseline", "export", "last", file)[0] == 0
+    code, out, _ = asked("baseline", "show", file)
+    assert (code, out.startswith("last: set ")) == (0, True)
+    assert out.rstrip().endswith(f"--baseline {file}")
+    assert asked("baseline", "show", tmp_path / "none.zip")[0] == 2
+
+
+def test_the_advice_for_a_damaged_baseline_has_its_name(measured: Any, asked: Any) -> None:
+    (measured.results / "baselines" / "last.json").write_text("{")
+    code, _, err = asked("baseline", "show", "last")
+    assert (code, "harness baseline set last --replace" in err) == (2, True)

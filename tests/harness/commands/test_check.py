@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import tomllib
@@ -19,6 +20,7 @@ from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, Policy
 from harness.core.documents import append_digest, verify_digest
 from harness.core.errors import UsageError
+from tiny import WORDS
 
 
 def check(measured: Any, asked: Any, candidate: str, baseline: str, *more: object) -> tuple[int, Any]:
@@ -508,3 +510,81 @@ def test_one_training_of_each_side_is_said_to_hide_what_seeds_do(measured: Any, 
         assert ("for these two models only, not for other seeds" in asked(*typed)[1]) is said
         because = check(measured, asked, "worse", baseline, "--question", "retrain")[1]["because"]
         assert ("cannot be judged by one training of each side" in because[0]) is said
+
+
+@pytest.fixture
+def rooted(measured: Any, asked: Any, tmp_path: Path) -> Path:
+    """A data root of two tasks, and the file of a baseline that was measured on it."""
+    chance, root = random.Random(0), tmp_path / "root"
+    for task in ("stsbenchmark-sts", "sts12-sts"):
+        pairs = [
+            {
+                "sentence1": " ".join(chance.choices(WORDS, k=4)),
+                "sentence2": chance.choice(WORDS),
+                "score": n % 6,
+            }
+            for n in range(40)
+        ]
+        (root / "mteb" / task).mkdir(parents=True)
+        (root / "mteb" / task / "test.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    tasks = ("--tasks", "STSBenchmark,STS12", "--data", root, "--offline")
+    assert asked("baseline", "set", "two", "--model", measured.model("good"), *tasks)[0] == 0
+    assert asked("baseline", "export", "two", tmp_path / "two.zip")[0] == 0
+    return root
+
+
+def test_missing_data_is_named_and_not_taken_for_other_data(
+    rooted: Path, measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    options = ("--candidate", measured.model("worse"), "--offline", "--data", rooted)
+    shutil.rmtree(rooted / "mteb" / "sts12-sts")
+    for baseline in (tmp_path / "two.zip", measured.model("good")):
+        tasks = () if baseline.suffix else ("--tasks", "STSBenchmark,STS12")
+        code, out, err = asked("check", *options, "--baseline", baseline, *tasks)
+        assert (code, out) == (2, "")
+        assert re.search(
+            rf"^Error: STS12: .*data set mteb/sts12-sts .*is not in {rooted}", err, re.MULTILINE
+        ), err
+        assert re.search(r"harness data pull .*mteb:STS12\b.* --data DIR", err), err
+        assert "allow" not in err
+    more = ("--tasks", "STSBenchmark,STS12", "--data", rooted, "--offline")
+    code, _, err = asked("baseline", "set", "three", "--model", measured.model("again"), *more)
+    assert (code, "Error: STS12: " in err) == (2, True)
+
+
+def test_a_hub_that_cannot_be_reached_is_said_at_once(
+    rooted: Path, measured: Any, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    tasks = ("--suite", "mteb:STS12")
+    models = ("--candidate", measured.model("worse"), "--baseline", measured.model("good"))
+    for command in (("check", *models), ("baseline", "set", "x", "--model", measured.model("good"))):
+        code, _, err = asked(*command, *tasks)
+        assert code == 2
+        assert "cannot be reached" in err
+        assert "--data DIR --offline" in err
+        assert "thrown while requesting" not in err
+
+
+def test_one_of_the_tasks_of_a_baseline_is_narrowed_to_by_tasks(
+    rooted: Path, measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    options = ("--candidate", measured.model("good"), "--baseline", tmp_path / "two.zip", "--data", rooted)
+    _, _, err = asked("check", *options, "--offline", "--suite", "mteb:STSBenchmark")
+    assert err.rstrip().endswith("For mteb:STSBenchmark alone: --tasks STSBenchmark.")
+    assert asked("check", *options, "--offline", "--tasks", "STSBenchmark")[0] == 0
+
+
+def test_another_precision_names_the_question_of_a_port(measured: Any, asked: Any) -> None:
+    options = ("--candidate", measured.model("good"), "--baseline", "last", "--dtype", "bfloat16")
+    code, _, err = asked("check", *options, "--question", "replace", "--offline")
+    assert (code, "--question port" in err, "--allow dtype" in err) == (2, True, True)
+
+
+def test_a_report_that_cannot_be_written_is_to_have_another_name(
+    measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    options = ("--candidate", measured.model("good"), "--baseline", "last")
+    code, _, err = asked("check", *options, "--markdown", tmp_path / "file" / "check.md")
+    assert (code, "Name another file." in err, "--cache" in err) == (2, True, False)
