@@ -236,8 +236,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _freeze() -> None:
     """Exempt all present objects from garbage collection."""
-    # duckdb takes what is frozen for leaked, and prints 47 lines at the end of the process.
-    if "duckdb" not in sys.modules:
+    # duckdb and triton take what is frozen for leaked, and print dozens of lines at the end of the process.
+    if sys.modules.keys().isdisjoint(("duckdb", "triton")):
         gc.freeze()
 
 

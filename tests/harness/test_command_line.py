@@ -564,3 +564,13 @@ def test_an_interrupt_in_a_query_of_the_database_ends_without_a_traceback(
     monkeypatch.setattr("leaderboard.web.site.write_site", ask)
     assert invoke(["serve", "--static", "site"]) == 130
     assert "Interrupted." in capsys.readouterr().err
+
+
+def test_nothing_is_frozen_at_the_end_where_triton_would_call_it_leaked(tmp_path: Path) -> None:
+    script = (
+        "import atexit, gc, sys; sys.modules['triton'] = sys; "
+        "atexit.register(lambda: print(gc.get_freeze_count())); "
+        "from harness.cli import main; main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "0"
