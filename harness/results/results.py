@@ -18,6 +18,7 @@ from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_folder_identity
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.names import rename_record
+from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
@@ -580,7 +581,7 @@ def _build_condition_view(
 ) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     mine = [(name, record.task.name, record) for name, record in kept.items()]
-    unproven = [n for n, t, r in mine if t in pinned and r.identity["data"].get("revision") != pinned[t]]
+    unproven = [n for n, t, r in mine if t in pinned and find_data_revision(r) != pinned[t]]
     tasks = {task.name: task for task in suite.tasks if task.name in kept}
     exact_records = {name: kept[name] for name, task in tasks.items() if treatment.is_match(kept[name], task)}
     scores = compute_metric_scores(suite, kept, MAIN_SCORE)
