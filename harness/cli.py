@@ -158,7 +158,7 @@ You have a checkpoint:
                                                            a quick look, in no table
   harness run --model FOLDER --suite mteb                  the scores, kept in ./results
   harness run --model FOLDER --suite glue --recipe glue-quick
-  harness compare FOLDER OTHER                             what changed, and what else differs
+  harness compare OTHER FOLDER                             FOLDER − OTHER, and what else differs
 
 You gate a change in CI:
   harness baseline set main --model FOLDER --suite nanobeir
