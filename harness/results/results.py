@@ -627,9 +627,11 @@ def _is(about: ModelRow, wanted: str, revision: str) -> bool:
 
 
 def _explain_ambiguous_model(model: str, suites: Sequence[MeasuredSuite]) -> UsageError:
-    listed = ", ".join(map(_describe_match, suites))
+    in_order = sorted(suites, key=lambda one: max(map(_get_write_time, one.records)))
+    listed = ", ".join(map(_describe_match, in_order))
     return UsageError(
-        f"{model!r} names {len(suites)} models: {listed}.", hint="Type one of these keys instead."
+        f"{model!r} names {len(suites)} models, the newest last: {listed}.",
+        hint="Type one of these keys instead.",
     )
 
 
@@ -637,7 +639,9 @@ def _describe_match(measured: MeasuredSuite) -> str:
     """The key of a model, with its training, or its name where that has not the key in it."""
     about, lineage = measured.records[0].model, measured.lineage
     text = about.name if lineage is None else f"{lineage.text}, seed {lineage.seed}"
-    return about.artifact[:12] + ("" if about.artifact[:8] in text else f" ({text})")
+    written = max(map(_get_write_time, measured.records))[:16].replace("T", " ")
+    facts = ["" if about.artifact[:8] in text else text, written and f"of {written}"]
+    return about.artifact[:12] + (f" ({', '.join(filter(None, facts))})" if any(facts) else "")
 
 
 class NotMeasuredError(UsageError):
