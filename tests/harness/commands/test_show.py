@@ -355,12 +355,13 @@ def test_one_name_of_two_models_must_be_told_apart(results: Path, capsys: Any) -
     put(results, twin, record(sts(), 0.1, model=twin))
     assert invoke(["show", "model-a", "--results", str(results)]) == 2
     assert "'model-a' names 2 models" in capsys.readouterr().err
-    for model, day in ((artifact(Path("a"), key="d" * 64, name="mine"), 2), (replace(twin, name="mine"), 1)):
+    for key, day in (("d", 2), ("e", 1)):
+        model = artifact(Path("mine"), key=key * 64, name="mine")
         one = record(sts(), 0.1, model=model)
         known = {**one.provenance, "written": f"2026-01-0{day}T10:20:30+00:00"}
         put(results, model, one.model_copy(update={"provenance": known}))
     assert invoke(["show", "mine", "--results", str(results)]) == 2
-    dated = "cccccccccccc (of 2026-01-01 10:20), dddddddddddd (of 2026-01-02 10:20)."
+    dated = "eeeeeeeeeeee (of 2026-01-01 10:20), dddddddddddd (of 2026-01-02 10:20)."
     assert f"the newest last: {dated}" in capsys.readouterr().err
 
 
