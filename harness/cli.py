@@ -159,7 +159,7 @@ You have a checkpoint:
                                                            a quick look, in no table
   harness run --model FOLDER --suite mteb                  the scores, kept in ./results
   harness run --model FOLDER --suite glue --recipe glue-quick
-  harness compare FOLDER OTHER                             what changed, and what else differs
+  harness compare OTHER FOLDER                             FOLDER − OTHER, and what else differs
 
 You gate a change in CI:
   harness baseline set main --model FOLDER --suite nanobeir
@@ -246,8 +246,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _freeze() -> None:
     """Exempt all present objects from garbage collection."""
-    # duckdb takes what is frozen for leaked, and prints 47 lines at the end of the process.
-    if "duckdb" not in sys.modules:
+    # duckdb and triton take what is frozen for leaked, and print dozens of lines at the end of the process.
+    if sys.modules.keys().isdisjoint(("duckdb", "triton")):
         gc.freeze()
 
 

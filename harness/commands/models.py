@@ -519,10 +519,10 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
             f"{text} is a folder already, and no trained model of the results folder.",
             hint="`harness models list` shows those.",
         )
-    if not matches and backbones.find_catalog_model(text):
+    if not matches and (entry := backbones.find_catalog_model(text)) and entry.locate:
         raise UsageError(
             f"{text} is a model of the catalog, and not one that was trained here.",
-            hint=f"`harness list models` shows it, and `harness show {text}` its scores.",
+            hint=f"Its folder is {entry.locate()}. `harness show {text}` has its scores.",
         )
     if not matches:
         names = {one.name for one in models}

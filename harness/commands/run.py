@@ -32,7 +32,7 @@ from harness.plan.run_file import format_run
     "run",
     cls=options.HelpCommand,
     examples="""
-harness run --model sentence-transformers/all-MiniLM-L6-v2 --tasks STS12,SciFact --limit 100
+harness run --model minilm --tasks STS12,Banking77Classification.v2 --limit 100
 harness run --model runs/1/last --suite beir --tasks SciFact,NFCorpus --dtype bf16
 harness run --model answerdotai/ModernBERT-base --recipe glue-quick --suite glue --dry-run
 """,
@@ -103,10 +103,9 @@ def command(
             joined = prepare_protocol(find_protocol(protocol), request, quick=quick)
             return _run_protocol(joined, dry_run, as_json)
         prepared = evaluation.prepare(request)
-        if not dry_run:
-            prepared, fault = evaluation.avoid_hub(prepared)
-            if fault:
-                click.echo(f"{fault}. The run goes on as with --offline.", err=True)
+        prepared, fault = evaluation.avoid_hub(prepared)
+        if fault:
+            click.echo(f"{fault}. The run goes on as with --offline.", err=True)
         # Also before a dry run: where the data of the only task is missing, there is nothing to plan.
         evaluation.require_data(prepared)
         if save is not None:

@@ -180,8 +180,8 @@ def _iter_headlines(run: RunStatus) -> Iterator[Text]:
         yield Text(f"  {run.command}", style="bold" if broken else "dim")
     total = sum(sum(states.values()) for states in run.counts.values())
     parts = [f"{run.count('done', 'shared', 'known'):,} of {total:,} jobs done"]
-    under_way = "under way" if run.state == "running" else "were under way"
-    for state, words in (("running", under_way), ("waiting", "waiting")):
+    verb = "" if run.state == "running" else "was " if run.count("running") == 1 else "were "
+    for state, words in (("running", f"{verb}under way"), ("waiting", "waiting")):
         parts += [f"{run.count(state):,} {words}"] if run.count(state) else []
     text = Text("  " + ", ".join(parts))
     for state, words in (("failed", "failed"), ("skipped", "skipped for that")):

@@ -83,7 +83,8 @@ def _choose_name(model: Any, name: str | None) -> str | None:
                 "SentenceTransformer or a PyLate ColBERT, as it is saved and loaded again, or of mteb's "
                 "EncoderProtocol and alone in harness.run.",
                 hint="Give the SentenceTransformer in it, or type harness.run(encoder, ..., "
-                f'name="my-encoder") with an encoder that has {", ".join(_PROTOCOL)}.',
+                f'name="my-encoder") with an encoder that has {", ".join(_PROTOCOL)}: '
+                "a subclass of mteb's AbsEncoder.",
             )
         # Never that of the model it was loaded from, as it may have been trained further.
         card_name = getattr(card, "model_id", None) or getattr(card, "model_name", None)

@@ -428,6 +428,8 @@ KINDS = (
     FileKind("plaid", "plaid/*/", lambda path: find_index_problem(path, None)),
     FileKind("verdicts", "verdicts/*.json", read_content_file),
     FileKind("verdicts", "speeds.json", read_content_file),
+    # Links to an adapter and its base model, with a few lines of configuration.
+    FileKind("", "adapters/*/"),
 )
 """Every kind of file that this storey and those below it know; the first one that fits counts."""
 

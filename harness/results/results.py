@@ -18,6 +18,7 @@ from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_folder_identity
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.names import rename_record
+from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE, compute_metric_scores
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
@@ -580,7 +581,7 @@ def _build_condition_view(
 ) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     mine = [(name, record.task.name, record) for name, record in kept.items()]
-    unproven = [n for n, t, r in mine if t in pinned and r.identity["data"].get("revision") != pinned[t]]
+    unproven = [n for n, t, r in mine if t in pinned and find_data_revision(r) != pinned[t]]
     tasks = {task.name: task for task in suite.tasks if task.name in kept}
     exact_records = {name: kept[name] for name, task in tasks.items() if treatment.is_match(kept[name], task)}
     scores = compute_metric_scores(suite, kept, MAIN_SCORE)
@@ -626,9 +627,11 @@ def _is(about: ModelRow, wanted: str, revision: str) -> bool:
 
 
 def _explain_ambiguous_model(model: str, suites: Sequence[MeasuredSuite]) -> UsageError:
-    listed = ", ".join(map(_describe_match, suites))
+    in_order = sorted(suites, key=lambda one: max(map(_get_write_time, one.records)))
+    listed = ", ".join(map(_describe_match, in_order))
     return UsageError(
-        f"{model!r} names {len(suites)} models: {listed}.", hint="Type one of these keys instead."
+        f"{model!r} names {len(suites)} models, the newest last: {listed}.",
+        hint="Type one of these keys instead.",
     )
 
 
@@ -636,7 +639,9 @@ def _describe_match(measured: MeasuredSuite) -> str:
     """The key of a model, with its training, or its name where that has not the key in it."""
     about, lineage = measured.records[0].model, measured.lineage
     text = about.name if lineage is None else f"{lineage.text}, seed {lineage.seed}"
-    return about.artifact[:12] + ("" if about.artifact[:8] in text else f" ({text})")
+    written = max(map(_get_write_time, measured.records))[:16].replace("T", " ")
+    facts = ["" if about.artifact[:8] in text else text, written and f"of {written}"]
+    return about.artifact[:12] + (f" ({', '.join(filter(None, facts))})" if any(facts) else "")
 
 
 class NotMeasuredError(UsageError):

@@ -34,6 +34,7 @@ from harness.results.results import (
     build_suite_views,
     format_setting,
 )
+from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE, Aggregates, score_text
 from harness.storage.record import Record
 from harness.tools.conditions import (
@@ -256,6 +257,7 @@ class _CardSource:
         name: The model's name in the card, `org/name` where it is published.
         folder: Its folder; None where only its records are here.
         lineage: What it was made of; None unless a recipe made it.
+        training: The circumstances of its training; empty where they are not here.
         measured: Its scores under one condition; None without any.
         others: Other settings with which it was measured.
         suites: The suites whose means are shown.
@@ -264,6 +266,7 @@ class _CardSource:
     name: str
     folder: Path | None
     lineage: Lineage | None
+    training: Mapping[str, Any]
     measured: MeasuredCondition | None
     others: tuple[str, ...]
     suites: tuple[Suite, ...]
@@ -276,7 +279,7 @@ class _CardSource:
     @property
     def sent_records(self) -> list[Record]:
         """The records of scores that need no mark, as metadata has none."""
-        return [one for one in self.records if not list_marks(one, self.lineage)]
+        return [one for one in self.records if not _list_card_marks(one, self.lineage)]
 
 
 def collect_card_source(
@@ -320,6 +323,7 @@ def collect_card_source(
         name=name or (records[0].model.name if records else own_name),
         folder=folder,
         lineage=document.lineage if document else recorded_lineage,
+        training=document.training if document else {},
         measured=chosen,
         others=tuple(one.condition.text for one in conditions if one is not chosen),
         suites=tuple(opened),
@@ -348,7 +352,7 @@ def build_model_card(source: _CardSource) -> ModelCard:
         model_name=source.name if results else None,
         eval_results=results or None,
     )
-    sections = [*_list_score_lines(source), *_list_lineage_lines(lineage), *_list_command_lines(source)]
+    sections = [*_list_score_lines(source), *_list_lineage_lines(source), *_list_command_lines(source)]
     # A README with this tag is a card of this function.
     if own_text and _TAG not in (stated.get("tags") or ()):
         sections += ["## From the model's README", own_text]
@@ -368,7 +372,7 @@ def _list_eval_results(records: Sequence[Record]) -> list[EvalResult]:
             dataset_name=data.get("path") or record.task.name,
             dataset_config=subset,
             dataset_split=split,
-            dataset_revision=data.get("revision"),
+            dataset_revision=find_data_revision(record),
             metric_type=record.task.metric,
             metric_name=f"{record.task.name}: {record.task.metric}",
             metric_value=value,
@@ -394,12 +398,12 @@ def build_eval_files(source: _CardSource) -> dict[str, bytes]:
             dataset_id=record.identity["data"]["path"],
             task_id=f"{record.task.name}_{subset}_{split}",
             value=round(value * 100, 5),
-            dataset_revision=record.identity["data"]["revision"],
+            dataset_revision=revision,
             date=record.provenance.get("written"),
             notes=f"{record.identity['scoring']}, {source.measured.condition.text}",
         )
         for record in source.sent_records
-        if record.identity.get("scoring", "").startswith("mteb ") and record.identity["data"].get("revision")
+        if record.identity.get("scoring", "").startswith("mteb ") and (revision := find_data_revision(record))
         for split, subset, value in _list_main_scores(record)
     ]
     content = yaml.safe_dump(huggingface_hub.eval_result_entries_to_yaml(entries), sort_keys=False).encode()
@@ -412,10 +416,20 @@ def list_marks(record: Record, lineage: Lineage | None) -> list[str]:
     return [*marks, APPROXIMATE] if is_approximate(record) else marks
 
 
+def _list_card_marks(record: Record, lineage: Lineage | None) -> list[str]:
+    """The marks of a score that `model-index`, where no warning stands beside it, leaves out."""
+    marks = list_marks(record, lineage)
+    if record.identity["data"].get("path") and find_data_revision(record) is None:
+        marks.append("data not proven")
+    if count := record.provenance.get("texts_trained_on"):
+        marks.append(f"trained on {count:,} of its {record.provenance['texts']:,} texts")
+    return marks
+
+
 def _list_row_marks(record: Record, lineage: Lineage | None) -> list[str]:
     """The marks of a score in the card's table, with its splits where it is a mean over several."""
     splits = [f"splits {', '.join(record.scores)}"] if len(record.scores) > 1 else []
-    return [*splits, *list_marks(record, lineage)]
+    return [*splits, *_list_card_marks(record, lineage)]
 
 
 def _list_main_scores(record: Record) -> list[tuple[str, str, float]]:
@@ -491,7 +505,7 @@ def _list_score_lines(source: _CardSource) -> list[str]:
         f"Settings: {source.measured.condition.text}. Scored by {scoring}.",
         "Scores are the main metric × 100; that of a task is the mean over its splits and subsets, which "
         "`model-index` has one by one, as shares"
-        + (f", without those marked {CHOSE} or {APPROXIMATE}." if left_out else ".")
+        + (", without those that a mark warns of." if left_out else ".")
         + ("" if means else " No mean over tasks is stated: these tasks are no whole suite."),
         "\n".join(rows),
         "\n".join([*means, *(f"- {line}" for line in format_lineage_lines(source.lineage))]),
@@ -517,10 +531,12 @@ def describe_lineage(lineage: Lineage) -> dict[str, str]:
     }
 
 
-def _list_lineage_lines(lineage: Lineage | None) -> list[str]:
-    if lineage is None:
+def _list_lineage_lines(source: _CardSource) -> list[str]:
+    if (lineage := source.lineage) is None:
         return []
     facts = [f"- {name}: {text}" for name, text in describe_lineage(lineage).items() if text]
+    # What the training did in place of the settings, as in float32 on a CPU, or on fewer rows.
+    facts += [f"- training: {note}" for note in source.training.get("notes", ())]
     assumed = "\n".join(f"- {sentence}" for sentence in lineage.assumed)
     return ["## How it was made", "\n".join(facts), *(["## Assumptions", assumed] if assumed else [])]
 
@@ -548,6 +564,10 @@ def _format_training_command(lineage: Lineage) -> str:
     words = ["harness", "train", "--model", names[0], "--recipe", lineage.name, "--seed", str(lineage.seed)]
     words += [word for pair in lineage.changed.items() for word in ("--set", format_setting(*pair))]
     words += ["--train-data", lineage.own_data] if lineage.own_data else []
+    # Data without a revision came from a data root, which no lineage names.
+    words += (
+        ["--data", "DIR"] if any("path" in one and not one.get("revision") for one in lineage.data) else []
+    )
     if sweep := lineage.sweep:
         words += [word for pair in sweep.grid.items() for word in ("--sweep", format_setting(*pair))]
         words += ["--select", ",".join(sweep.tasks)]

@@ -588,3 +588,13 @@ def test_an_option_and_its_value_in_one_argument_are_told_apart(capfd: pytest.Ca
     assert invoke(["check", "--data /work/data"]) == 2
     error = capfd.readouterr().err
     assert error.startswith("Error: '--data /work/data' is one argument. An option and its value are two")
+
+
+def test_nothing_is_frozen_at_the_end_where_triton_would_call_it_leaked(tmp_path: Path) -> None:
+    script = (
+        "import atexit, gc, sys; sys.modules['triton'] = sys; "
+        "atexit.register(lambda: print(gc.get_freeze_count())); "
+        "from harness.cli import main; main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "0"

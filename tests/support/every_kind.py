@@ -146,6 +146,9 @@ def _fill_cache(results: Path, cache: Path) -> None:
             cache / "verdicts" / f"{digest(name)}.json",
             {"schema": 1, "folder": name, **asdict(Verdict(special_tokens=at))},
         )
+        files.replace(
+            cache / "adapters" / digest(name) / name / "peft-adapter" / "adapter_config.json", b"{}"
+        )
         grid = cache / "finetuned" / name
         weights = f"weights of {name}".encode()
         files.replace(grid / f"{name}.safetensors", weights)

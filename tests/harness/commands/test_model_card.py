@@ -151,6 +151,47 @@ def test_a_card_is_written_and_a_model_without_anything_refused(
         assert invoke(["models", "card", text, "--results", str(results)]) == 2
 
 
+def test_a_score_on_other_data_or_on_texts_of_the_training_is_marked_and_not_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contents = {
+        # The hash that leaderboard/data/revisions.csv proves to be the revision of mteb.
+        "Banking77Classification": "sha256:bb533c0f178aad331d8353221e8dda25d64d5d29d22fe5f4d5628e2d3db36c5a",
+        "STSBenchmark": "sha256:1",
+        "STS17": None,
+    }
+    artifact = site_data.measured_model("tiny-contrast")
+    records = []
+    for name, content in contents.items():
+        task = catalog.open_suite(f"mteb:{name}").tasks[0]
+        if content:
+            task = site_data.replace(task, data=site_data.replace(task.data, revision=None, content=content))
+        records.append(site_data.scored(artifact, task, 0.75))
+    known = {**records[2].provenance, "texts": 2552, "texts_trained_on": 13}
+    records[2] = records[2].model_copy(update={"provenance": known})
+    site_data.put(tmp_path, artifact, records)
+    made = card(tmp_path, capsys)
+    assert "| STSBenchmark | STS | cosine_spearman | 75.00 | data not proven |" in made.text
+    assert "| STS17 | STS | cosine_spearman | 75.00 | trained on 13 of its 2,552 texts |" in made.text
+    (read,) = made.data.eval_results
+    assert (read.dataset_type, read.dataset_revision) == (
+        "mteb/banking77",
+        "0fd18e25b25c072e09e0d92ab615fda904d66300",
+    )
+
+
+def test_a_card_says_what_a_training_did_in_place_of_its_settings(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fakes.lineage(data=({"path": "org/pairs", "content": "sha256:1"},))
+    model = shutil.copytree(tiny_folder, tmp_path / "model")
+    fakes.train(model, made, training={"notes": ["trained in float32: a CPU has no float16"]})
+    assert invoke(["models", "card", str(model)]) == 0
+    text = capsys.readouterr().out
+    assert "- training: trained in float32: a CPU has no float16\n" in text
+    assert "harness train --model tiny --recipe contrast --seed 42 --data DIR\n" in text
+
+
 def test_a_card_without_scores_has_the_models_name(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

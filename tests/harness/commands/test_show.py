@@ -194,7 +194,7 @@ def test_a_key_names_one_seed_and_compare_takes_only_one(seeds: Path, capsys: An
     assert row["main_score"] == 0.2
     assert invoke(["compare", "tiny-simcse", "model-a", "--results", str(seeds)]) == 2
     said_so = capsys.readouterr().err
-    assert f"{key[:12]} ({TRAINED.text}, seed 2)" in " ".join(said_so.split())
+    assert f"{key[:12]} ({TRAINED.text}, seed 2, of 2026" in " ".join(said_so.split())
 
 
 def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, capsys: Any) -> None:
@@ -354,7 +354,15 @@ def test_one_name_of_two_models_must_be_told_apart(results: Path, capsys: Any) -
     twin = artifact(Path("twin"), key="c" * 64, name="model-a")
     put(results, twin, record(sts(), 0.1, model=twin))
     assert invoke(["show", "model-a", "--results", str(results)]) == 2
-    assert "names 2 models: aaaaaaaaaaaa, cccccccccccc" in capsys.readouterr().err
+    assert "'model-a' names 2 models" in capsys.readouterr().err
+    for key, day in (("d", 2), ("e", 1)):
+        model = artifact(Path("mine"), key=key * 64, name="mine")
+        one = record(sts(), 0.1, model=model)
+        known = {**one.provenance, "written": f"2026-01-0{day}T10:20:30+00:00"}
+        put(results, model, one.model_copy(update={"provenance": known}))
+    assert invoke(["show", "mine", "--results", str(results)]) == 2
+    dated = "eeeeeeeeeeee (of 2026-01-01 10:20), dddddddddddd (of 2026-01-02 10:20)."
+    assert f"the newest last: {dated}" in capsys.readouterr().err
 
 
 def test_folders_of_one_name_are_called_by_as_much_of_their_paths_as_tells_them_apart(
@@ -377,7 +385,7 @@ def test_folders_of_one_name_are_called_by_as_much_of_their_paths_as_tells_them_
     assert invoke(["show", "final", "--results", str(tmp_path)]) == 2
     message = capsys.readouterr().err
     assert "names 4 models" in message
-    assert "222222222222 (runs/exp2/final)" in message
+    assert "222222222222 (runs/exp2/final, of 2026" in message
 
 
 def test_compare_holds_the_same_settings_against_each_other(results: Path, capsys: Any) -> None:

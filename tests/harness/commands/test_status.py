@@ -84,6 +84,7 @@ def test_a_run_is_told_of_at_a_glance(results: Path, command: Asked) -> None:
     ):
         assert part in words
     log.close_run_log("stopped")
+    assert "1 of 6 jobs done, 1 was under way, 3 waiting" in command("status", "--all")[1]
     out = command("status")[1]
     assert "No run is under way" in out
     assert "STOPPED after 20 min" in out

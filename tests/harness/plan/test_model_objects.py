@@ -358,7 +358,7 @@ def test_what_is_no_model_is_refused_with_the_cure(folder: Path, suite: str, tmp
         (
             Encoder(),
             "class Encoder cannot be evaluated here: .* must be a SentenceTransformer",
-            "similarity_pairwise",
+            "similarity_pairwise, mteb_model_meta: a subclass of mteb's AbsEncoder",
         ),
         (sound[0].auto_model, "class BertModel cannot", "SentenceTransformer"),
         (CrossEncoder(str(folder.with_name("bert")), device="cpu"), "class CrossEncoder cannot", "in it"),

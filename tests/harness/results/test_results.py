@@ -123,6 +123,18 @@ def test_of_two_contents_of_a_hub_data_set_the_last_made_counts_and_is_named() -
     assert (view.scores, view.unproven) == ({"A": 0.5}, ())
 
 
+def test_content_that_is_proven_to_be_the_revision_counts_as_it() -> None:
+    # A line of leaderboard/data/revisions.csv.
+    proven = "sha256:bb533c0f178aad331d8353221e8dda25d64d5d29d22fe5f4d5628e2d3db36c5a"
+    data = Data(path="mteb/banking77", revision="0fd18e25b25c072e09e0d92ab615fda904d66300")
+    pinned = replace(STS, name="Banking77Classification", data=data)
+    suite = replace(SUITE, columns=(Column(name=pinned.name, type="STS", tasks=(pinned,)),))
+    for content, unproven in ((proven, ()), ("sha256:1", (pinned.name,))):
+        folder = replace(pinned, data=Data(path=data.path, content=content))
+        (view,) = build_suite_views(on_disk(record(folder, 0.5)), suite)
+        assert view.unproven == unproven
+
+
 def test_weights_of_one_key_are_never_mixed_in_one_mean() -> None:
     """A model made again under its key: the newest weights first; other models have no such groups."""
 
