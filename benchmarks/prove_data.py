@@ -1,4 +1,4 @@
-"""Writes leaderboard/data/revisions.csv: copies and earlier revisions that hold the texts of a pinned one.
+"""Writes harness/results/revisions.csv: copies and earlier revisions that hold the texts of a pinned one.
 
     python benchmarks/prove_data.py --data ../shared/datasets --results RESULTS
 
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from harness.core import paths
 from harness.plan import catalog
-from leaderboard.data.suites import REVISIONS
+from harness.results.revisions import REVISIONS
 from leaderboard.views.reproductions import read_aliases
 
 NEAR = 1e-6

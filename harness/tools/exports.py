@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -17,6 +17,7 @@ from harness.encoder.folder.content import list_content_files, list_remote_class
 from harness.encoder.folder.modules import list_modules
 from harness.plan import catalog
 from harness.results.results import MeasuredSuite, open_stores
+from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE
 from harness.storage.record import Record
 from harness.tools.conditions import build_rerun_command, choose_condition, select_conditions
@@ -138,7 +139,6 @@ def export_mteb(
     tasks: str = "",
     settings: str = "",
     results: Path | None = None,
-    resolve_revision: Callable[[str, str], str] = lambda _task, data: data,
 ) -> _Export:
     """Write `results/ORG__NAME/REVISION/` with mteb's card of the model and a file for each of its tasks.
 
@@ -153,7 +153,6 @@ def export_mteb(
         tasks: Only these tasks, separated by commas.
         settings: A part of the text of the condition to write, where there are several.
         results: The results folder, None for the default.
-        resolve_revision: The revision of a task's data that is known to have the same content as other data.
 
     Raises:
         UsageError: Nothing can be written, none of several conditions is chosen, or the model has no name and
@@ -179,7 +178,7 @@ def export_mteb(
     complete: dict[_ResultWriter, list[Record]] = {}
     for task_name in selected:
         record, task = chosen.records.get(task_name), uses.get(task_name) or _find_task(task_name)
-        if reason := _find_obstacle(record, task, resolve_revision):
+        if reason := _find_obstacle(record, task):
             left_out[task_name] = reason
         elif record is not None and task is not None and isinstance(task.source, _ResultWriter):
             complete.setdefault(task.source, []).append(record)
@@ -215,7 +214,7 @@ def _find_task(name: str) -> Task | None:
     return task
 
 
-def _find_obstacle(record: Record | None, task: Task | None, resolve: Callable[[str, str], str]) -> str:
+def _find_obstacle(record: Record | None, task: Task | None) -> str:
     """Why a record is no whole result of a task of mteb; empty if it is."""
     if task is None or not isinstance(task.source, _ResultWriter):
         return "mteb has no such task"
@@ -226,8 +225,7 @@ def _find_obstacle(record: Record | None, task: Task | None, resolve: Callable[[
     identity, data = record.identity, record.identity["data"]
     if identity.get("scoring", "").partition(" ")[0] != task.source.scoring.partition(" ")[0]:
         return f"scored by {identity.get('scoring')}, not by mteb"
-    revision = resolve(task.name, str(data.get("revision") or data.get("content")))
-    if (data.get("path"), revision) != (task.data.path, task.data.revision):
+    if (data.get("path"), find_data_revision(record)) != (task.data.path, task.data.revision):
         return f"its data is not known to be {task.data.path} at {task.data.revision[:12]}, which mteb pins"
     if identity.get("documents") or identity["seed"] != SEED:
         return "measured with another text of documents or another seed than mteb's"

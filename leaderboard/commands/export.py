@@ -16,7 +16,6 @@ from harness.core.errors import UsageError, shorten_names
 from harness.tools.exports import export_mteb, export_trec
 from leaderboard.data.groups import group_by
 from leaderboard.data.settings import read_site_settings
-from leaderboard.data.suites import resolve_data_revision
 
 FORMATS = ("json", "csv", "md", "tex", "parquet")
 
@@ -115,9 +114,7 @@ def _export_model(
         if done.left_out:
             notes = [f"Not measured with these settings: {shorten_names([*done.left_out])}"]
     else:
-        done = export_mteb(
-            model, mteb or Path(), published=published, resolve_revision=resolve_data_revision, **options
-        )
+        done = export_mteb(model, mteb or Path(), published=published, **options)
         reasons = group_by(done.left_out, done.left_out.__getitem__).items()
         notes = [f"Left out: {shorten_names(tasks)}: {reason}" for reason, tasks in reasons]
     for path in done.files:

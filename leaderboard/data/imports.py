@@ -15,9 +15,10 @@ from packaging.version import InvalidVersion, Version
 
 from harness.core.types import Offer
 from harness.plan import catalog
+from harness.results.revisions import read_revisions, resolve_data_revision
 from harness.storage.imported import Imported
 from leaderboard.data.entries import TRUST, NewEntry
-from leaderboard.data.suites import REASONS, Scopes, read_revisions, read_table_file, resolve_data_revision
+from leaderboard.data.suites import REASONS, Scopes, read_table_file
 from leaderboard.data.tables import Row, Tables, build_entry_row, compute_permanent_id
 
 MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")

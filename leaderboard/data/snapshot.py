@@ -25,13 +25,14 @@ from pydantic import BaseModel, ConfigDict
 from harness.core import files, paths
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import StoreError
+from harness.results.revisions import REVISIONS
 from harness.storage.imported import STAMP, Imported
 from harness.storage.imported import TABLES as IMPORT_TABLES
 from leaderboard.data import backbones, documents, imports, records
 from leaderboard.data.entries import Unit
 from leaderboard.data.seeds import SEEDS, put_seeds
 from leaderboard.data.settings import SiteSettings
-from leaderboard.data.suites import REVISIONS, Scopes, SiteSuite, collect_scopes, load_site_suites
+from leaderboard.data.suites import Scopes, SiteSuite, collect_scopes, load_site_suites
 from leaderboard.data.tables import (
     TEXT_ROWS,
     Tables,

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from harness.core.types import Column, Suite, SuiteOptions, Task
 from harness.plan import catalog
+from harness.results.revisions import resolve_data_revision
 
 Reason = Literal["", "none", "failed", "other", "bad", "part", "seeds"]
 
@@ -36,37 +37,11 @@ Raw = Mapping[str, Mapping[str, "float | None"]]
 """split → subset → main score."""
 
 
-REVISIONS = Path(__file__).with_name("revisions.csv")
-"""Revisions of tasks' data that hold the same texts as another, or differ (benchmarks/prove_data.py)."""
-
-
 @cache
 def read_table_file(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file that comes with the site."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-@cache
-def _read_revision_rows() -> Mapping[tuple[str, str], Mapping[str, str]]:
-    return {(row["task"], row["revision"]): row for row in read_table_file(REVISIONS)}
-
-
-@cache
-def read_revisions() -> Mapping[tuple[str, str], str]:
-    """By task and revision, the revision that holds the same texts."""
-    return {key: row["same_as"] for key, row in _read_revision_rows().items() if row["same_as"]}
-
-
-def explain_other_data(task: str, data: str) -> str:
-    """How a copy of a task's data differs from the pinned revision; empty where nothing says it."""
-    row = _read_revision_rows().get((task, data), {"same_as": "?"})
-    return "" if row["same_as"] else row["evidence"]
-
-
-def resolve_data_revision(task: str, data: str) -> str:
-    """One revision for all that are known to hold the same texts."""
-    return read_revisions().get((task, data), data)
 
 
 @dataclass(frozen=True, kw_only=True)

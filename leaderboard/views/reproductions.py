@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import hypot
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from harness.results.revisions import explain_other_data, resolve_data_revision
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
@@ -21,14 +23,7 @@ from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.ranking import compute_half_widths
 from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR
-from leaderboard.data.suites import (
-    REVISIONS,
-    build_task_scope,
-    build_whole_scope,
-    explain_other_data,
-    read_table_file,
-    resolve_data_revision,
-)
+from leaderboard.data.suites import build_task_scope, build_whole_scope, read_table_file
 from leaderboard.views.cells import build_delta_cell, build_score_cell
 from leaderboard.views.sorting import Field
 from leaderboard.views.task_scores import build_raw_scope, format_task_path, load_questions
@@ -69,10 +64,13 @@ PEOPLE = "baseline/Human"
 PATH = "/reproductions"
 
 
+ALIASES = Path(__file__).parents[1] / "data" / "aliases.csv"
+
+
 @cache
 def read_aliases() -> Mapping[str, str]:
     """The model on the hub by the SHA-256 of its weights file (data/aliases.csv has the sources)."""
-    return {row["weights"]: row["model"] for row in read_table_file(REVISIONS.with_name("aliases.csv"))}
+    return {row["weights"]: row["model"] for row in read_table_file(ALIASES)}
 
 
 @cache_by_queries

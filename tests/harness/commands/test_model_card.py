@@ -155,7 +155,7 @@ def test_a_score_on_other_data_or_on_texts_of_the_training_is_marked_and_not_pub
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     contents = {
-        # The hash that leaderboard/data/revisions.csv proves to be the revision of mteb.
+        # The hash that harness/results/revisions.csv proves to be the revision of mteb.
         "Banking77Classification": "sha256:bb533c0f178aad331d8353221e8dda25d64d5d29d22fe5f4d5628e2d3db36c5a",
         "STSBenchmark": "sha256:1",
         "STS17": None,

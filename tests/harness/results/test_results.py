@@ -124,7 +124,7 @@ def test_of_two_contents_of_a_hub_data_set_the_last_made_counts_and_is_named() -
 
 
 def test_content_that_is_proven_to_be_the_revision_counts_as_it() -> None:
-    # A line of leaderboard/data/revisions.csv.
+    # A line of harness/results/revisions.csv.
     proven = "sha256:bb533c0f178aad331d8353221e8dda25d64d5d29d22fe5f4d5628e2d3db36c5a"
     data = Data(path="mteb/banking77", revision="0fd18e25b25c072e09e0d92ab615fda904d66300")
     pinned = replace(STS, name="Banking77Classification", data=data)

@@ -660,7 +660,7 @@ def test_data_known_to_hold_the_same_texts_is_the_pinned_one(index: SiteIndex, t
     put_imports(tmp_path / "results", [Import(model="o/m", scores={NANO[0]: 0.1}, others=[NANO[0]])])
     same = {(NANO[0], "0" * 40): task(NANO[0]).data.revision}
     with (
-        mock.patch("leaderboard.data.suites.read_revisions", return_value=same),
+        mock.patch("harness.results.revisions.read_revisions", return_value=same),
         mock.patch("leaderboard.data.imports.read_revisions", return_value=same),
     ):
         index.refresh()

@@ -20,11 +20,11 @@ import data_files
 import site_data
 from fakes import artifact
 from harness.core import paths
+from harness.results.revisions import resolve_data_revision
 from html_pages import BROWSER, Html, ask, find_rows, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.scores import RANDOM
-from leaderboard.data.suites import resolve_data_revision
 from leaderboard.views.reproductions import (
     NumberPair,
     Value,
