@@ -77,7 +77,8 @@ def command(
     if not lines:
         raise UsageError(
             f"No paper here prints {suite}" + (f" for a model like {line!r}." if line else "."),
-            hint=f"Printed are: {', '.join(_PRINTED)}; without --line and --paper every line is shown.",
+            hint=f"Printed are: {', '.join(_PRINTED)}"
+            + ("; without --line and --paper every line is shown." if line or paper else "."),
         )
     about = measured.records[0].model
     if as_json:
