@@ -551,7 +551,10 @@ def test_a_sweep_of_several_settings_has_every_combination(asked: dict[str, Any]
         assert lines[at + 1 : at + 5] == [
             [
                 *map(str, member.value.values()),
-                *(f"{100 * score:.2f}" for score in (*member.scores.values(), member.mean or 0)),
+                *(
+                    f"{100 * score:.2f}".replace("-", "−")
+                    for score in (*member.scores.values(), member.mean or 0)
+                ),
                 *(["chosen"] if member is best else []),
             ]
             for member in sweep.curve

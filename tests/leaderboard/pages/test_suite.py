@@ -37,9 +37,9 @@ def rows(**query: Any) -> list[dict[str, Any]]:
     return find_rows(asked(**query), "suite")
 
 
-def shown(path: str) -> Parsed:
+def shown(path: str, client: TestClient | None = None) -> Parsed:
     """A page as a browser gets it."""
-    return Parsed(TestClient(standard_app()).get(path, headers=BROWSER).text)
+    return Parsed((client or TestClient(standard_app())).get(path, headers=BROWSER).text)
 
 
 def models(**query: Any) -> list[str]:
@@ -140,13 +140,15 @@ def test_a_mean_says_which_one_it_is() -> None:
     assert "{Mean}" in groups
 
 
-def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_fold_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(suite_table, "FEW", 3)
+    client = TestClient(small_app(tmp_path))  # the app that tests share may have these pages with another FEW
     path, listed = "/suites/mteb-MTEB-kor-v1", suites()["mteb-MTEB-kor-v1"]
     columns = {column.name: column.type for column in listed.suite.columns}
 
     def tasks(**query: Any) -> set[str]:
-        keys = [column["key"] for column in asked(path, rows="all", **query)["tables"][0]["columns"]]
+        (table,) = ask(client, f"{path}?{urlencode({'rows': 'all', **query})}")["tables"][:1]
+        keys = [column["key"] for column in table["columns"]]
         assert {f"type:{kind}" for kind in columns.values()} <= set(keys)
         return {key.removeprefix("task:") for key in keys if key.startswith("task:")}
 
@@ -155,11 +157,10 @@ def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tasks(tasks="all") == set(columns) == tasks(cols="all")
     assert tasks() == set()  # data holds the columns that the page shows
     assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
-    usual = f"{path}?rows=25"  # of the app that tests share, not cached before this test
-    page = shown(usual)
+    page = shown(f"{path}?rows=25", client)
     assert not any(f"task:{name}" == th.get("data-key") for th in page.all("th") for name in columns)
     assert f"?tasks={kind}&rows=25" in page.links
-    page = shown(f"{path}?tasks={kind}&rows=25")
+    page = shown(f"{path}?tasks={kind}&rows=25", client)
     folds = [a["href"] for a in page.all("a") if a.get("class") == "fold" and "tasks" not in a["href"]]
     assert folds == ["?rows=25"]
 
