@@ -31,7 +31,7 @@ DAYS = (1 / 1440, 1 / 288, 1 / 96, 1 / 24, 1 / 8, 1 / 4, 1, 2, 5, 10, 20)
 """Steps between the dates of an axis shorter than three months."""
 NARROW, WIDE = 240, 560
 """The plot's width in pixels on a phone and beside a table: names are placed for both."""
-LETTER = 5.8
+LETTER = 6.5
 """The width of a letter of a name in pixels, about."""
 
 SHAPES = {
