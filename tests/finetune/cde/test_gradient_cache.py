@@ -108,9 +108,9 @@ def test_two_processes_have_the_mean_of_both_batches(tmp_path: Path) -> None:
         torch.manual_seed(rank)
         (plain_loss(model, *batch(model, rank)) / 2).backward()
     plain = gradients(model)
-    # Forked: a spawned process would take its time to import torch.
+    # Not forked: threads of torch that another test of this process began would be waited for for ever.
     torch.multiprocessing.start_processes(  # type: ignore[no-untyped-call]
-        two_stage_models.process, (str(tmp_path),), nprocs=2, start_method="fork"
+        two_stage_models.process, (str(tmp_path),), nprocs=2, start_method="spawn"
     )
     for rank in range(2):
         found = torch.load(tmp_path / f"gradients-{rank}.pt", weights_only=True)
