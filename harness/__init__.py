@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.driver.evaluation import TrainedModel
     from harness.driver.execute import Listeners
     from harness.driver.report.run import Report
+    from harness.plan.model_objects import OwnEncoder, SavableModel
     from harness.plan.request import Request
     from harness.tools.comparison import compare_models as compare
     from harness.tools.measured import list_records as records
@@ -86,7 +87,7 @@ def __getattr__(name: str) -> Any:
 
 
 def run(
-    model: Any,
+    model: str | SavableModel | OwnEncoder | Sequence[str | SavableModel] | Mapping[str, str | SavableModel],
     suite: str | Sequence[str],
     *,
     name: str | None = None,
@@ -163,8 +164,8 @@ def train(
 
 
 def check(
-    candidate: Any,
-    baseline: Any,
+    candidate: str | SavableModel,
+    baseline: str | SavableModel,
     suite: str | Sequence[str] = (),
     *,
     name: str | None = None,

@@ -131,6 +131,11 @@ def build_data_identity(data: Data) -> dict[str, Any]:
     return identity
 
 
+def is_of_object(identity: Mapping[str, Any]) -> bool:
+    """Whether the identity of an evaluation is of an encoder in memory: no setting of it is known."""
+    return identity.get("encoding") == {"output": "vector"}
+
+
 def build_encoding_identity(encoding: AnyEncoding) -> dict[str, Any]:
     """An encoding without its prompts, choice of a search and longer documents, which depend on the task.
 

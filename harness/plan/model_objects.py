@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from harness.core import paths
 from harness.core.arguments import Folder, NamedPlaces, Table, check_value
@@ -27,6 +27,20 @@ from harness.plan.request import Request
 from harness.results.index import RecordIndex
 from harness.results.results import open_stores
 from harness.search import bm25
+
+
+class SavableModel(Protocol):
+    """A SentenceTransformer, a ColBERT of PyLate, or a model of another class that saves itself like them."""
+
+    def save_pretrained(self, path: str, *, create_model_card: bool) -> None:
+        """Write weights, tokenizer and settings to a folder."""
+
+
+class OwnEncoder(Protocol):
+    """An encoder of a user's own class, with mteb's EncoderProtocol."""
+
+    def encode(self, *arguments: Any, **options: Any) -> Any:
+        """The vectors (texts, dimension) of batches of texts, as mteb asks for them."""
 
 
 def save_objects(

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.core import paths
 from harness.core.arguments import split_names
 from harness.core.errors import UsageError, explain_unknown
+from harness.core.keys import is_of_object
 from harness.core.types import SEED, Suite
 from harness.results.results import (
     Condition,
@@ -101,7 +102,7 @@ def choose_condition(measured: Sequence[MeasuredCondition], settings: str) -> Me
 
 def build_rerun_command(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
     """The command that makes the files of a record again."""
-    if record.identity.get("encoding") == {"output": "vector"}:
+    if is_of_object(record.identity):
         return f"# {record.model.source}: measured once, no command opens it"
     task = record.task.name
     of = next((suite.name for suite in suites for suite_task in suite.tasks if suite_task.name == task), "")

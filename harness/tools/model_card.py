@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import paths
 from harness.core.errors import UsageError
+from harness.core.keys import is_of_object
 from harness.core.lineage import Lineage, ModelDocument, ParentPart
 from harness.core.types import OWN_UNITS, Suite, SuiteOptions
 from harness.driver.protocol import PreparedProtocol
@@ -547,7 +548,7 @@ def _list_command_lines(source: _CardSource) -> list[str]:
     if source.lineage is not None:
         commands.append(_format_training_command(source.lineage))
     # An object in Python is measured once; no command has it.
-    if source.records and source.records[0].identity.get("encoding") != {"output": "vector"}:
+    if source.records and not is_of_object(source.records[0].identity):
         about = source.records[0].model
         hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
         if about.source == "local" and "/" not in hub_id and source.lineage is None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.core.keys import is_of_object
 from harness.core.provenance import find_file_commit
 from harness.results.results import format_setting
 from harness.results.scores import score_text
@@ -158,7 +159,7 @@ def _format_run_command(
 
     Empty for a model whose weights are not open, and for an object in Python, which has no files.
     """
-    if entry.open_weights is False or identity.get("encoding") == {"output": "vector"}:
+    if entry.open_weights is False or is_of_object(identity):
         return ""
     lineage = entry.lineage
     start = lineage.parents[0] if lineage and lineage.parents else None
