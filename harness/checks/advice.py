@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.checks.conclusion import describe_chain_regressions, find_single_tasks
+from harness.checks.conclusion import ABSENT, describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
 from harness.core.errors import NAMES_SHOWN, shorten_names
@@ -104,7 +104,7 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     # Else a port's score follows from its vectors, and is not in doubt.
     if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
-        if any("the baseline's model " in text for text in check.because):
+        if any(ABSENT in text for text in check.because):
             yield "To compare vectors, put the baseline's model back, or set the baseline anew."
         yield "If outputs may differ, run again with --question replace."
     if any(mean.needs_trainings for mean in check.means):
@@ -151,11 +151,9 @@ def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     if check.question.name == "port":
         tasks = [one for one in tasks if (one.high or 0.0) < 0]
     named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
-    texts = (
-        [f"Worth a look (lower within their margins, surely if the interval is below 0): {named}."]
-        if tasks
-        else []
-    )
+    texts = []
+    if tasks:
+        texts = [f"Worth a look (lower within their margins, surely if the interval is below 0): {named}."]
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"

@@ -13,7 +13,7 @@ from typing import Any
 from harness.checks import questions
 from harness.checks.advice import explain_unseen_margins
 from harness.checks.baselines import Baseline, Reference, find_anchor, require_new_name, write_baseline
-from harness.checks.conclusion import merge_verdicts
+from harness.checks.conclusion import UNCHECKED, merge_verdicts
 from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
     AskedQuestion,
@@ -84,11 +84,7 @@ def run_check(
     if question == "port":
         # A port may run in another precision; its outputs tell.
         policy = policy.accept_names(("dtype", "vectors"))[0]
-    warnings = [
-        f"{name} is not checked: none of its tasks is in --tasks."
-        for name in full
-        if name not in request.suites
-    ]
+    warnings = [f"{name} {UNCHECKED}" for name in full if name not in request.suites]
     warnings += _check_policy_names(policy, resolved.suites)
     if question is None and reference.baseline is None:
         warnings += filter(None, [questions.suggest_question(*map(_get_first_model, requests))])

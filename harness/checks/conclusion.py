@@ -13,6 +13,10 @@ from harness.results.scores import format_delta
 Tasks = Sequence[TaskOutcome]
 Means = Sequence[MeanOutcome]
 
+UNCHECKED = "is not checked: none of its tasks is in --tasks."
+ABSENT = "the baseline's model "
+"""The end of a warning on a suite, and the start of a port's reason: reports look for them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusion:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from harness.checks.baselines import Baseline
 from harness.checks.conclusion import (
+    ABSENT,
     Conclusion,
     describe_chain_regressions,
     find_single_tasks,
@@ -63,9 +64,9 @@ def _resolve_baseline_model(baseline: Baseline, typed: Request) -> ConfiguredMod
     try:
         (model,) = ResolvedRequest.resolve_request(request).asked
     except HarnessError as error:
-        raise HarnessError(f"the baseline's model {pinned} cannot be had: {error.message}") from error
+        raise HarnessError(f"{ABSENT}{pinned} cannot be had: {error.message}") from error
     if model.artifact.key != run.artifact:
-        raise HarnessError(f"the baseline's model {pinned} has changed since the baseline was set")
+        raise HarnessError(f"{ABSENT}{pinned} has changed since the baseline was set")
     return model
 
 

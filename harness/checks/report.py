@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
-from harness.checks.conclusion import describe_anchor, describe_collapsed_parts, find_single_tasks
+from harness.checks.conclusion import UNCHECKED, describe_anchor, describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
@@ -245,7 +245,7 @@ def _format_sides(check: Check) -> str:
             notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
-    suites = ". ".join([suites, *(one.rstrip(".") for one in check.warnings if " is not checked: " in one)])
+    suites = ". ".join([suites, *(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))])
     sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
     return QUESTIONS[check.question.name].format(*sides, suites)
 
@@ -274,7 +274,8 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     most = sys.maxsize if every else NAMES_SHOWN
     reasons = _collect_verdict_reasons(check, most)
     step, *todo = describe_next_steps(check, results=results)
-    todo, style = todo + describe_suspects(check, most=most), FORMS[check.overall].style
+    todo += describe_suspects(check, most=most)
+    style = FORMS[check.overall].style
     _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
