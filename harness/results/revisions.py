@@ -37,10 +37,10 @@ def resolve_data_revision(task: str, data: str) -> str:
 
 
 def find_data_revision(record: Record) -> str | None:
-    """The revision of the data on the hub that a record was measured on, or is proven to equal; else None."""
+    """The revision on the hub with the texts that a record was measured on; None if none is known."""
     data: dict[str, str | None] = record.identity["data"]
     content = data.get("content")
-    if data.get("revision") or not content:
-        return data.get("revision")
-    revision = resolve_data_revision(record.task.name, content)
+    if (stated := data.get("revision") or content) is None:
+        return None
+    revision = resolve_data_revision(record.task.name, stated)
     return None if revision == content else revision

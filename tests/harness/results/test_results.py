@@ -10,6 +10,7 @@ from fakes import encoding, lineage, record, task
 from harness.core.encoding import Encoding
 from harness.core.types import SIDES, Column, Data, Suite, Task
 from harness.results.results import build_suite_views, group_records
+from harness.results.revisions import find_data_revision
 from harness.results.scores import Aggregates, compute_metric_scores
 from harness.storage.record import RECORDS, Record
 
@@ -123,16 +124,24 @@ def test_of_two_contents_of_a_hub_data_set_the_last_made_counts_and_is_named() -
     assert (view.scores, view.unproven) == ({"A": 0.5}, ())
 
 
-def test_content_that_is_proven_to_be_the_revision_counts_as_it() -> None:
-    # A line of harness/results/revisions.csv.
-    proven = "sha256:bb533c0f178aad331d8353221e8dda25d64d5d29d22fe5f4d5628e2d3db36c5a"
-    data = Data(path="mteb/banking77", revision="0fd18e25b25c072e09e0d92ab615fda904d66300")
-    pinned = replace(STS, name="Banking77Classification", data=data)
-    suite = replace(SUITE, columns=(Column(name=pinned.name, type="STS", tasks=(pinned,)),))
-    for content, unproven in ((proven, ()), ("sha256:1", (pinned.name,))):
-        folder = replace(pinned, data=Data(path=data.path, content=content))
-        (view,) = build_suite_views(on_disk(record(folder, 0.5)), suite)
-        assert view.unproven == unproven
+def test_data_that_is_proven_to_be_the_revision_counts_as_it() -> None:
+    # Two lines of harness/results/revisions.csv: a folder's content, and an earlier revision.
+    content = "sha256:0bfd61d3ae5f5f3088fb6117f66c3fcb3aae77063d72ae59739fac52fb978929"
+    earlier = "329d529d875a00c47ec71954a1a96ae167584770"
+    data = Data(path="mteb/poem_sentiment", revision="84af4753ebb04ca836fb54ce89a339839b03b748")
+    task = replace(STS, name="PoemSentimentClassification", data=data)
+    suite = replace(SUITE, columns=(Column(name=task.name, type="STS", tasks=(task,)),))
+    for copy, proven in (
+        (Data(path=data.path, content=content), True),
+        (Data(path=data.path, revision=earlier), True),
+        (Data(path=data.path, content="sha256:1"), False),
+        (Data(path=data.path, revision="b" * 40), False),
+    ):
+        one = record(replace(task, data=copy), 0.5)
+        assert (find_data_revision(one) == data.revision) == proven
+        if copy.content:
+            (view,) = build_suite_views(on_disk(one), suite)
+            assert (view.unproven == ()) == proven
 
 
 def test_weights_of_one_key_are_never_mixed_in_one_mean() -> None:
