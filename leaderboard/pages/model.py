@@ -217,7 +217,7 @@ def _build_reproductions_table(queries: Queries, model: _Model) -> Table:
     every = [one for one in load_comparisons(queries) if one.model == model.slug]
     rows = sorted((one for one in every if one.base), key=lambda one: -abs(one.delta or 0.0))
     same = sum(one.verdict == "same" for one in rows)
-    caption = f"{same} of {len(rows)} numbers are the same as another one of the model: scores × 100"
+    caption = f"{same} of {len(rows)} numbers agree with a second number of this model: scores × 100"
     alone = f"{len(every) - len(rows)} broken numbers, e.g. at chance level, stand beside no other one"
     if not rows:
         caption, rows = f"{alone}: scores × 100", every

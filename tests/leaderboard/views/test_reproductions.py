@@ -244,7 +244,7 @@ def test_pages_show_the_verdicts(tmp_path: Path) -> None:
     [table] = [one for one in ask(client, "/models/o--m")["tables"] if one["name"] == "reproductions"]
     same = sum(row["verdict"] == "same" for row in model)
     assert table["caption"].startswith(
-        f"{same} of {len(model)} numbers are the same as another one of the model"
+        f"{same} of {len(model)} numbers agree with a second number of this model"
     )
     refused = client.get("/reproductions.json?model=m")
     assert refused.json()["error"]["message"] == "There is no parameter 'model'. Did you mean q?"
