@@ -43,8 +43,8 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         return [*_explain_missing_evidence(check)]
     if lost:
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
-        note = "" if lost[0].collapsed else ' (exit 0; parts = "fail" in the policy makes this red)'
-        return [f"But look at what collapsed before you accept it{note}.", command]
+        note = [] if lost[0].collapsed else ['To make this red: parts = "fail" in the policy.']
+        return ["But look at what collapsed before you accept it.", command, *note]
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
     return [f"Accept the {subject}{allowed}."]
 
@@ -146,14 +146,15 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
 
 def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
+    alone = find_single_tasks(check.tasks, check.means).values()  # named above the table
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
-    tasks = [one for one in lower if one.verdict in COUNTED]
+    tasks = [one for one in lower if one.verdict in COUNTED and one not in alone]
     if check.question.name == "port":
         tasks = [one for one in tasks if (one.high or 0.0) < 0]
     named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
     texts = []
     if tasks:
-        texts = [f"Worth a look (lower within their margins, surely if the interval is below 0): {named}."]
+        texts = [f"Lower, but within their margins: {named}."]
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"
