@@ -291,8 +291,8 @@ def _evaluate_means(
                 wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
                 # A margin that most equal models pass is not widened because this one did not.
                 if passing is not None and passing < ENOUGH and wider > limit.margin:
-                    offer = f". For later checks --margin auto allows {100 * wider:.2f}: with "
-                    offer += f"{outcome.margin_text} {100 * passing:.0f} % of equal models pass"
+                    offer = f". For later checks, --margin auto allows {100 * wider:.2f}; with "
+                    offer += f"{outcome.margin_text}, {100 * passing:.0f} % of equal models pass"
                     outcome = replace(outcome, to_settle=outcome.to_settle + offer)
             outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
         means.append(outcome)

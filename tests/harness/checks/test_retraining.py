@@ -109,7 +109,7 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
     assert [one.to_settle for one in means] == [f"{TRAININGS}; {settle}", settle, "", ""]
     end = merge_verdicts(judged, means, DEFAULT, None, note)
     assert end.because[1] == note
-    assert end.because[2].startswith("The mean of 3 of 5 tasks of seeds is inconclusive: ")
+    assert end.because[2].startswith("Mean of seeds (3 of 5 tasks): −1.50 points, but ")
     steps = describe_next_steps(small_check(overall="inconclusive", means=means, tasks=judged))
     assert steps[1].startswith("Train the baseline with 2 more seeds")
     assert steps[2] == "harness baseline set NAME --model A --model B --model C"
