@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.checks.conclusion import ABSENT, describe_chain_regressions, find_single_tasks
+from harness.checks.conclusion import ABSENT, UNCHECKED, describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
 from harness.core.errors import NAMES_SHOWN, shorten_names
@@ -43,10 +43,12 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         return [*_explain_missing_evidence(check)]
     if lost:
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
-        note = [] if lost[0].collapsed else ['To make this red: parts = "fail" in the policy.']
-        return ["But look at what collapsed before you accept it.", command, *note]
+        part = not lost[0].collapsed
+        note = 'CI accepts this (exit 0). To reject it: parts = "fail" in the policy.'
+        return ["But look at what collapsed before you accept it.", command, *([note] if part else [])]
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
-    return [f"Accept the {subject}{allowed}."]
+    unchecked = [warning for warning in check.warnings if warning.endswith(UNCHECKED)]
+    return [" ".join((f"Accept the {subject}{allowed}.", *unchecked))]
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
@@ -109,11 +111,11 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
         yield "If outputs may differ, run again with --question replace."
     if any(mean.needs_trainings for mean in check.means):
         yield (
-            f"Train the baseline with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} as one baseline "
-            f"(of a recipe that trains for each task: one model with --seeds {LEAST_RUNS}):"
+            f"Train the baseline's recipe with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} models "
+            f"as one baseline (for a recipe that trains for each task: one model, --seeds {LEAST_RUNS}):"
         )
         yield "harness baseline set NAME --model A --model B --model C"
-        yield "Check again; more trainings of the candidate help. For these two alone: --question replace."
+        yield "Check the same candidate against it. To compare these two models alone: --question replace."
     for mean in check.means:
         if mean.other_needs:
             yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.other_needs}."

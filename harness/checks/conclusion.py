@@ -109,7 +109,7 @@ def _describe_loss(line: TaskOutcome | MeanOutcome) -> str:
     """A loss that is red, by the end of its interval that says more."""
     low, high = (-100 * (bound or 0.0) for bound in (line.low, line.high))
     sure = high > 100 * line.margin
-    size = f"at least {high:.2f} lower" if sure else f"surely lower, perhaps by {low:.2f}"
+    size = f"at least {high:.2f} lower" if sure else f"surely lower, and a loss of {low:.2f} is possible"
     return f"{format_delta(line.delta)} points, {size}; {line.margin_text} is allowed"
 
 
@@ -125,10 +125,10 @@ def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
 
 def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
     """Sentences on means that surely fell since the anchor, with the difference from the baseline."""
-    steps = {one.suite: f"{format_delta(one.delta)} against the baseline, but " for one in means}
+    steps = {one.suite: f" Against the baseline alone: {format_delta(one.delta)}." for one in means}
     return [
-        f"{_format_mean_name(one, {})}: {steps.get(one.suite, '')}against {describe_anchor(chain)} "
-        f"{_describe_loss(one)} since then."
+        f"{_format_mean_name(one, {})}, against {describe_anchor(chain)}: {_describe_loss(one)} to all "
+        f"changes since then together.{steps.get(one.suite, '')}"
         for one in (chain.means if chain else ())
         if chain and one.verdict == "regressed"
     ]
@@ -141,15 +141,15 @@ def _describe_lower_baselines(chain: Chain, means: Means) -> Iterator[str]:
         # Both differences are of the same candidate where they are of the same tasks.
         if since.there == step.there and lower < -since.margin and since.verdict != "regressed":
             yield (
-                f"The baseline itself is {format_delta(lower)} points on {since.suite} against "
-                f"{describe_anchor(chain)}; the candidate is {format_delta(since.delta)}."
+                f"On {since.suite} the baseline itself is at {format_delta(lower)} points against "
+                f"{describe_anchor(chain)}, and the candidate at {format_delta(since.delta)}."
             )
 
 
 def describe_anchor(chain: Chain) -> str:
-    """The anchor, e.g. "the chain's anchor v1 (set as release on 2026-01-31)"."""
-    model = f" {chain.model}" if chain.model else ""
-    return f"the chain's anchor{model} (set as {chain.anchor} on {chain.when[:10]})"
+    """The anchor, e.g. "v1, the anchor of this chain (set as release on 2026-01-31)"."""
+    model = f"{chain.model}, " if chain.model else ""
+    return f"{model}the anchor of this chain (set as {chain.anchor} on {chain.when[:10]})"
 
 
 def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:

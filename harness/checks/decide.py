@@ -344,7 +344,7 @@ def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, un
     options = []
     if units > 1:
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
-        options.append(f"{times} times as many {unit} to {'show this loss' if lost else 'pass'}{remedy}")
+        options.append(f"{times} times as many {unit}{' to show this loss' if lost else ''}{remedy}")
     if runs > seeds:
         needed = math.ceil(runs)
         sides = {"the candidate": compared.mine, "the baseline": compared.theirs}

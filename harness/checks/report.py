@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
-from harness.checks.conclusion import UNCHECKED, describe_anchor, describe_collapsed_parts, find_single_tasks
+from harness.checks.conclusion import describe_anchor, describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
@@ -148,21 +148,17 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
 
 
 RULE = (
-    "Passed: the interval is above −margin. Regressed: it is below 0 but not above −margin, and over half of "
-    "the margin is lost as measured. Improved: it is above 0."
+    "Passed: the interval is above −margin. Regressed: it is below 0, reaches past −margin, and over half of "
+    "the margin is lost as measured. Improved: it is above 0. Else inconclusive."
 )
-ONE_TRAINING = (
-    "With one training of each side nothing passes. Red is a loss beyond what seeds do by printed tables; "
-    "without such a table nothing is red."
-)
+ONE_TRAINING = "With one training of each side nothing passes. Red: more than seeds differ by in papers."
 PREDICTED = (
     "{baseline:.1f} [{baseline_low:.1f}, {baseline_high:.1f}] → "
     "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
 )
 PORT_RULE = (
-    "The margin of a port is 0.05 points plus 3 standard errors. Red: off by more. Where vectors were not "
-    "compared: passed within 0.05 points, inconclusive from there to the margin. Probes, clusterings and "
-    "trained tasks are never red."
+    "Margin: 0.05 points plus 3 standard errors. Red: off by more. If vectors were not compared: passed "
+    "within 0.05 points, else inconclusive. Probes, clusterings and trained tasks are never red."
 )
 
 
@@ -175,7 +171,7 @@ def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
     if tested:
         once = not port and any(one.delta and one.runs == (1, 1) for one in check.tasks)
         only = ", for these two models only, not for other seeds" if single or once else ""
-        yield f"Difference: candidate − baseline in points (score × 100), with its interval{only}."
+        yield f"Difference: candidate − baseline in points (score × 100), with an interval{only}."
         yield (PORT_RULE if port else ONE_TRAINING if single else RULE) + ("" if every else " More: --all.")
     for mean in check.means:
         if predicted := mean.predicted:
@@ -238,14 +234,13 @@ def _format_sides(check: Check) -> str:
     for suite in check.suites:
         mean, notes, name = means.get(suite), [], suite
         if mean and mean.left_out:
-            notes.append(f"{mean.left_out:,} left out by the options")
+            notes.append(f"{mean.left_out:,} left out by options, yours or the baseline's")
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
             notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
-    suites = ". ".join([suites, *(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))])
     sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
     question = QUESTIONS[check.question.name].format(*sides)
     return f"Question {check.question.name}: {question} On {suites}"
@@ -279,7 +274,8 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     style = FORMS[check.overall].style
     _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
-    for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
+    why = "Why:" if check.exit_code else "Note:"
+    for label, texts, weight in ((why, reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
     rows, others = _select_rows(check)
@@ -296,7 +292,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
             names = shorten_names([one.task for one in check.of(verdict) if one.reason == reason], most)
             text = f"{_format_verdict_name(verdict)}: {names}: {reason or 'no reason was recorded'}"
             _say(console, text, FORMS[verdict].style)
-    for warning in (one for one in check.warnings if not one.endswith(UNCHECKED)):
+    for warning in check.warnings:
         allowed = warning.endswith("which is allowed.")
         _say(console, f"{'note' if allowed else 'warning'}: {warning}", "" if allowed else "yellow")
     _say(console, _format_exit(check), style)
