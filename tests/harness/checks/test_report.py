@@ -534,8 +534,8 @@ def test_where_the_anchor_decides_all_that_is_said_is_against_the_anchor() -> No
     text = printed(made, width=400)
     assert text.splitlines()[0] == (
         "REGRESSED. Reject the candidate. Mean of mteb (3 of 5 tasks), against v1, the anchor of this chain "
-        "(set as release on 2026-01-01): −4.07 points, at least 3.01 lower; 1.00 is allowed to all changes since "
-        "then together. Against the baseline alone: +4.92."
+        "(set as release on 2026-01-01): −4.07 points, at least 3.01 lower; 1.00 is allowed to all changes "
+        "since then together. Against the baseline alone: +4.92."
     )
     assert describe_next_steps(made).split("\n")[1:] == [
         "No task is red by itself; since the anchor most was lost on T −12.20:",
