@@ -44,11 +44,11 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
     if lost:
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
         part = not lost[0].collapsed
-        note = 'CI accepts this (exit 0). To reject it: parts = "fail" in the policy.'
+        note = 'The exit code is 0. To reject this: parts = "fail" in the policy file.'
         return ["But look at what collapsed before you accept it.", command, *([note] if part else [])]
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
-    unchecked = [warning for warning in check.warnings if warning.endswith(UNCHECKED)]
-    return [" ".join((f"Accept the {subject}{allowed}.", *unchecked))]
+    unchecked = [warning.rstrip(".") for warning in check.warnings if warning.endswith(UNCHECKED)]
+    return [", but ".join((f"Accept the {subject}{allowed}", *unchecked)) + "."]
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
         deltas, artifacts, since = chain.deltas, chain.artifacts, "since the anchor "
     losses = sorted((delta, name) for name, delta in deltas.items() if delta < 0)
     most = ", ".join(f"{name} {format_delta(delta)}" for delta, name in losses[:3])
-    summary = f"No task is red by itself{f'; {since}most was lost on ' if most else ''}{most}"
+    summary = f"No task is red against the baseline{f'; {since}most was lost on ' if most else ''}{most}"
     if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
         summary = f"Correct this first. What it does to {red[0].task if red else 'scores'}"
@@ -108,7 +108,7 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
         if any(ABSENT in text for text in check.because):
             yield "To compare vectors, put the baseline's model back, or set the baseline anew."
-        yield "If outputs may differ, run again with --question replace."
+        yield "If other outputs are acceptable, run again with --question replace."
     if any(mean.needs_trainings for mean in check.means):
         yield (
             f"Train the baseline's recipe with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} models "

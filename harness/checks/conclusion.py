@@ -108,9 +108,11 @@ def _describe_regressions(
 def _describe_loss(line: TaskOutcome | MeanOutcome) -> str:
     """A loss that is red, by the end of its interval that says more."""
     low, high = (-100 * (bound or 0.0) for bound in (line.low, line.high))
-    sure = high > 100 * line.margin
-    size = f"at least {high:.2f} lower" if sure else f"surely lower, and a loss of {low:.2f} is possible"
-    return f"{format_delta(line.delta)} points, {size}; {line.margin_text} is allowed"
+    most = f"; {line.margin_text} is allowed"
+    if (line.delta or 0.0) >= -line.margin:
+        most = f": over half of the {line.margin_text} that is allowed, and perhaps {low:.2f}"
+    size = f"at least {high:.2f}" if high > 100 * line.margin else "surely"
+    return f"{format_delta(line.delta)} points, {size} lower{most}"
 
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
@@ -141,8 +143,8 @@ def _describe_lower_baselines(chain: Chain, means: Means) -> Iterator[str]:
         # Both differences are of the same candidate where they are of the same tasks.
         if since.there == step.there and lower < -since.margin and since.verdict != "regressed":
             yield (
-                f"On {since.suite} the baseline itself is at {format_delta(lower)} points against "
-                f"{describe_anchor(chain)}, and the candidate at {format_delta(since.delta)}."
+                f"On {since.suite} the baseline itself has lost {-100 * lower:.2f} points since "
+                f"{describe_anchor(chain)}; the candidate is at {format_delta(since.delta)}."
             )
 
 

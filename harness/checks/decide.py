@@ -292,7 +292,7 @@ def _evaluate_means(
                 # A margin that most equal models pass is not widened because this one did not.
                 if passing is not None and passing < ENOUGH and wider > limit.margin:
                     offer = f". For later checks, --margin auto allows {100 * wider:.2f}; with "
-                    offer += f"{outcome.margin_text}, {100 * passing:.0f} % of equal models pass"
+                    offer += f"{outcome.margin_text}, only {100 * passing:.0f} % of equal models pass here"
                     outcome = replace(outcome, to_settle=outcome.to_settle + offer)
             outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
         means.append(outcome)

@@ -151,14 +151,14 @@ RULE = (
     "Passed: the interval is above −margin. Regressed: it is below 0, reaches past −margin, and over half of "
     "the margin is lost as measured. Improved: it is above 0. Else inconclusive."
 )
-ONE_TRAINING = "With one training of each side nothing passes. Red: more than seeds differ by in papers."
+ONE_TRAINING = "With one training of each side none passes. Regressed: a loss above those of seeds in papers."
 PREDICTED = (
     "{baseline:.1f} [{baseline_low:.1f}, {baseline_high:.1f}] → "
     "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
 )
 PORT_RULE = (
-    "Margin: 0.05 points plus 3 standard errors. Red: off by more. If vectors were not compared: passed "
-    "within 0.05 points, else inconclusive. Probes, clusterings and trained tasks are never red."
+    "Margin: 0.05 points plus 3 standard errors. Regressed: off by more. Without vectors: passed within "
+    "0.05 points, else inconclusive. Probes, clusterings and trained tasks are never red."
 )
 
 
@@ -171,7 +171,8 @@ def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
     if tested:
         once = not port and any(one.delta and one.runs == (1, 1) for one in check.tasks)
         only = ", for these two models only, not for other seeds" if single or once else ""
-        yield f"Difference: candidate − baseline in points (score × 100), with an interval{only}."
+        sure = f"each end {100 * (1 - check.policy.get('alpha', 0.0)):g} % sure or more"
+        yield f"Difference: candidate − baseline in points (score × 100), with an interval, {sure}{only}."
         yield (PORT_RULE if port else ONE_TRAINING if single else RULE) + ("" if every else " More: --all.")
     for mean in check.means:
         if predicted := mean.predicted:
@@ -234,7 +235,7 @@ def _format_sides(check: Check) -> str:
     for suite in check.suites:
         mean, notes, name = means.get(suite), [], suite
         if mean and mean.left_out:
-            notes.append(f"{mean.left_out:,} left out by options, yours or the baseline's")
+            notes.append(f"{mean.left_out:,} are not in this check")
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
@@ -242,8 +243,7 @@ def _format_sides(check: Check) -> str:
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
     sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
-    question = QUESTIONS[check.question.name].format(*sides)
-    return f"Question {check.question.name}: {question} On {suites}"
+    return f"Question {check.question.name}: {QUESTIONS[check.question.name].format(*sides)} On {suites}"
 
 
 def _format_exit(check: Check) -> str:

@@ -520,7 +520,7 @@ def test_a_mean_is_settled_by_times_as_many_examples() -> None:
     times = (0.02**2 / 2) / (0.01 / reach) ** 2
     assert mean.to_settle == f"about {times:.1f} times as many examples (a suite of more tasks)"
     weak = planted({n: made(0.0, 0.02) for n in "ab"}, 0.01, automatic=0.0225, passing=0.47).means[0]
-    offer = ". For later checks, --margin auto allows 2.25; with 1.00, 47 % of equal models pass"
+    offer = ". For later checks, --margin auto allows 2.25; with 1.00, only 47 % of equal models pass here"
     assert weak.to_settle == mean.to_settle + offer
 
 
