@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.checks.conclusion import ABSENT, describe_chain_regressions, find_single_tasks
+from harness.checks.conclusion import ABSENT, UNCHECKED, describe_chain_regressions, find_single_tasks
 from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
 from harness.core.errors import NAMES_SHOWN, shorten_names
@@ -43,10 +43,12 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         return [*_explain_missing_evidence(check)]
     if lost:
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
-        note = "" if lost[0].collapsed else ' (exit 0; parts = "fail" in the policy makes this red)'
-        return [f"But look at what collapsed before you accept it{note}.", command]
+        part = not lost[0].collapsed
+        note = 'The exit code is 0. To reject this: parts = "fail" in the policy file.'
+        return ["But look at what collapsed before you accept it.", command, *([note] if part else [])]
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
-    return [f"Accept the {subject}{allowed}."]
+    unchecked = [warning.rstrip(".") for warning in check.warnings if warning.endswith(UNCHECKED)]
+    return [", but ".join((f"Accept the {subject}{allowed}", *unchecked)) + "."]
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
@@ -60,7 +62,7 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
         deltas, artifacts, since = chain.deltas, chain.artifacts, "since the anchor "
     losses = sorted((delta, name) for name, delta in deltas.items() if delta < 0)
     most = ", ".join(f"{name} {format_delta(delta)}" for delta, name in losses[:3])
-    summary = f"No task is red by itself{f'; {since}most was lost on ' if most else ''}{most}"
+    summary = f"No task is red against the baseline{f'; {since}most was lost on ' if most else ''}{most}"
     if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
         summary = f"Correct this first. What it does to {red[0].task if red else 'scores'}"
@@ -106,14 +108,14 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
         if any(ABSENT in text for text in check.because):
             yield "To compare vectors, put the baseline's model back, or set the baseline anew."
-        yield "If outputs may differ, run again with --question replace."
+        yield "If other outputs are acceptable, run again with --question replace."
     if any(mean.needs_trainings for mean in check.means):
         yield (
-            f"Train the baseline with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} as one baseline "
-            f"(of a recipe that trains for each task: one model with --seeds {LEAST_RUNS}):"
+            f"Train the baseline's recipe with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} models "
+            f"as one baseline (for a recipe that trains for each task: one model, --seeds {LEAST_RUNS}):"
         )
         yield "harness baseline set NAME --model A --model B --model C"
-        yield "Check again; more trainings of the candidate help. For these two alone: --question replace."
+        yield "Check the same candidate against it. To compare these two models alone: --question replace."
     for mean in check.means:
         if mean.other_needs:
             yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.other_needs}."
@@ -146,14 +148,15 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
 
 def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
+    alone = find_single_tasks(check.tasks, check.means).values()  # named above the table
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
-    tasks = [one for one in lower if one.verdict in COUNTED]
+    tasks = [one for one in lower if one.verdict in COUNTED and one not in alone]
     if check.question.name == "port":
         tasks = [one for one in tasks if (one.high or 0.0) < 0]
     named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
     texts = []
     if tasks:
-        texts = [f"Worth a look (lower within their margins, surely if the interval is below 0): {named}."]
+        texts = [f"Lower, but within their margins: {named}."]
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"

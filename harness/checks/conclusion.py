@@ -97,22 +97,28 @@ def _describe_regressions(
     lines: dict[str, TaskOutcome | MeanOutcome] = {one.task: one for one in lost}
     fallen = [one for one in means if one.verdict == "regressed"]
     lines |= {_format_mean_name(one, alone): alone.get(one.suite) or one for one in fallen}
-    texts = []
-    for name, line in lines.items():
-        why = f"more than its margin of {line.margin_text}"
-        if isinstance(line, TaskOutcome) and line.collapsed:
-            why = f"more than {policy.collapse:g} points, the policy's limit of a collapse"
-        elif (line.delta or 0.0) >= -line.margin:
-            half = f"more than half of its margin of {line.margin_text} as measured"
-            why = f"surely a loss, {half}, and perhaps as large as this margin"
-        texts.append(f"{name} {line.loss_text}: {why}.")
-    return texts
+    return [
+        f"{name}: {format_delta(line.delta)} points, a collapse (a loss of more than {policy.collapse:g})."
+        if isinstance(line, TaskOutcome) and line.collapsed
+        else f"{name}: {_describe_loss(line)}."
+        for name, line in lines.items()
+    ]
+
+
+def _describe_loss(line: TaskOutcome | MeanOutcome) -> str:
+    """A loss that is red, by the end of its interval that says more."""
+    low, high = (-100 * (bound or 0.0) for bound in (line.low, line.high))
+    most = f"; {line.margin_text} is allowed"
+    if (line.delta or 0.0) >= -line.margin:
+        most = f": over half of the {line.margin_text} that is allowed, and perhaps {low:.2f}"
+    size = f"at least {high:.2f}" if high > 100 * line.margin else "surely"
+    return f"{format_delta(line.delta)} points, {size} lower{most}"
 
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
     """A sentence on the parts of a task that collapsed; none where none did."""
     parts = [
-        f"{one.part} of {task.task} ({one.units:,} {task.unit}) collapsed: it {one.loss_text}"
+        f"{one.part} of {task.task} ({one.units:,} {task.unit}): {format_delta(one.delta)} points, a collapse"
         for one in task.lost
         if one.collapsed
     ]
@@ -121,10 +127,10 @@ def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
 
 def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
     """Sentences on means that surely fell since the anchor, with the difference from the baseline."""
-    steps = {one.suite: f" Against the baseline alone it is {format_delta(one.delta)}." for one in means}
+    steps = {one.suite: f" Against the baseline alone: {format_delta(one.delta)}." for one in means}
     return [
-        f"{_format_mean_name(one, {})} is {one.delta_text} points against {describe_anchor(chain)}: surely a "
-        f"loss, and above the {one.margin_text} that the whole chain may lose.{steps.get(one.suite, '')}"
+        f"{_format_mean_name(one, {})}, against {describe_anchor(chain)}: {_describe_loss(one)} to all "
+        f"changes since then together.{steps.get(one.suite, '')}"
         for one in (chain.means if chain else ())
         if chain and one.verdict == "regressed"
     ]
@@ -137,15 +143,15 @@ def _describe_lower_baselines(chain: Chain, means: Means) -> Iterator[str]:
         # Both differences are of the same candidate where they are of the same tasks.
         if since.there == step.there and lower < -since.margin and since.verdict != "regressed":
             yield (
-                f"On {since.suite} the baseline itself is {format_delta(lower)} points against "
-                f"{describe_anchor(chain)}; the candidate is {since.delta_text}."
+                f"On {since.suite} the baseline itself has lost {-100 * lower:.2f} points since "
+                f"{describe_anchor(chain)}; the candidate is at {format_delta(since.delta)}."
             )
 
 
 def describe_anchor(chain: Chain) -> str:
-    """The anchor, e.g. "the anchor of the baseline's chain (v1, set as release on 2026-01-31)"."""
+    """The anchor, e.g. "v1, the anchor of this chain (set as release on 2026-01-31)"."""
     model = f"{chain.model}, " if chain.model else ""
-    return f"the anchor of the baseline's chain ({model}set as {chain.anchor} on {chain.when[:10]})"
+    return f"{model}the anchor of this chain (set as {chain.anchor} on {chain.when[:10]})"
 
 
 def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
@@ -153,18 +159,17 @@ def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
     if mean.verdict == "same":
         return f"{name} is the same: both sides gave the same outputs."
     if mean.verdict == "improved":
-        return f"{name} is higher: {mean.delta_text} points."
-    loss = f"{max(-100 * (mean.low or 0.0), 0.0):.2f} lower, where {mean.margin_text} is allowed."
-    if mean.verdict == "inconclusive":
-        return f"{name} is inconclusive: measured {format_delta(mean.delta)} points, and it may be {loss}"
-    return f"{name} passed: {format_delta(mean.delta)} points, at most {loss}"
+        return f"{name}: {format_delta(mean.delta)} points, at least {100 * (mean.low or 0.0):.2f} higher."
+    most = "but it may be" if mean.verdict == "inconclusive" else "at most"
+    loss = f"{max(-100 * (mean.low or 0.0), 0.0):.2f} lower; {mean.margin_text} is allowed"
+    return f"{name}: {format_delta(mean.delta)} points, {most} {loss}."
 
 
 def _format_mean_name(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
-    """The name of a mean, e.g. "The mean of 2 of 3 tasks of mteb"; of a single task, its own."""
+    """The name of a mean, e.g. "Mean of mteb (2 of 3 tasks)"; of a single task, its own."""
     if mean.suite in alone:
         return alone[mean.suite].task
     if mean.wanted == 1:
         return mean.suite
-    part = "" if mean.there == mean.wanted else f"{mean.there} of {mean.wanted} tasks of "
-    return f"The mean of {part}{mean.suite}"
+    part = "" if mean.there == mean.wanted else f" ({mean.there} of {mean.wanted} tasks)"
+    return f"Mean of {mean.suite}{part}"

@@ -291,8 +291,8 @@ def _evaluate_means(
                 wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
                 # A margin that most equal models pass is not widened because this one did not.
                 if passing is not None and passing < ENOUGH and wider > limit.margin:
-                    offer = f". Or --margin auto, which allows {100 * wider:.2f}: with {outcome.margin_text}"
-                    offer = f"{offer} a typical equal model passes in {100 * passing:.0f} % of checks"
+                    offer = f". For later checks, --margin auto allows {100 * wider:.2f}; with "
+                    offer += f"{outcome.margin_text}, only {100 * passing:.0f} % of equal models pass here"
                     outcome = replace(outcome, to_settle=outcome.to_settle + offer)
             outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
         means.append(outcome)
@@ -344,7 +344,7 @@ def _describe_sample_size(compared: Compared, margin: float, levels: _Levels, un
     options = []
     if units > 1:
         times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
-        options.append(f"{times} times as many {unit} to {'show this loss' if lost else 'pass'}{remedy}")
+        options.append(f"{times} times as many {unit}{' to show this loss' if lost else ''}{remedy}")
     if runs > seeds:
         needed = math.ceil(runs)
         sides = {"the candidate": compared.mine, "the baseline": compared.theirs}

@@ -160,11 +160,6 @@ class _Line:
         return f"{format_delta(self.delta)} [{format_delta(self.low)}, {format_delta(self.high)}]"
 
     @property
-    def loss_text(self) -> str:
-        """A loss in words, e.g. "is lower, −1.50 [−2.20, −0.80] points"."""
-        return f"is lower, {self.delta_text} points"
-
-    @property
     def needs_trainings(self) -> bool:
         """Whether it first lacks trainings, as one a side cannot judge a recipe."""
         return self.to_settle.startswith(TRAININGS)

@@ -64,7 +64,7 @@ def _resolve_baseline_model(baseline: Baseline, typed: Request) -> ConfiguredMod
     try:
         (model,) = ResolvedRequest.resolve_request(request).asked
     except HarnessError as error:
-        raise HarnessError(f"{ABSENT}{pinned} cannot be had: {error.message}") from error
+        raise HarnessError(f"{ABSENT}{pinned} was not found: {error.message}") from error
     if model.artifact.key != run.artifact:
         raise HarnessError(f"{ABSENT}{pinned} has changed since the baseline was set")
     return model
@@ -296,7 +296,7 @@ def judge_port(
         end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
     because = (f"The same model: {outputs.text}" if outputs.compared else text,)
     if end.verdict in ("inconclusive", "regressed"):
-        because = (*end.because, text)
+        because = (*end.because, text) if outputs.compared else (text, *end.because)
     return tasks, means, replace(end, because=because)
 
 

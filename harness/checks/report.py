@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
-from harness.checks.conclusion import UNCHECKED, describe_anchor, describe_collapsed_parts, find_single_tasks
+from harness.checks.conclusion import describe_anchor, describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
@@ -70,7 +70,7 @@ def _collect_verdict_reasons(check: Check, most: int = sys.maxsize) -> list[str]
         # What a port lost follows from what it differs in.
         return because
     fallen = [
-        f"{one.task} {one.loss_text}: {_format_verdict(one)}."
+        f"{one.task}: {one.delta_text} points, a collapse: {_format_verdict(one)}."
         for one in sort_outcomes(check.tasks)
         # Those that are red are in the check's sentences.
         if one.collapsed and not (one.verdict == "regressed" and one.must_not_regress)
@@ -148,55 +148,52 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
 
 
 RULE = (
-    "Passed: low > −margin. Regressed: not passed, high < 0, and over half of the margin lost as measured. "
-    "Improved: low > 0, and of several tasks by Benjamini and Hochberg's procedure."
+    "Passed: the interval is above −margin. Regressed: it is below 0, reaches past −margin, and over half of "
+    "the margin is lost as measured. Improved: it is above 0. Else inconclusive."
 )
-ONE_TRAINING = (
-    "With one training of each side nothing passes. Red is a loss beyond what seeds do by printed tables; "
-    "without such a table nothing is red."
-)
+ONE_TRAINING = "With one training of each side none passes. Regressed: a loss above those of seeds in papers."
 PREDICTED = (
     "{baseline:.1f} [{baseline_low:.1f}, {baseline_high:.1f}] → "
     "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
 )
 PORT_RULE = (
-    "The margin of a port is 0.05 points plus 3 standard errors. Red: off by more. Where vectors were not "
-    "compared: passed within 0.05 points, inconclusive from there to the margin. Probes, clusterings and "
-    "trained tasks are never red."
+    "Margin: 0.05 points plus 3 standard errors. Regressed: off by more. Without vectors: passed within "
+    "0.05 points, else inconclusive. Probes, clusterings and trained tasks are never red."
 )
 
 
-def _explain_rules(check: Check) -> Iterator[str]:
-    """How to read the rows: bounds, red, what the suites can see; and the predicted benchmark."""
+def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
+    """How to read the rows; with `every` also levels, what the suites can see, and the chain."""
     port, several = check.question.name == "port", len(check.means) > 1
-    every: list[TaskOutcome | MeanOutcome] = [*check.tasks, *check.means]
-    single = any(line.needs_trainings for line in every)
-    lines = [line for line in every if line.low is not None and line.verdict != "same"]
-    if lines:
-        low, of_tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
-        high = f"97.5 % sure{f' for all {len(check.means)} means together' if several else ''}"
-        if _select_rows(check)[1]:
-            high += f"{'' if several else ' for the mean'}, and {of_tasks:g} % sure for all tasks together"
+    lines: list[TaskOutcome | MeanOutcome] = [*check.tasks, *check.means]
+    single = any(line.needs_trainings for line in lines)
+    tested = any(line.low is not None and line.verdict != "same" for line in lines)
+    if tested:
         once = not port and any(one.delta and one.runs == (1, 1) for one in check.tasks)
-        only = " for these two models only, not for other seeds" if single or once else ""
-        yield (
-            "Differences are candidate − baseline in points (scores × 100), rounded after subtracting. [low, "
-            f"high]{only}: the true difference is above low ({low:g} % sure) and below high ({high})."
-        )
-        yield PORT_RULE if port else ONE_TRAINING if single else RULE
-    known = [(100 * one.detectable, one) for one in check.means if one.detectable]
-    seen = [f"{points:.2f} points on {m.there} of {m.wanted} tasks of {m.suite}" for points, m in known]
-    losses = ", ".join(seen).replace("points on 1 of 1 tasks of", "points on")
-    if lines and seen and not port and not single:
-        yield f"What it can see: a true loss of {losses} is red in 80 % of checks."
+        only = ", for these two models only, not for other seeds" if single or once else ""
+        sure = f"each end {100 * (1 - check.policy.get('alpha', 0.0)):g} % sure or more"
+        yield f"Difference: candidate − baseline in points (score × 100), with an interval, {sure}{only}."
+        yield (PORT_RULE if port else ONE_TRAINING if single else RULE) + ("" if every else " More: --all.")
     for mean in check.means:
         if predicted := mean.predicted:
             points = {name: 100 * value for name, value in predicted.items() if name != "target"}
             yield f"{mean.suite}: predicted {predicted['target']}: {PREDICTED.format(**points)}"
-    if (chain := check.chain) and not single:
-        red = "The check is also red when a loss since then is sure and above"
-        ends = [f"{m.suite} {m.delta_text} ({m.margin_text} allowed)" for m in chain.means]
-        yield f"Against {describe_anchor(chain)}: {'; '.join(ends)}. {red} what is allowed."
+    if not tested or not every:
+        return
+    low, of_tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
+    high = f"97.5 % sure{f' for all {len(check.means)} means together' if several else ''}"
+    if _select_rows(check)[1]:
+        high += f"{'' if several else ' for the mean'}, and {of_tasks:g} % sure for all tasks together"
+    yield f"The true difference is above the lower bound ({low:g} % sure) and below the upper one ({high})."
+    if port or single:
+        return
+    yield "Of several tasks those improved that Benjamini and Hochberg's procedure finds."
+    known = [(f"{100 * one.detectable:.2f} points", one) for one in check.means if one.detectable]
+    if seen := ", ".join(f"{loss} on {m.there} of {m.wanted} tasks of {m.suite}" for loss, m in known):
+        losses = seen.replace("points on 1 of 1 tasks of", "points on")
+        yield f"What it can see: a true loss of {losses} is red in 80 % of checks."
+    if check.chain:
+        yield f"Also red: a sure loss of more than the margin against {describe_anchor(check.chain)}."
 
 
 def _format_verdict_counts(check: Check) -> str:
@@ -224,30 +221,29 @@ def _format_side(side: CheckedModel, mark: str = "") -> str:
 
 
 QUESTIONS = {
-    "port": "Port: is candidate {} the same model as {}? On {}",
-    "retrain": "Retrain: is the recipe of candidate {} worse than that of {}, whatever the seed? On {}",
-    "replace": "Replace: is candidate {} worse than {}? On {}",
+    "port": "is candidate {} the same model as {}?",
+    "retrain": "is the recipe of candidate {} worse than that of {}, whatever the seed?",
+    "replace": "is candidate {} worse than {}?",
 }
-"""The question of a check, of the candidate, the baseline and the suites."""
+"""The question of a check, of the candidate and the baseline."""
 
 
 def _format_sides(check: Check) -> str:
-    """The question and the suites with their margins: "Port: is A the same model as B? On S"."""
+    """The question and the suites with their margins: "Question port: is A the same model as B? On S"."""
     alone, means = find_single_tasks(check.tasks, check.means), {mean.suite: mean for mean in check.means}
     names: dict[str, list[str]] = {}
     for suite in check.suites:
         mean, notes, name = means.get(suite), [], suite
         if mean and mean.left_out:
-            notes.append(f"{mean.left_out:,} left out by the options")
+            notes.append(f"{mean.left_out:,} are not in this check")
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
             notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
-    suites = ". ".join([suites, *(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))])
     sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
-    return QUESTIONS[check.question.name].format(*sides, suites)
+    return f"Question {check.question.name}: {QUESTIONS[check.question.name].format(*sides)} On {suites}"
 
 
 def _format_exit(check: Check) -> str:
@@ -278,14 +274,15 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     style = FORMS[check.overall].style
     _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
-    for label, texts, weight in (("Why:", reasons[1:], ""), ("Next:", todo, "bold")):
+    why = "Why:" if check.exit_code else "Note:"
+    for label, texts, weight in ((why, reasons[1:], ""), ("Next:", todo, "bold")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
     rows, others = _select_rows(check)
     tasks = [one for one in others if one.verdict not in LISTED]
     shown = tasks if every else [one for one in tasks if one.verdict not in COUNTED][:ROWS]
     _print_table(check, [*rows, *shown], console)
-    for text in _explain_rules(check):
+    for text in _explain_rules(check, every=every):
         _say(console, text)
     more = " (--all shows every one)" if len(shown) < len(tasks) else ""
     _say(console, f"{_format_verdict_counts(check)}{more}")

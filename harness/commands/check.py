@@ -97,7 +97,7 @@ harness check --explain
 @options.option(
     "Output", "--explain", is_flag=True, help="Print the policy and what it means, and compare nothing."
 )
-@options.option("Output", "--all", "every", is_flag=True, help="Also list tasks that passed.")
+@options.option("Output", "--all", "every", is_flag=True, help="Also list tasks that passed, and all rules.")
 @options.option(
     "Output",
     "--junit",

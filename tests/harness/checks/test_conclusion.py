@@ -111,7 +111,7 @@ def test_the_worst_is_told_first() -> None:
     tasks = [
         replace(judged_task("regressed", name), delta=delta) for name, delta in (("A", -0.01), ("B", -0.05))
     ]
-    assert [one.partition(" ")[0] for one in merge_verdicts(tasks, [], DEFAULT).because] == ["B", "A"]
+    assert [one.partition(":")[0] for one in merge_verdicts(tasks, [], DEFAULT).because] == ["B", "A"]
 
 
 def test_missing_scores_are_told_by_their_reason() -> None:

@@ -161,7 +161,7 @@ def test_a_baseline_whose_model_changed_is_judged_by_scores(world: Path, tmp_pat
     shutil.rmtree(model)
     found = harness.check(str(world / "model"), "last", question="port", **asked)  # type: ignore[arg-type]
     assert found.because[0].startswith("Vectors were not compared")
-    assert f"the baseline's model {model} cannot be had: " in found.because[0]
+    assert f"the baseline's model {model} was not found: " in found.because[0]
     assert found.overall in ("passed", "same")
     shutil.copytree(world / "model", model)
     change_weights(model, add_noise)

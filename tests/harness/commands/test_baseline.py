@@ -309,7 +309,7 @@ def test_a_loss_that_the_replaced_baseline_forgot_is_red_by_its_anchor(
     assert (code, told["overall"], told["means"][0]["verdict"]) == (1, "regressed", "same")
     (since,) = told["chain"]["means"]
     assert (told["chain"]["baselines"], since["margin"], since["verdict"]) == (1, 0.01, "regressed")
-    assert "against the anchor of the baseline's chain (good, set as last on " in told["because"][0]
+    assert "against good, the anchor of this chain (set as last on " in told["because"][0]
     # The candidate is the baseline, so that the losses since the anchor are the whole difference of both.
     direct = json.loads(asked(*question, measured.model("good"), "--suite", measured.local)[1])
     assert told["chain"]["deltas"] == {one["task"]: one["delta"] for one in direct["tasks"]}

@@ -73,7 +73,7 @@ def test_a_model_that_hardly_sees_its_words_has_regressed(measured: Any, asked: 
     assert alike["high"] < 0
     assert alike["p"] < 0.02
     assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
-    assert any(one.startswith("alike is lower, ") and "collapse" in one for one in told["because"])
+    assert any(one.startswith("alike: −") and "collapse" in one for one in told["because"])
     assert told["means"][0]["delta"] == pytest.approx(sum(one["delta"] for one in told["tasks"]) / 4)
 
 
@@ -93,7 +93,7 @@ def test_what_must_not_regress_is_the_policys(measured: Any, asked: Any, tmp_pat
         tmp_path, "must_not_regress = []\nmean_margin = 50\n[tasks.alike]\nmust_not_regress = true\n"
     )
     code, told = check(measured, asked, "worse", "last", *more)
-    assert (code, told["because"][0].partition(" ")[0]) == (1, "alike")
+    assert (code, told["because"][0].partition(":")[0]) == (1, "alike")
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
     assert told["overall"] == "inconclusive"
     # Tasks are no seeds.
-    assert "seeds of each in all. Or --margin auto" in told["means"][0]["to_settle"]
+    assert "seeds of each in all. For later checks, --margin auto" in told["means"][0]["to_settle"]
     assert told["means"][0]["left_out"] == 1
     assert any(one.startswith("Left out of ") for one in told["warnings"])
     assert not any("cannot see its margin" in one for one in told["warnings"])
