@@ -73,6 +73,11 @@ class BackboneCompute:
         return 12 * self.width**2 * self.layers
 
     @property
+    def lengths(self) -> list[int]:
+        """The lengths of a text whose operations are shown: 512 tokens, or fewer, and the limit."""
+        return sorted({min(SHORT, self.limit or SHORT), self.limit or SHORT})
+
+    @property
     def trained_length(self) -> int:
         """The tokens of a pretraining sequence where nobody states them."""
         return min(self.limit or TRAINED, TRAINED)
