@@ -41,7 +41,7 @@ from harness.encoder.tensors import WHOLE, StoredTensor, read_safetensors
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request
-from harness.results.compute import BackboneCompute, find_published_compute, read_backbone_compute
+from harness.results.compute import TRAINED, BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import read_prices
 from harness.results.notes import NOTES, ComputeNote, CountedPart, parse_amount
@@ -56,7 +56,6 @@ from harness.tools.model_card import (
     collect_card_source,
     collect_protocol_bill,
     describe_lineage,
-    find_note,
     format_fact_pairs,
 )
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore, StoredModel, UnfinishedModel
@@ -355,7 +354,9 @@ def _show_compute(
         model=name,
         compute=compute,
         bills=collect_bills(identity.document if identity else None, compute, place, table),
-        note=find_note(place, identity.weights) if identity else None,
+        note=NOTES.find_document(place, identity.weights)
+        if identity and identity.weights in NOTES.list_names(place)
+        else None,
         prices=table,
         protocol=bill,
     )
@@ -416,7 +417,7 @@ def _note(
         raise UsageError(
             "Nothing is stated.", hint="Type --pretraining-tokens, --flops, --hours or --masking."
         )
-    length = length or compute.trained_length
+    length = length or min(compute.limit or TRAINED, TRAINED)
     note = ComputeNote(
         model=name,
         weights=identity.weights,

@@ -77,11 +77,6 @@ class BackboneCompute:
         """The lengths of a text whose operations are shown: 512 tokens, or fewer, and the limit."""
         return sorted({min(SHORT, self.limit or SHORT), self.limit or SHORT})
 
-    @property
-    def trained_length(self) -> int:
-        """The tokens of a pretraining sequence where nobody states them."""
-        return min(self.limit or TRAINED, TRAINED)
-
     def compute_token_flops(self, length: int) -> int:
         """F_N = 6 N + 12 · layers · length · width (OptiBERT, eq. 1): forward and backward, for one token."""
         return 6 * self.formula_parameters + 12 * self.layers * length * self.width

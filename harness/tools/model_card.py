@@ -27,7 +27,7 @@ from harness.plan import catalog
 from harness.results.compute import BackboneCompute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import DevicePrice, TrainingBill, find_price
-from harness.results.notes import NOTES, ComputeNote, format_amount
+from harness.results.notes import ComputeNote, format_amount
 from harness.results.results import (
     APPROXIMATE,
     MeasuredSuite,
@@ -231,12 +231,6 @@ def collect_bills(
             trained = documents.get(parent.artifact)
             chain += [trained] if trained and trained not in chain else []
     return _collect_training_bills(chain, compute, prices)
-
-
-def find_note(results: Path, weights: str) -> ComputeNote | None:
-    """The note on weights of this hash; None without one."""
-    path = NOTES.locate_document(results, weights)
-    return NOTES.read_document_file(path) if path.is_file() else None
 
 
 if TYPE_CHECKING:

@@ -80,14 +80,10 @@ def find_released_batch(fits: Callable[[int], bool], most: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """The tries of an engine, of which each is made once.
+    """The tries of an engine with sequences of `longest` tokens, of which each is made once.
 
-    Attributes:
-        build: Loads the model with the engine; picklable.
-        device: The device in torch's words.
-        longest: The tokens of each sequence.
-        log: The file that keeps the tries.
-        memory: The resident memory that a try on a CPU may take.
+    `build` loads the model with the engine, and is picklable; `log` is the file that keeps the tries;
+    `memory` bounds the resident memory of a try on a CPU.
     """
 
     build: Callable[[], Any]

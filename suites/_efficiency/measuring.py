@@ -233,7 +233,7 @@ def _search_batches(
             longest=longest,
             log=model.work / f"{engine}.json",
         )
-        model.tell(f"{engine}: searching the largest batch of {longest:,} tokens")
+        model.tell(f"{engine}: searching the largest batch of sequences of {longest:,} tokens")
         size = SEARCHES[protocol.search](trials[engine].fits, most)
         if size:
             doubled = [2**n for n in range(size.bit_length())]
