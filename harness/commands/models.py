@@ -370,12 +370,9 @@ def _show_compute(
 @command.command("note")
 @click.argument("model")
 @click.option(
-    "--pretraining-tokens",
-    "tokens",
-    type=_read_amount,
-    metavar="NUMBER",
+    "--pretraining-tokens", "tokens", type=_read_amount, metavar="NUMBER",
     help="Tokens of its pretraining, e.g. 2.1T.",
-)
+)  # fmt: skip
 @click.option(
     "--length", type=click.IntRange(1), help="Tokens of a sequence (default: its limit, 1024 at most)."
 )

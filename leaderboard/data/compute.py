@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -104,19 +103,18 @@ def load_measured_figures(
     rows = group_by(range(len(entries)), lambda row: entries[row].artifact)
     results = queries.find_results(type=EFFICIENCY, status="done")
     documents = queries.load_result_documents([result.id for result in results])
-    figures = defaultdict[str, dict[int, float]](dict)
+    figures: dict[str, dict[int, float]] = {}
     # The last one of a place stays.
-    for result in sorted(results, key=lambda one: one.written or ""):
-        document, mine = documents.get(result.id), rows.get(queries.entries[result.entry].artifact)
-        if document is None or "limit" in document["identity"] or not mine:
-            continue
-        cells = [(e, name, cell) for e, sets in document["scores"].items() for name, cell in sets.items()]
+    for result in sorted((one for one in results if one.id in documents), key=lambda one: one.written or ""):
+        document, mine = documents[result.id], rows.get(queries.entries[result.entry].artifact, ())
+        sets_of_engines = {} if "limit" in document["identity"] else document["scores"]
+        cells = [(e, name, cell) for e, sets in sets_of_engines.items() for name, cell in sets.items()]
         for engine, name, cell in cells:
             value = cell.get(figure)
             if is_number(value) and 0 < value < inf and not (cell.get("busy") or cell.get("unstable")):
                 place = f"{result.task} {name}, {engine}, {_describe_machine(document['identity'])}"
-                figures[place] |= dict.fromkeys(mine, float(value))
-    return figures
+                figures.setdefault(place, {}).update(dict.fromkeys(mine, float(value)))
+    return {place: values for place, values in figures.items() if values}
 
 
 def _describe_machine(identity: Mapping[str, Any]) -> str:
