@@ -97,23 +97,20 @@ def load_language_model(
     """
     place, own_code = find_backbone_folder(artifact.folder), artifact.trust_remote_code
     args = build_model_args(artifact, encoding)
-    scaling, extra = args.pop("scaling", None), args.pop("allow_extra", ())
+    scaling, allowed = args.pop("scaling", None), args.pop("allow_extra", ())
     shared = {"local_files_only": True, "trust_remote_code": own_code}
     with hide_library_output():
         if left_to_right or not has_network(place, own_code=own_code):
-            network = _load_library_network(artifact.name, place, {**shared, **args}, left_to_right)
+            with collect_load_report(allowed) as report:
+                network = _load_library_network(artifact.name, place, {**shared, **args}, left_to_right)
+            if report.fresh:
+                raise ModelError(NO_HEAD.format(artifact.name), hint=PRETRAINED)
             if scaling is not None:
                 scale_library_rotary(network, **scaling)
         else:
+            own: dict[str, Any] = {"dtype": args["dtype"], "scaling": scaling, "allow_extra": allowed}
             try:
-                network = load_network(
-                    place,
-                    read_family(place),
-                    dtype=args["dtype"],
-                    head=True,
-                    scaling=scaling,
-                    allow_extra=extra,
-                ).model
+                network = load_network(place, read_family(place), head=True, **own).model
             except ModelError as error:
                 if HEADLESS not in error.message:
                     raise
@@ -132,37 +129,26 @@ def load_language_model(
 
 
 def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_right: bool) -> Any:
-    config = AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"])
-    masked, causal = (
-        type(config) in known for known in (MODEL_FOR_MASKED_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
-    )
+    kind = type(AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"]))
+    masked, causal = kind in MODEL_FOR_MASKED_LM_MAPPING, kind in MODEL_FOR_CAUSAL_LM_MAPPING
     # A masked family may have a class for decoders as well, such as BERT, and is none.
-    if masked == left_to_right or not (masked or causal):
-        what = "decoder" if left_to_right else "masked-language head"
-        hint = (
-            "A decoder takes --suite pseudo-perplexity:left-to-right."
-            if causal and not left_to_right
-            else PRETRAINED
-        )
-        raise ModelError(f"transformers has no {what} for the family of {name}.", hint=hint)
-    kind: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
-    with collect_load_report() as report:
-        network = kind.from_pretrained(place, **args)
+    if left_to_right and (masked or not causal):
+        raise ModelError(f"transformers has no decoder for the family of {name}.", hint=PRETRAINED)
+    if not (left_to_right or masked):
+        hint = "A decoder takes --suite pseudo-perplexity:left-to-right." if causal else PRETRAINED
+        raise ModelError(f"transformers has no masked-language head for the family of {name}.", hint=hint)
+    loader: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
+    network = loader.from_pretrained(place, **args)
     merge_folder_adapter(network, place)
-    if report.fresh:
-        raise ModelError(NO_HEAD.format(name), hint=PRETRAINED)
     return network
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizedText:
-    """The tokens of a text.
+    """The tokens of a text: `ids`, (tokens,), with the special ones.
 
-    Attributes:
-        key: The hash of the whole text.
-        ids: (tokens,) with the special ones.
-        places: The places of the tokens that can be predicted, rising.
-        characters: The number of characters that these tokens stand for.
+    `places` are those of the tokens that can be predicted, rising, and `characters` is the number that these
+    stand for. `key` is the hash of the whole text.
     """
 
     key: str
@@ -299,8 +285,7 @@ def measure_text(model: LanguageModel, text: str, *, length: int, places: int | 
 
 def summarize_texts(texts: Sequence[TextLosses]) -> dict[str, float]:
     """The medians and quartiles of a bin, and the interval of the median perplexity by the draw of places."""
-    bounds = estimate_median_interval(texts)
-    summary = {"interval_low": bounds[0], "interval_high": bounds[1]}
+    summary = dict(zip(("interval_low", "interval_high"), estimate_median_interval(texts), strict=True))
     for name in ("perplexity", "bits_per_character"):
         quartiles = np.percentile([getattr(text, name) for text in texts], [25, 50, 75]).tolist()
         summary |= dict(zip((f"{name}_low", name, f"{name}_high"), quartiles, strict=True))

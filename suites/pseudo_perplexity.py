@@ -175,6 +175,6 @@ SUITE = SuiteEntry(
     name="pseudo-perplexity",
     summary="How well masked tokens are predicted, 512 to 8,192 tokens long (docs/pseudo-perplexity.md)",
     open=_open_perplexity_suite,
-    argument="folder of texts",
+    argument="FOLDER of texts; all[:FOLDER], for every place; left-to-right[:FOLDER], for a decoder",
     measured=True,
 )

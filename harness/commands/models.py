@@ -41,7 +41,7 @@ from harness.encoder.tensors import WHOLE, StoredTensor, read_safetensors
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request
-from harness.results.compute import SHORT, BackboneCompute, find_published_compute, read_backbone_compute
+from harness.results.compute import TRAINED, BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import read_prices
 from harness.results.notes import NOTES, ComputeNote, CountedPart, parse_amount
@@ -56,7 +56,6 @@ from harness.tools.model_card import (
     collect_card_source,
     collect_protocol_bill,
     describe_lineage,
-    find_note,
     format_fact_pairs,
 )
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore, StoredModel, UnfinishedModel
@@ -355,7 +354,9 @@ def _show_compute(
         model=name,
         compute=compute,
         bills=collect_bills(identity.document if identity else None, compute, place, table),
-        note=find_note(place, identity.weights) if identity else None,
+        note=NOTES.find_document(place, identity.weights)
+        if identity and identity.weights in NOTES.list_names(place)
+        else None,
         prices=table,
         protocol=bill,
     )
@@ -369,8 +370,9 @@ def _show_compute(
 @command.command("note")
 @click.argument("model")
 @click.option(
-    "--pretraining-tokens", type=_read_amount, metavar="NUMBER", help="Tokens of its pretraining, e.g. 2.1T."
-)
+    "--pretraining-tokens", "tokens", type=_read_amount, metavar="NUMBER",
+    help="Tokens of its pretraining, e.g. 2.1T.",
+)  # fmt: skip
 @click.option(
     "--length", type=click.IntRange(1), help="Tokens of a sequence (default: its limit, 1024 at most)."
 )
@@ -390,7 +392,6 @@ def _show_compute(
 @options.offline
 def _note(
     model: str,
-    pretraining_tokens: float | None,
     length: int | None,
     force: bool,
     prices: Path | None,
@@ -409,22 +410,21 @@ def _note(
         raise UsageError(
             f"{model} has no weights here.", hint="Name a folder with weights, or a model of the hub."
         )
-    if not any((pretraining_tokens, stated["flops"], stated["hours"], stated["masking"])):
+    if not any(stated[name] for name in ("tokens", "flops", "hours", "masking")):
         raise UsageError(
             "Nothing is stated.", hint="Type --pretraining-tokens, --flops, --hours or --masking."
         )
-    length = length or compute.trained_length
+    length = length or min(compute.limit or TRAINED, TRAINED)
     note = ComputeNote(
         model=name,
         weights=identity.weights,
         artifact=identity.key,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        tokens=pretraining_tokens,
         length=length,
         counted=CountedPart(
             parameters=compute.parameters,
             without_embeddings=compute.without_embeddings,
-            operations=compute.count_operations(min(SHORT, compute.limit or SHORT)),
+            operations=compute.count_operations(compute.lengths[0]),
             token_flops=compute.compute_token_flops(length),
         ),
         **stated,
@@ -443,18 +443,20 @@ def _resolve_compute(
     model: str, results: Path, cache: Path | None, offline: bool | None
 ) -> tuple[str, BackboneCompute, FolderIdentity | None]:
     """The name of a model, what its backbone computes, and its identity; None for one without weights."""
-    folder, _, _ = _locate_model(model, results, cache)
-    name = model if folder is None else folder.name
     if is_bm25(model):
         raise UsageError("bm25 has no network to count.", hint="Name a model with weights.")
-    if folder is None and (published := find_published_compute(model)):
-        return model, published, None
+    cache = paths.resolve_cache_folder(cache)
+    folder, _, _ = _locate_model(model, results, cache)
     if folder is None:
-        places = ModelOptions(offline=bool(offline), cache=paths.resolve_cache_folder(cache), results=results)
+        if published := find_published_compute(model):
+            return model, published, None
         with forbid_network() if offline else contextlib.nullcontext():
+            places = ModelOptions(offline=bool(offline), cache=cache, results=results)
             artifact = resolve_model(model, Settings(), places).artifact
         name, folder = artifact.name, artifact.folder
-    identity = compute_folder_identity(folder, paths.resolve_cache_folder(cache))
+    else:
+        name = folder.name
+    identity = compute_folder_identity(folder, cache)
     name = identity.document.name if identity.document else name
     return name, read_backbone_compute(folder), identity
 

@@ -231,8 +231,9 @@ class LoadReport:
 
 def _require_all_layers(model: PreTrainedModel, names: Sequence[str]) -> None:
     """Refuse tensors without a place that are those of a layer, as a config with fewer layers leaves them."""
-    layers = {re.sub(r"\d+", "#", name) for name in model.state_dict()}
+    # With a head, the names of a class have the prefix; without one, only those of the file may have it.
     prefix = f"{model.base_model_prefix}."
+    layers = {re.sub(r"\d+", "#", name.removeprefix(prefix)) for name in model.state_dict()}
     extra = [name for name in names if re.sub(r"\d+", "#", name.removeprefix(prefix)) in layers]
     if not extra:
         return

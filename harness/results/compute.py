@@ -73,9 +73,9 @@ class BackboneCompute:
         return 12 * self.width**2 * self.layers
 
     @property
-    def trained_length(self) -> int:
-        """The tokens of a pretraining sequence where nobody states them."""
-        return min(self.limit or TRAINED, TRAINED)
+    def lengths(self) -> list[int]:
+        """The lengths of a text whose operations are shown: 512 tokens, or fewer, and the limit."""
+        return sorted({min(SHORT, self.limit or SHORT), self.limit or SHORT})
 
     def compute_token_flops(self, length: int) -> int:
         """F_N = 6 N + 12 · layers · length · width (OptiBERT, eq. 1): forward and backward, for one token."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,10 @@ from harness.driver.report.suite import (
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder, read_modules
 from harness.plan import catalog
-from harness.results.compute import SHORT, BackboneCompute
+from harness.results.compute import BackboneCompute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import DevicePrice, TrainingBill, find_price
-from harness.results.notes import NOTES, ComputeNote, format_amount
+from harness.results.notes import ComputeNote, format_amount
 from harness.results.results import (
     APPROXIMATE,
     MeasuredSuite,
@@ -51,13 +51,8 @@ from harness.training.model_store import ModelStore
 class ComputeCard:
     """Everything that is known of a model's compute.
 
-    Attributes:
-        model: Its name.
-        compute: Its backbone.
-        bills: The trainings that made it, the last one first, as far as they are here.
-        note: What is stated of its pretraining; None for nothing.
-        prices: The table of prices.
-        protocol: What a protocol of it took; None for none.
+    `bills` are those of the trainings that made it, the last one first, as far as they are here; `note` is
+    what is stated of its pretraining.
     """
 
     model: str
@@ -66,12 +61,6 @@ class ComputeCard:
     note: ComputeNote | None
     prices: Sequence[DevicePrice]
     protocol: _ProtocolBill | None = None
-
-    @property
-    def lengths(self) -> list[int]:
-        """The lengths of a text whose operations are shown."""
-        limit = self.compute.limit or SHORT
-        return sorted({min(SHORT, limit), limit})
 
     def to_json(self) -> dict[str, Any]:
         """The card as values; docs/json.md describes them."""
@@ -87,7 +76,7 @@ class ComputeCard:
                     "windowed": compute.count_operations(length, windows=True) if compute.windows else None,
                     "token_flops": compute.compute_token_flops(length),
                 }
-                for length in self.lengths
+                for length in compute.lengths
             ],
             "trainings": [asdict(bill) for bill in self.bills],
             **({"protocol": asdict(self.protocol)} if self.protocol else {}),
@@ -108,7 +97,7 @@ class ComputeCard:
             yield "  N is the formula for a BERT of this shape; this model has fewer."
         if not compute.is_exact:
             yield "  The products of usual attention are counted; a model of this family may compute more."
-        for length in self.lengths:
+        for length in compute.lengths:
             windowed = format_amount(compute.count_operations(length, windows=True))
             yield (
                 f"  {length:,} tokens: {format_amount(compute.count_operations(length))} operations forward"
@@ -118,20 +107,22 @@ class ComputeCard:
         yield from (f"  trained: {_format_bill(bill)}" for bill in self.bills)
         if len(self.bills) > 1:
             yield f"  all trainings: {_format_total(self.bills)}"
-        yield from [f"  {self.protocol.text}"] if self.protocol else []
-        yield from (f"  {line}" for line in _iter_note_lines(self.note, self.prices))
+        if self.protocol:
+            yield f"  {self.protocol.text}"
+        if self.note is None:
+            yield "  stated of its pretraining: nothing; `harness models note` states it"
+            return
+        yield f"  stated of its pretraining: {', '.join(self.note.list_statements(self.prices))}"
+        for sentence in self.note.list_contradictions(self.prices):
+            yield f"  this contradicts itself: {sentence}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ProtocolBill:
     """What a protocol took, as far as it is done.
 
-    Attributes:
-        name: The protocol.
-        trainings: The bill of each of its trainings, members of sweeps included, by their lineages.
-        scores: How many scores are recorded.
-        seconds: Those of all of them, fine-tuning runs of tasks with labels included.
-        dollars: Of these seconds; None where the price of a device is unknown.
+    `trainings` has members of sweeps, too. `seconds` are those of all recorded scores, fine-tuning runs of
+    tasks with labels included, and `dollars` their price; None where that of a device is unknown.
     """
 
     name: str
@@ -145,11 +136,16 @@ class _ProtocolBill:
         """The bill in a line."""
         if not self.trainings and not self.scores:
             return f"protocol {self.name}: no record yet; `harness run --protocol {self.name}` begins"
-        count, amounts = len(self.trainings), [*(bill.dollars for bill in self.trainings), self.dollars]
-        trainings = [f"{count:,} trainings: {_format_total(self.trainings)}"] if count else []
-        scored = f"{self.scores:,} scores in {format_duration(self.seconds)}"
-        price = [] if None in amounts else [f"${sum(filter(None, amounts)):,.2f} together"]
-        return f"protocol {self.name}: {'; '.join([*trainings, scored, *price])}"
+        count, dollars = (
+            len(self.trainings),
+            _add_amounts([*(b.dollars for b in self.trainings), self.dollars]),
+        )
+        facts = {
+            f"{count:,} trainings: {_format_total(self.trainings)}": count,
+            f"{self.scores:,} scores in {format_duration(self.seconds)}": True,
+            f"${dollars or 0:,.2f} together": dollars is not None,
+        }
+        return f"protocol {self.name}: {'; '.join(text for text, holds in facts.items() if holds)}"
 
 
 def collect_protocol_bill(
@@ -158,37 +154,41 @@ def collect_protocol_bill(
     """What a protocol of a backbone took by its records and the model.json of its trainings."""
     documents = _read_documents(prepared.joined.store.root)
     planned = dict.fromkeys(model.artifact.key for model in prepared.joined.plan.trained_models)
-    bills = (
-        TrainingBill.from_document(documents[key], compute, prices) for key in planned if key in documents
-    )
     records = {result.record.key: result.record for result in prepared.read_results() if result.record}
-    seconds, costs = 0.0, []
+    seconds, dollars = 0.0, list[float | None]()
     for facts in (record.provenance for record in records.values()):
         spent = sum(facts.get("seconds", {}).values())
         price = find_price((facts.get("device") or {}).get("name", ""), prices)
         seconds += spent
-        costs += [price.dollars * spent / 3600] if price else []
+        dollars.append(price.dollars * spent / 3600 if price else None)
     return _ProtocolBill(
         name=prepared.protocol.name,
-        trainings=[bill for bill in bills if bill],
+        trainings=_collect_training_bills(
+            (documents[key] for key in planned if key in documents), compute, prices
+        ),
         scores=len(records),
         seconds=seconds,
-        dollars=sum(costs) if len(costs) == len(records) else None,
+        dollars=_add_amounts(dollars),
     )
+
+
+def _collect_training_bills(
+    documents: Iterable[ModelDocument], compute: BackboneCompute, prices: Sequence[DevicePrice]
+) -> list[TrainingBill]:
+    return [
+        bill for one in documents if (bill := TrainingBill.from_document(one, compute, prices)) is not None
+    ]
+
+
+def _add_amounts(amounts: Sequence[float | None]) -> float | None:
+    """Their sum; None if one of them is not known."""
+    return None if None in amounts else sum(amount for amount in amounts if amount is not None)
 
 
 def _read_documents(results: Path) -> dict[str, ModelDocument]:
     """The documents of the models of a results folder by their keys."""
     models = ModelStore(results).list_stored_models()
     return {model.document.key: model.document for model in models if model.document}
-
-
-def _iter_note_lines(note: ComputeNote | None, prices: Sequence[DevicePrice]) -> Iterator[str]:
-    if note is None:
-        yield "stated of its pretraining: nothing; `harness models note` states it"
-        return
-    yield f"stated of its pretraining: {', '.join(note.list_statements(prices))}"
-    yield from (f"this contradicts itself: {sentence}" for sentence in note.list_contradictions(prices))
 
 
 def _format_bill(bill: TrainingBill) -> str:
@@ -203,15 +203,14 @@ def _format_bill(bill: TrainingBill) -> str:
 
 
 def _format_total(bills: Sequence[TrainingBill]) -> str:
-    dollars = [bill.dollars for bill in bills if bill.dollars is not None]
-    price = f", ${sum(dollars):,.2f}" if len(dollars) == len(bills) else ""
-    seconds = sum(bill.seconds for bill in bills)
+    dollars, seconds = _add_amounts([bill.dollars for bill in bills]), sum(bill.seconds for bill in bills)
+    price = "" if dollars is None else f", ${dollars:,.2f}"
     return f"{format_duration(seconds)}, {_format_operations(bills)} operations{price}"
 
 
 def _format_operations(bills: Sequence[TrainingBill]) -> str:
-    counts = [bill.operations for bill in bills if bill.operations]
-    return format_amount(sum(counts)) if len(counts) == len(bills) else "an unknown number of"
+    operations = _add_amounts([bill.operations for bill in bills])
+    return format_amount(operations) if operations else "an unknown number of"
 
 
 def collect_bills(
@@ -225,22 +224,13 @@ def collect_bills(
         results: The results folder, where those are.
         prices: The table of prices.
     """
-    documents = _read_documents(results) if document else {}
-    chain = {document.key: document} if document else {}
-    waiting = list(chain.values())
-    while waiting:
-        parents = [parent.artifact for parent in waiting.pop().lineage.parents]
-        new_documents = {key: documents[key] for key in parents if key in documents and key not in chain}
-        chain |= new_documents
-        waiting += new_documents.values()
-    bills = (TrainingBill.from_document(one, compute, prices) for one in chain.values())
-    return [bill for bill in bills if bill]
-
-
-def find_note(results: Path, weights: str) -> ComputeNote | None:
-    """The note on weights of this hash; None without one."""
-    path = NOTES.locate_document(results, weights)
-    return NOTES.read_document_file(path) if path.is_file() else None
+    documents, chain = _read_documents(results) if document else {}, [document] if document else []
+    # The list grows while it is read: by the parents of each that are not in it yet.
+    for child in chain:
+        for parent in child.lineage.parents:
+            trained = documents.get(parent.artifact)
+            chain += [trained] if trained and trained not in chain else []
+    return _collect_training_bills(chain, compute, prices)
 
 
 if TYPE_CHECKING:

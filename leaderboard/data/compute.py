@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.core.keys import digest
 from harness.core.types import is_number
-from harness.results.compute import SHORT, find_published_compute
+from harness.results.compute import find_published_compute
 from harness.results.notes import ComputeNote
 from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
 from leaderboard.data.groups import group_by
@@ -80,7 +80,7 @@ def build_entry_compute(
     return _EntryCompute(
         without_embeddings=without or size.without_embeddings,
         note=note,
-        operations=published.count_operations(min(SHORT, published.limit or SHORT)) if published else None,
+        operations=published.count_operations(published.lengths[0]) if published else None,
     )
 
 

@@ -139,16 +139,16 @@ def _collect_model_facts(queries: Queries, model: _Model) -> dict[str, Any]:
     facts["size_from"] = next((s.get("size_from") for s in stated if s["parameters"] is not None), None)
     if facts["parameters"] is None and model.backbone:
         facts["parameters"] = model.backbone.parameters
-    table = facts.pop("n_embedding_parameters")
-    facts["without_embeddings"] = model.backbone.without_embeddings if model.backbone else None
-    if facts["without_embeddings"] is None and facts["parameters"] and table:
-        facts["without_embeddings"] = facts["parameters"] - table
+    card = {"n_embedding_parameters": facts.pop("n_embedding_parameters")}
     computes = [
         *load_entry_compute(queries, model.entries).values(),
-        build_entry_compute(facts["parameters"], {}, model.backbone, None),
+        build_entry_compute(facts["parameters"], card, model.backbone, None),
     ]
-    without = (compute.without_embeddings for compute in computes)
-    facts["without_embeddings"] = facts["without_embeddings"] or next(filter(None, without), None)
+    without = [
+        model.backbone and model.backbone.without_embeddings,
+        *(c.without_embeddings for c in computes),
+    ]
+    facts["without_embeddings"] = next(filter(None, without), None)
     facts["operations"] = next(filter(None, (compute.operations for compute in computes)), None)
     note = next(filter(None, (compute.note for compute in computes)), None)
     facts["pretraining"] = note and {

@@ -11,7 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import torch
 
 from harness.core.errors import ModelError
 from harness.core.provenance import measure_peak_memory
-from suites._efficiency.timing import Device, LoadedNetwork, Workload, measure_once, time_run
+from suites._efficiency.timing import Device, Workload, measure_once, time_run
 
 CPU_MEMORY = 4 * 2**30
 """The resident memory that a try may take on a CPU, libraries included: a whole machine is never filled."""
@@ -51,10 +51,10 @@ def find_largest_batch(fits: Callable[[int], bool], most: int) -> int:
 
 def find_doubled_batch(fits: Callable[[int], bool], most: int) -> int:
     """The largest of 1, 2, 4 ... that fits; 0 if none does."""
-    size = 0
-    while max(1, 2 * size) <= most and fits(max(1, 2 * size)):
-        size = max(1, 2 * size)
-    return size
+    size = 1
+    while size <= most and fits(size):
+        size *= 2
+    return size // 2
 
 
 def find_released_batch(fits: Callable[[int], bool], most: int) -> int:
@@ -80,14 +80,10 @@ def find_released_batch(fits: Callable[[int], bool], most: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """The tries of an engine, of which each is made once.
+    """The tries of an engine with sequences of `longest` tokens, of which each is made once.
 
-    Attributes:
-        build: Loads the model with the engine; picklable.
-        device: The device in torch's words.
-        longest: The tokens of each sequence.
-        log: The file that keeps the tries.
-        memory: The resident memory that a try on a CPU may take.
+    `build` loads the model with the engine, and is picklable; `log` is the file that keeps the tries;
+    `memory` bounds the resident memory of a try on a CPU.
     """
 
     build: Callable[[], Any]
@@ -110,59 +106,41 @@ class Trials:
         return self.measure_peak(size) is not None
 
     def _run_trial(self, size: int) -> int | None:
-        bounded = not self.device.startswith("cuda")
-        if bounded and psutil.virtual_memory().available < self.memory:
+        if not self.device.startswith("cuda") and psutil.virtual_memory().available < self.memory:
             raise ModelError(
                 f"Less than {self.memory / 2**30:.0f} GB of memory are free, which a try may take.",
                 hint="End other programs, and type the command again.",
             )
-        request = pickle.dumps((self.build, self.device, self.longest, size, torch.get_num_threads()))
-        # What was put on the path by hand is not inherited.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "suites._efficiency.largest_batch"]
-        temporary = tempfile.TemporaryFile
-        with temporary() as request_file, temporary() as output_file, temporary() as error_file:
-            request_file.write(request)
-            request_file.seek(0)
-            process = subprocess.Popen(
-                command, stdin=request_file, stdout=output_file, stderr=error_file, env=environment
-            )
-            watched = psutil.Process(process.pid)
-            try:
-                while process.poll() is None:
-                    if bounded and watched.memory_info().rss > self.memory:
-                        return None
-                    time.sleep(0.02)
-            except psutil.Error:  # it has just ended
-                pass
-            finally:
-                process.kill()
-                process.wait()
-            # The kernel has killed it: no memory was left.
-            if process.returncode == -signal.SIGKILL:
-                return None
-            if process.returncode:
-                error_file.seek(0)
-                last = (error_file.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-                raise ModelError(f"A batch of {size} failed: {last}")
-            output_file.seek(0)
-            peak: int | None = json.loads(output_file.read().splitlines()[-1])
+        process = subprocess.run(
+            [sys.executable, "-m", "suites._efficiency.largest_batch"],
+            input=pickle.dumps((self, size, torch.get_num_threads())),
+            capture_output=True,
+            # What was put on the path by hand is not inherited.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        # By itself at its bound, or by the kernel: no memory was left.
+        if process.returncode == -signal.SIGKILL:
+            return None
+        if process.returncode:
+            *_, last = ["no message", *process.stderr.decode(errors="replace").strip().splitlines()]
+            raise ModelError(f"A batch of {size} failed: {last}")
+        peak: int | None = json.loads(process.stdout.splitlines()[-1])
         return peak
 
 
-def _try_batch(
-    build: Callable[[], LoadedNetwork], device: str, longest: int, size: int, threads: int
-) -> int | None:
+def _try_batch(trials: Trials, size: int, threads: int) -> int | None:
     torch.set_num_threads(threads)
-    before, on_gpu = psutil.Process().memory_info().rss, device.startswith("cuda")
-    network = build()
-    held = 0
+    device, on_gpu, held = trials.device, trials.device.startswith("cuda"), 0
+    if not on_gpu:
+        threading.Thread(target=_end_above, args=(trials.memory,), daemon=True).start()
+    before, network = psutil.Process().memory_info().rss, trials.build()
     if on_gpu:
         # The weights of another engine are in memory while both are measured, and some room goes in pieces.
         held = torch.cuda.memory_allocated(device) + torch.cuda.mem_get_info(device)[1] // 50
     try:
         ballast = torch.empty(held, dtype=torch.uint8, device=device)
-        time_run(network, Device(device), Workload(longest=longest, lengths=(longest,) * size), size)
+        workload = Workload(longest=trials.longest, lengths=(trials.longest,) * size)
+        time_run(network, Device(device), workload, size)
         del ballast
     except (MemoryError, torch.OutOfMemoryError):
         return None
@@ -173,6 +151,14 @@ def _try_batch(
         raise
     peak = measure_peak_memory()
     return peak["device"] - held if on_gpu else peak["host"] - before
+
+
+def _end_above(memory: int) -> None:
+    """Kill this process once it has more resident memory."""
+    process = psutil.Process()
+    while process.memory_info().rss <= memory:
+        time.sleep(0.02)
+    process.kill()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,11 +38,10 @@ from suites._efficiency.timing import (
     Run,
     Timing,
     Workload,
+    count_open_turns,
     draw_lengths,
-    format_turn,
     measure_rounds,
     open_nvml,
-    read_log,
     summarize_rounds,
     time_run,
     watch_load,
@@ -74,26 +71,12 @@ def build_loader(engine: str, model: MeasuredModel, attention: str = "") -> Call
 def _load(
     engine: str, attention: str, load: Callable[[], Any], artifact: Artifact, dtype: Dtype, device: str
 ) -> LoadedNetwork:
-    # Ours takes transformers' names as far as it has such a backend.
-    backend = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
     if engine == "padded":
-        folder = find_backbone_folder(artifact.folder)
-        options: dict[str, Any] = {
-            "dtype": getattr(torch, dtype),
-            "trust_remote_code": artifact.trust_remote_code,
-            **({"attn_implementation": attention} if attention else {}),
-        }
-        try:
-            with hide_library_output():
-                backbone: Any = AutoModel.from_pretrained(str(folder), local_files_only=True, **options)
-        except (ImportError, ValueError) as error:
-            # transformers' ways to refuse a backend.
-            if not attention:
-                raise
-            raise ModelError(f"transformers does not run {attention}: {error}") from error
-        merge_folder_adapter(backbone, folder)
-        backbone = backbone.to(device).eval()
+        backend = attention
+        backbone: Any = _load_library_backbone(attention, artifact, dtype).to(device).eval()
     else:
+        # Ours takes transformers' names as far as it has such a backend.
+        backend = LIBRARY_NAMES.get(attention, attention)
         backbone = collect_backbones(load().model)[0]
         if attention:
             backbone.attention_asked = backend
@@ -106,33 +89,44 @@ def _load(
     return network
 
 
+def _load_library_backbone(attention: str, artifact: Artifact, dtype: Dtype) -> Any:
+    folder = find_backbone_folder(artifact.folder)
+    try:
+        with hide_library_output():
+            backbone = AutoModel.from_pretrained(
+                str(folder),
+                local_files_only=True,
+                dtype=getattr(torch, dtype),
+                trust_remote_code=artifact.trust_remote_code,
+                attn_implementation=attention or None,
+            )
+    except (ImportError, ValueError) as error:
+        # transformers' ways to refuse a backend.
+        if not attention:
+            raise
+        raise ModelError(f"transformers does not run {attention}: {error}") from error
+    merge_folder_adapter(backbone, folder)
+    return backbone
+
+
 def count_flops(folder: Path, lengths: Sequence[int]) -> float | None:
     """The operations of a forward pass over sequences, without padding; None where the files do not tell."""
     try:
         compute = read_backbone_compute(folder)
     except ModelError:
         return None
-    return float(
-        sum(n * compute.count_operations(size, windows=True) for size, n in Counter(lengths).items())
-    )
+    return float(sum(compute.count_operations(length, windows=True) for length in lengths))
 
 
 def measure_ceiling(device: Device, dtype: Dtype) -> float:
     """Operations a second of a large linear layer, the best of ten: what MFU is a share of."""
     size = 8192 if device.name.startswith("cuda") else 2048
-    layer = nn.Linear(size, size, bias=False, device=device.name, dtype=getattr(torch, dtype))
+    options: dict[str, Any] = {"device": device.name, "dtype": getattr(torch, dtype)}
+    layer, inputs = nn.Linear(size, size, bias=False, **options), torch.randn(size, size, **options)
     # As the engine computes its layers on a CPU.
     use_onednn(layer if device.name == "cpu" else nn.Identity())
-    inputs = torch.randn(size, size, device=device.name, dtype=getattr(torch, dtype))
-    seconds = []
     with torch.inference_mode():
-        for _ in range(10):
-            device.wait()
-            began = device.read_clock()
-            layer(inputs)
-            device.wait()
-            seconds.append(device.read_clock() - began)
-    return 2.0 * size**3 / min(seconds)
+        return 2.0 * size**3 / min(device.measure_call(partial(layer, inputs))[1] for _ in range(10))
 
 
 SEARCHES = {
@@ -164,6 +158,67 @@ def measure_speed(
         ModelError: No engine runs the model, or not even one sequence fits into memory.
     """
     device, most = Device(model.device), min(task.limit or 8192, protocol.sequences or LARGEST_DOUBLING)
+    trials, sizes, notes = _search_batches(protocol, longest, task, model, most)
+    # After all searches, and one after the other: networks fill the memory.
+    loads = {engine: device.measure_call(trials[engine].build) for engine in sizes}
+    networks = {engine: network for engine, (network, _) in loads.items()}
+    config = next(iter(networks.values())).model.config
+    sets = {
+        name: Workload(
+            longest=longest,
+            lengths=draw_lengths(name, longest, protocol.sequences or most, least=protocol.least, seed=seed)[
+                : task.limit
+            ],
+            vocabulary=getattr(config, "vocab_size", None) or IDS[1],
+            pad=getattr(config, "pad_token_id", None) or 0,
+            seed=seed,
+        )
+        for name in protocol.sets
+    }
+    runs = {
+        (engine, name, size): sets[name] if protocol.sequences else sets[name].take_first(size)
+        for engine, batches in sizes.items()
+        for name in task.subsets
+        for size in batches
+    }
+    ceiling = measure_ceiling(device, model.dtype)
+    figures = _measure_runs(protocol, device, model, networks, runs, sets)
+    # Measured on both sides of the rounds: a busy minute does not lower it.
+    ceiling = max(ceiling, measure_ceiling(device, model.dtype))
+    scores: dict[str, dict[str, Any]] = {}
+    for (engine, name, size), cell in figures.items():
+        flops = count_flops(model.artifact.folder, runs[engine, name, size].lengths)
+        cell |= {
+            "batch_size": size,
+            "peak_memory_bytes": trials[engine].measure_peak(size),
+            "flops": flops,
+            "mfu": flops and flops / cell["seconds"] / ceiling,
+            "load_seconds": loads[engine][1],
+        }
+        best = scores.setdefault(engine, {}).get(name)
+        curve = {**(best["batches"] if best else {}), str(size): cell[METRIC]}
+        if best is None or cell[METRIC] > best[METRIC]:
+            scores[engine][name] = best = cell
+        best["batches"] = curve
+    notes += _list_marks(scores)
+    if len(networks) > 1:
+        notes += _compare_vectors([*networks.values()], sets[task.subsets[-1]])
+    if device.name.startswith("cuda") and open_nvml(device.name) is None:
+        notes.append("nobody looked whether the GPU was throttled or shared: pynvml gives no answer")
+    attention = {engine: network.attention for engine, network in networks.items()}
+    return Outcome(
+        # Speeds have no mean: the first engine and set stand for the task.
+        main_score=next(iter(next(iter(scores.values())).values()))[METRIC],
+        scores=scores,
+        notes=tuple(notes),
+        facts={"ceiling_flops": ceiling, "attention": attention},
+    )
+
+
+def _search_batches(
+    protocol: SpeedProtocol, longest: int, task: Task, model: MeasuredModel, most: int
+) -> tuple[dict[str, Trials], dict[str, list[int]], list[str]]:
+    """The tries of each engine, its batches to be timed where one fits, and notes on engines without any."""
     notes: list[str] = []
     trials: dict[str, Trials] = {}
     sizes: dict[str, list[int]] = {}
@@ -178,7 +233,7 @@ def measure_speed(
             longest=longest,
             log=model.work / f"{engine}.json",
         )
-        model.tell(f"{engine}: searching the largest batch of {longest:,} tokens")
+        model.tell(f"{engine}: searching the largest batch of sequences of {longest:,} tokens")
         size = SEARCHES[protocol.search](trials[engine].fits, most)
         if size:
             doubled = [2**n for n in range(size.bit_length())]
@@ -189,115 +244,62 @@ def measure_speed(
             notes.append(f"{engine}: out of memory with a batch of 1")
     if not sizes:
         raise ModelError("; ".join(notes), hint="Take shorter sequences, or a device with more memory.")
-    networks, load_seconds = {}, {}
-    for engine in sizes:
-        began = time.monotonic()
-        networks[engine] = trials[engine].build()
-        load_seconds[engine] = time.monotonic() - began
-    config, count = next(iter(networks.values())).model.config, protocol.sequences or most
-    sets = {
-        name: Workload(
-            longest=longest,
-            lengths=draw_lengths(name, longest, count, least=protocol.least, seed=seed)[: task.limit],
-            vocabulary=getattr(config, "vocab_size", None) or IDS[1],
-            pad=getattr(config, "pad_token_id", None) or 0,
-            seed=seed,
-        )
-        # The released script needs the time of the fixed set for the other one.
-        for name in (task.subsets if protocol.waits else protocol.sets)
-    }
-    ceiling = measure_ceiling(device, model.dtype)
-    figures = _measure_sets(protocol, device, model, networks, sizes, sets)
-    # Measured on both sides of the rounds: a busy minute does not lower it.
-    ceiling = max(ceiling, measure_ceiling(device, model.dtype))
-    scores: dict[str, dict[str, Any]] = {}
-    for (engine, name, size), cell in figures.items():
-        if name not in task.subsets:
-            continue
-        flops = count_flops(model.artifact.folder, sets[name].lengths[: cell["sequences"]])
-        cell |= {
-            "batch_size": size,
-            "peak_memory_bytes": trials[engine].measure_peak(size),
-            "flops": flops,
-            "mfu": flops and flops / cell["seconds"] / ceiling,
-            "load_seconds": load_seconds[engine],
-        }
-        best = scores.setdefault(engine, {}).get(name)
-        curve = {**(best["batches"] if best else {}), str(size): cell[METRIC]}
-        if best is None or cell[METRIC] > best[METRIC]:
-            scores[engine][name] = best = cell
-        best["batches"] = curve
-    notes += _collect_notes(scores, networks, sets[task.subsets[-1]])
-    if device.name.startswith("cuda") and open_nvml(device.name) is None:
-        notes.append("nobody looked whether the GPU was throttled or shared: pynvml gives no answer")
-    first = next(iter(scores.values()))
-    attention = {engine: network.attention for engine, network in networks.items()}
-    return Outcome(
-        # Speeds have no mean: the first engine and set stand for the task.
-        main_score=next(iter(first.values()))[METRIC],
-        scores=scores,
-        notes=tuple(notes),
-        facts={"ceiling_flops": ceiling, "attention": attention},
-    )
+    return trials, sizes, notes
 
 
-def _measure_sets(
+def _measure_runs(
     protocol: SpeedProtocol,
     device: Device,
     model: MeasuredModel,
     networks: Mapping[str, LoadedNetwork],
-    sizes: Mapping[str, list[int]],
+    runs: Mapping[Run, Workload],
     sets: Mapping[str, Workload],
 ) -> dict[Run, dict[str, Any]]:
-    """The figures of each engine, set and batch."""
-    runs, workloads = {}, dict[Run, Workload]()
-    for engine, batches in sizes.items():
-        for name, workload in sets.items():
-            # The released script divides the variable set's tokens by the fixed set's time where padding is
-            # computed: it takes no run of its own.
-            if not protocol.waits and networks[engine].engine != "ours" and name != "fixed":
-                continue
-            for size in batches:
-                run = (engine, name, size)
-                workloads[run] = workload if protocol.sequences else workload.take_first(size)
-                runs[run] = partial(
-                    time_run,
-                    *(networks[engine], device, workloads[run], size),
-                    waits=protocol.waits,
-                    count=model.count,
-                )
-    steps = {run: -(-len(workload.lengths) // run[2]) for run, workload in workloads.items()}
+    """The figures of each run."""
+    # The released script divides the variable set's tokens by the fixed set's time where padding is computed.
+    stand_ins = {
+        run: run if protocol.waits or networks[run[0]].engine == "ours" else (run[0], "fixed", run[2])
+        for run in runs
+    }
+    timed = {other: runs.get(other, sets[other[1]]) for other in stand_ins.values()}
+
+    def run_set(run: Run, workload: Workload, size: int) -> Timing:
+        network = networks[run[0]]
+        return time_run(network, device, workload, size, waits=protocol.waits, count=model.count)
+
+    calls = {run: partial(run_set, run, workload, run[2]) for run, workload in timed.items()}
     log = model.work / "rounds.json"
-    turns = read_log(log)
-    finished = sum(steps[run] for n in range(protocol.rounds) for run in runs if format_turn(n, run) in turns)
-    model.announce(protocol.rounds * sum(steps.values()) + protocol.warmup * len(runs) - finished)
+    turns = count_open_turns(calls, protocol.rounds, log)
+    steps = sum(turns[run] * -(-len(workload.lengths) // run[2]) for run, workload in timed.items())
+    model.announce(steps + protocol.warmup * len(timed))
     latencies: dict[Run, dict[str, float]] = {}
-    for (engine, name, size), workload in workloads.items():
-        network = networks[engine]
+    for run, workload in timed.items():
         for _ in range(protocol.warmup):
-            time_run(network, device, workload.take_first(size), size, count=model.count)
+            run_set(run, workload.take_first(run[2]), run[2])
         if protocol.waits and protocol.sequences:
-            # Without padding, for which one sequence has no need.
-            singles = [replace(workload, longest=n, lengths=(n,)) for n in workload.lengths[:SINGLE]]
-            for single in singles[: protocol.warmup]:
-                time_run(network, device, single, 1)
-            seconds = [time_run(network, device, single, 1).steps[0] for single in singles]
-            latencies[engine, name, size] = {
-                f"latency_p{share}": float(np.percentile(seconds, share)) for share in (50, 99)
-            }
-    timings = measure_rounds(runs, protocol.rounds, log)
+            latencies[run] = _measure_latency(networks[run[0]], device, workload, protocol.warmup)
+    timings = measure_rounds(calls, protocol.rounds, log)
     figures = {}
-    for run, workload in workloads.items():
-        computed = sum(workload.lengths)
-        if networks[run[0]].engine != "ours":
-            computed = workload.longest * len(workload.lengths)
-        figures[run] = summarize_rounds(timings[run], workload, computed)
-        figures[run] |= latencies.get(run, {})
-        others = set(sets) - {name for engine, name, _ in workloads if engine == run[0]}
-        figures |= {
-            (run[0], name, run[2]): summarize_rounds(timings[run], sets[name], computed) for name in others
-        }
+    for run, other in stand_ins.items():
+        workload = timed[other]
+        padding = networks[run[0]].engine != "ours"
+        computed = workload.longest * len(workload.lengths) if padding else sum(workload.lengths)
+        figures[run] = summarize_rounds(timings[other], runs[run], computed) | latencies.get(run, {})
     return figures
+
+
+def _measure_latency(
+    network: LoadedNetwork, device: Device, workload: Workload, warmup: int
+) -> dict[str, float]:
+    """The seconds of one sequence alone, without padding, for which one sequence has no need."""
+    singles = [replace(workload, longest=n, lengths=(n,)) for n in workload.lengths[:SINGLE]]
+    seconds = [time_run(network, device, one, 1).steps[0] for one in [*singles[:warmup], *singles]]
+    return _list_percentiles("latency", seconds[-len(singles) :])
+
+
+def _list_percentiles(name: str, seconds: Sequence[float]) -> dict[str, float]:
+    """The median and the 99th percentile."""
+    return {f"{name}_p{share}": float(np.percentile(seconds, share)) for share in (50, 99)}
 
 
 SEARCHED, FOUND = 100, 100
@@ -317,45 +319,39 @@ def measure_corpus(
         task: The task, with one split and one subset.
         model: The model.
     """
-    device, began = Device(model.device), time.monotonic()
-    encoder = model.load()
-    load_seconds, log = time.monotonic() - began, model.work / "rounds.json"
-    model.announce(protocol.rounds - len(read_log(log)))
+    device, log = Device(model.device), model.work / "rounds.json"
+    encoder, load_seconds = device.measure_call(model.load)
+    encode_texts = partial(encoder.encode, texts, role="document")
 
-    def encode_texts() -> Timing:
-        with watch_load(device) as seen:
-            began = device.read_clock()
-            encoder.encode(texts, role="document")
-            device.wait()
-            ended = device.read_clock()
+    def run_texts() -> Timing:
+        with watch_load(device) as timing:
+            timing.steps.append(device.measure_call(encode_texts)[1])
         model.count(1)
-        return Timing(steps=(ended - began,), moving=0.0, **seen)
+        return timing
 
-    # As a first pass, which grows a GPU's batches, and for the search.
-    documents = encoder.encode(texts, role="document")
     run = (task.splits[0], task.subsets[0], 0)
-    timings = measure_rounds({run: encode_texts}, protocol.rounds, log)[run]
+    model.announce(count_open_turns([run], protocol.rounds, log).total())
+    # As a first pass, which grows a GPU's batches, and for the search.
+    documents = encode_texts()
+    timings = measure_rounds({run: run_texts}, protocol.rounds, log)[run]
     lengths = tuple(encoder.count_tokens([text], role="document") for text in texts)
     workload = Workload(longest=max(lengths), lengths=lengths)
-    cell = summarize_rounds(timings, workload, sum(lengths))
     queries = encoder.encode([" ".join(text.split()[:12]) for text in texts[:SEARCHED]], role="query")
-    seconds = []
-    for number in range(min(SEARCHED, len(texts))):
-        began = device.read_clock()
-        _search(queries, number, documents, encoder.encoding.similarity)
-        seconds.append(device.read_clock() - began)
+    search = partial(_search, queries, documents, encoder.encoding.similarity)
+    seconds = [device.measure_call(partial(search, n))[1] for n in range(min(SEARCHED, len(texts)))]
     vectors = documents if isinstance(documents, np.ndarray) else documents.vectors
+    cell = summarize_rounds(timings, workload, sum(lengths))
     cell |= {
         "texts_per_second": len(texts) / cell["seconds"],
         "load_seconds": load_seconds,
         "index_bytes": vectors.nbytes,
-        **{f"search_p{share}": float(np.percentile(seconds, share)) for share in (50, 99)},
+        **_list_percentiles("search", seconds),
     }
     scores = {run[0]: {run[1]: cell}}
     return Outcome(main_score=cell[METRIC], scores=scores, notes=tuple(_list_marks(scores)))
 
 
-def _search(queries: Any, number: int, documents: Any, similarity: Similarity) -> None:
+def _search(queries: Any, documents: Any, similarity: Similarity, number: int) -> None:
     """The texts that are found of a query, exactly: by vectors, or by those of all tokens."""
     if isinstance(documents, np.ndarray):
         query = queries[number : number + 1]
@@ -376,22 +372,14 @@ def _list_marks(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def _collect_notes(
-    scores: Mapping[str, Mapping[str, Any]], networks: Mapping[str, LoadedNetwork], workload: Workload
-) -> list[str]:
-    """What a reader must know: a busy device, speeds that vary, engines that differ in their vectors."""
-    notes = _list_marks(scores)
-    if len(networks) > 1:
-        ids, lengths = next(workload.take_first(2).iterate_batches(2))
-        first, second = (
-            network.run_pass(network.move_batch(ids, lengths)).float().cpu() for network in networks.values()
-        )
-        # Padding has vectors of no meaning.
-        real = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
-        difference = float((first - second)[real].abs().max())
-        if not difference <= AGREEMENT:
-            notes.append(
-                f"the engines' vectors differ by {difference:.1g}: their speeds are of two computations, "
-                "and neither wins"
-            )
-    return notes
+def _compare_vectors(networks: Sequence[LoadedNetwork], workload: Workload) -> list[str]:
+    """A note on two engines if they differ in their vectors."""
+    ids, lengths = next(workload.take_first(2).iterate_batches(2))
+    first, second = (one.run_pass(one.move_batch(ids, lengths)).float().cpu() for one in networks)
+    # Padding has vectors of no meaning.
+    real = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
+    difference = float((first - second)[real].abs().max())
+    if difference <= AGREEMENT:
+        return []
+    speeds = "their speeds are of two computations, and neither wins"
+    return [f"the engines' vectors differ by {difference:.1g}: {speeds}"]

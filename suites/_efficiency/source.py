@@ -1,9 +1,10 @@
-"""The ways to measure speed, and the tasks of synthetic sets and of a corpus; no torch."""
+"""The tasks of synthetic sets and of a corpus; no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from harness.core.errors import UsageError
@@ -13,7 +14,6 @@ from harness.core.types import (
     Data,
     Dtype,
     MeasuredModel,
-    MeasuredSource,
     Outcome,
     Suite,
     SuiteOptions,
@@ -110,7 +110,7 @@ def build_corpus_suite(folder: Path | None, argument: str, options: SuiteOptions
     Args:
         folder: The user's files; None for the documentation of the running Python.
         argument: What the user typed behind the suite's name.
-        options: As in `build_speed_suite`.
+        options: Languages, subsets and splits, none of which a corpus has.
 
     Raises:
         UsageError: The folder has no text of that size, or options narrow the suite.
@@ -120,64 +120,54 @@ def build_corpus_suite(folder: Path | None, argument: str, options: SuiteOptions
     if not count:
         raise UsageError(f"{folder} has no text of {PART:,} characters.", hint="Add longer files.")
     parts = replace(parts, count=count)
-    name = f"{parts.prefix}EfficiencyCorpus"
-    data, source = parts.describe_data(), _CorpusSource(parts=parts)
-    task = _build_task(name, data=data, source=source, engines=("ours",), sets=("corpus",))
+    task = _build_task(
+        name=f"{parts.prefix}EfficiencyCorpus",
+        data=parts.describe_data(),
+        source=_CorpusSource(parts=parts),
+        splits=ENGINES[:1],
+        subsets=("corpus",),
+    )
     title = f"Texts encoded end to end: {count:,} from {parts.origin}"
-    return _build_suite(f"efficiency:{argument}", title, [task], options)
+    return _build_suite(f"efficiency:{argument}", title, {"": task}, options)
 
 
-def build_speed_suite(
-    protocol: SpeedProtocol, title: str, lengths: Sequence[int], options: SuiteOptions
-) -> Suite:
-    """A suite with a task for each length, and a column for each of its sets and engines.
-
-    Args:
-        protocol: The way to measure.
-        title: The heading of its table.
-        lengths: The tokens of the longest sequences.
-        options: Languages, subsets and splits, none of which these sets have.
+def build_speed_suite(protocol: SpeedProtocol, options: SuiteOptions) -> Suite:
+    """A suite with a task for each length of a protocol, and a column for each of its sets and engines.
 
     Raises:
-        UsageError: One of them is asked for.
+        UsageError: Options ask for languages, subsets or splits, none of which these sets have.
     """
     prefix = protocol.name.title().replace(":", "").replace("-", "")
-    tasks = [
-        _build_task(
-            f"{prefix}{longest}",
+    tasks = {
+        f"{longest} ": _build_task(
+            name=f"{prefix}{longest}",
             data=Data(content=f"synthetic {longest} {protocol.sequences} {protocol.least}"),
             source=_EfficiencySource(protocol=protocol, longest=longest),
-            engines=ENGINES,
-            sets=protocol.sets,
+            splits=ENGINES,
+            subsets=protocol.sets,
         )
-        for longest in lengths
-    ]
-    return _build_suite(protocol.name, title, tasks, options)
+        for longest in protocol.lengths
+    }
+    return _build_suite(protocol.name, protocol.title, tasks, options)
 
 
-def _build_task(
-    name: str, *, data: Data, source: MeasuredSource, engines: tuple[str, ...], sets: tuple[str, ...]
-) -> Task:
-    return Task(
-        name=name, type="Efficiency", metric=METRIC, splits=engines, subsets=sets, data=data, source=source,
-        output="measured", roles=(),
-    )  # fmt: skip
+_build_task = partial(Task, type="Efficiency", metric=METRIC, output="measured", roles=())
 
 
-def _build_suite(name: str, title: str, tasks: Sequence[Task], options: SuiteOptions) -> Suite:
-    """A suite with a column for each set and engine of its tasks."""
+def _build_suite(name: str, title: str, tasks: Mapping[str, Task], options: SuiteOptions) -> Suite:
+    """A suite with a column for each set and engine of its tasks, by the start of its name."""
     if options.languages or options.subsets or options.splits:
         raise UsageError(
             "Sets of this suite have no languages, subsets or splits.", hint="Narrow the suite with --tasks."
         )
     columns = [
         Column(
-            name=f"{getattr(task.source, 'longest', '')} {subset} ({engine})".lstrip(),
-            type="Efficiency",
+            name=f"{start}{subset} ({engine})",
+            type=task.type,
             tasks=(replace(task, splits=(engine,), subsets=(subset,)),),
             shown_only="a speed",
         )
-        for task in tasks
+        for start, task in tasks.items()
         for subset in task.subsets
         for engine in task.splits
     ]

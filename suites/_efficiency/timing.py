@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -22,6 +23,8 @@ from harness.core import files, provenance
 from harness.core.errors import ModelError
 from harness.encoder.inputs import move_features
 from harness.encoder.network.layers import Packing
+
+T = TypeVar("T")
 
 IDS = (100, 16_000)
 """The bounds of token ids, the second one excluded."""
@@ -35,12 +38,9 @@ UNSTABLE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedNetwork:
-    """A loaded backbone with an engine.
+    """A loaded backbone on its device.
 
-    Attributes:
-        model: The backbone.
-        device: Its device.
-        engine: "ours", "padded" by transformers' class, or "filled": our network that computes padding.
+    `engine` is "ours", "padded" by transformers' class, or "filled": our network that computes padding.
     """
 
     model: Any
@@ -70,15 +70,11 @@ class LoadedNetwork:
         return str(getattr(self.model, "attention_as_run", backend) or "none")
 
 
+@dataclass
 class Device:
-    """A device of torch with its clock.
+    """A device by its name in torch's words, and its clock."""
 
-    Attributes:
-        name: The device in torch's words.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def wait(self) -> None:
         """Wait until the device has done what it was given."""
@@ -89,17 +85,28 @@ class Device:
         """Seconds from some point on."""
         return time.perf_counter()
 
+    def measure_call(self, call: Callable[[], T], *, waits: bool = True) -> tuple[T, float]:
+        """The result of a call and its seconds; without `waits` the device may not have done the work yet.
+
+        Raises:
+            ModelError: The clock went backwards.
+        """
+        wait_if_asked = self.wait if waits else lambda: None
+        wait_if_asked()
+        began = self.read_clock()
+        result = call()
+        wait_if_asked()
+        seconds = self.read_clock() - began
+        if seconds < 0:
+            raise ModelError("The clock of this machine went backwards.", hint="Measure again.")
+        return result, seconds
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A set of sequences, each batch of which is padded to the longest possible one.
+    """A set of sequences by their lengths, each batch of which is padded to `longest` columns.
 
-    Attributes:
-        longest: The columns of a batch.
-        lengths: The tokens of each sequence.
-        vocabulary: The tokens that the model knows.
-        pad: The padding token.
-        seed: The seed of the token ids.
+    `vocabulary` is the number of the model's tokens, `pad` its padding token, `seed` that of the ids.
     """
 
     longest: int
@@ -138,9 +145,9 @@ def draw_lengths(name: str, longest: int, count: int, *, least: int, seed: int) 
     return tuple(drawn.int().clamp(least, longest).tolist())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Timing:
-    """A run over a set: the seconds of each pass, those of transfers, and what disturbed it.
+    """A run over a set, and what disturbed it.
 
     Attributes:
         steps: The seconds of each pass.
@@ -151,8 +158,8 @@ class Timing:
         troubles: What else disturbed it.
     """
 
-    steps: Sequence[float]
-    moving: float
+    steps: list[float] = field(default_factory=list)
+    moving: float = 0.0
     total: float = 0.0
     others: float = 0.0
     joules: float | None = None
@@ -168,7 +175,7 @@ def time_run(
     waits: bool = True,
     count: Callable[[int], None] = lambda _steps: None,
 ) -> Timing:
-    """Run a model over a set once.
+    """Run a model over a set once, in batches of `size` sequences.
 
     Args:
         network: The model.
@@ -177,53 +184,40 @@ def time_run(
         size: The sequences of a batch.
         waits: Whether the clock is read when the device is done, and transfers are apart.
         count: Called after each pass.
-
-    Raises:
-        ModelError: The clock went backwards.
     """
-    steps, moving = [], 0.0
-    with watch_load(device) as seen:
+    with watch_load(device) as timing:
         for ids, lengths in workload.iterate_batches(size):
-            began = device.read_clock()
-            batch = network.move_batch(ids, lengths)
-            if waits:
-                device.wait()
-            moved = device.read_clock()
-            network.run_pass(batch)
-            if waits:
-                device.wait()
-            ended = device.read_clock()
-            if not began <= moved <= ended:
-                raise ModelError("The clock of this machine went backwards.", hint="Measure again.")
-            steps.append(ended - (moved if waits else began))
-            moving += moved - began if waits else 0.0
+            batch, moved = device.measure_call(partial(network.move_batch, ids, lengths), waits=waits)
+            _, passed = device.measure_call(partial(network.run_pass, batch), waits=waits)
+            timing.steps.append(passed if waits else moved + passed)
+            timing.moving += moved if waits else 0.0
             count(1)
-    return Timing(steps=tuple(steps), moving=moving, **seen)
+    return timing
 
 
 @contextmanager
-def watch_load(device: Device) -> Iterator[dict[str, Any]]:
-    """Fills a dictionary with what other processes did meanwhile, and the energy, where the device tells."""
-    seen: dict[str, Any] = {}
-    process, nvml = psutil.Process(), open_nvml(device.name)
-
-    def read_times() -> tuple[float, float]:
-        """The seconds of all processors, and those that other processes took of them."""
-        every = psutil.cpu_times()._asdict()
-        idle = every["idle"] + every.get("iowait", 0.0)
-        # Guests are in the time of users as well.
-        total = sum(every.values()) - every.get("guest", 0.0) - every.get("guest_nice", 0.0)
-        return total, total - idle - sum(process.cpu_times()[:2])
-
-    before, energy = read_times(), nvml and nvml[0].nvmlDeviceGetTotalEnergyConsumption(nvml[1])
-    yield seen
-    seen["total"], seen["others"] = (after - b for after, b in zip(read_times(), before, strict=True))
+def watch_load(device: Device) -> Iterator[Timing]:
+    """A timing to be filled, with what other processes did meanwhile and the energy, if the device tells."""
+    timing, nvml = Timing(), open_nvml(device.name)
+    before, energy = _read_processor_times(), nvml and nvml[0].nvmlDeviceGetTotalEnergyConsumption(nvml[1])
+    yield timing
+    after = _read_processor_times()
+    timing.total, timing.others = after[0] - before[0], after[1] - before[1]
     if nvml:
         library, handle = nvml
-        seen["joules"] = (library.nvmlDeviceGetTotalEnergyConsumption(handle) - energy) / 1000
+        timing.joules = (library.nvmlDeviceGetTotalEnergyConsumption(handle) - energy) / 1000
         slow = library.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & 0xE8
         shared = len(library.nvmlDeviceGetComputeRunningProcesses(handle)) > 1
-        seen["troubles"] = (*(["throttled"] if slow else []), *(["other processes on it"] if shared else []))
+        timing.troubles = (*(["throttled"] if slow else []), *(["other processes on it"] if shared else []))
+
+
+def _read_processor_times() -> tuple[float, float]:
+    """The seconds of all processors, and those that other processes took of them."""
+    every = psutil.cpu_times()._asdict()
+    idle = every["idle"] + every.get("iowait", 0.0)
+    # Guests are in the time of users as well.
+    total = sum(every.values()) - every.get("guest", 0.0) - every.get("guest_nice", 0.0)
+    return total, total - idle - sum(psutil.Process().cpu_times()[:2])
 
 
 def open_nvml(device: str) -> tuple[Any, Any] | None:
@@ -255,36 +249,37 @@ def measure_rounds(
         log: The file that keeps finished runs, which are not taken again.
     """
     timings: dict[Run, list[Timing]] = {run: [] for run in runs}
-    order = list(runs)
-    for number in range(rounds):
-        for run in order:
-            timings[run].append(
-                Timing(**measure_once(log, format_turn(number, run), partial(_take, runs[run])))
-            )
-        order.reverse()
+    for name, run in _list_turns(runs, rounds):
+        timings[run].append(Timing(**measure_once(log, name, partial(_take_turn, runs[run]))))
     return timings
 
 
-def format_turn(number: int, run: Run) -> str:
-    """The name of a run in a round, in the file of `measure_rounds`."""
-    return f"{number} {run}"
+def count_open_turns(runs: Collection[Run], rounds: int, log: Path) -> Counter[Run]:
+    """How often `measure_rounds` would take each run now."""
+    finished = _read_log(log)
+    return Counter(run for name, run in _list_turns(runs, rounds) if name not in finished)
 
 
-def _take(run: Callable[[], Timing]) -> dict[str, Any]:
+def _list_turns(runs: Collection[Run], rounds: int) -> Iterator[tuple[str, Run]]:
+    """Every run of every round, with its name in the log."""
+    for number in range(rounds):
+        yield from ((f"{number} {run}", run) for run in ([*runs][::-1] if number % 2 else runs))
+
+
+def _take_turn(run: Callable[[], Timing]) -> dict[str, Any]:
     """The facts of a timing, with one number in place of thousands of steps: the whole file is written."""
     timing = run()
     return {**asdict(timing), "steps": [sum(timing.steps)]}
 
 
-def read_log(log: Path) -> dict[str, Any]:
-    """What `measure_once` keeps in a file."""
+def _read_log(log: Path) -> dict[str, Any]:
     entries: dict[str, Any] = json.loads(log.read_text()) if log.exists() else {}
     return entries
 
 
 def measure_once(log: Path, name: str, measure: Callable[[], Any]) -> Any:
     """A value of a file by its name, which is measured and kept there if it is not there yet."""
-    entries = read_log(log)
+    entries = _read_log(log)
     if name not in entries:
         entries[name] = measure()
         files.replace(log, json.dumps(entries).encode())

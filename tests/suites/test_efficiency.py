@@ -164,7 +164,7 @@ def test_rounds_take_turns_and_finished_ones_are_not_taken_again(tmp_path: Path)
         if len(taken) == stop:
             raise KeyboardInterrupt
         taken.append(name)
-        return Timing(steps=(1.0, 2.0), moving=0.0, troubles=("throttled",))
+        return Timing(steps=[1.0, 2.0], troubles=("throttled",))
 
     log = tmp_path / "rounds.json"
     killed = {(name, "s", 1): partial(take, name, 3) for name in "ab"}
@@ -182,25 +182,25 @@ def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> Non
     command = [sys.executable, "-c", "while True: pass"]
     generators = [subprocess.Popen(command) for _ in range(1 + (psutil.cpu_count() or 1) // 4)]
     try:
-        with watch_load(Device("cpu")) as seen:
+        with watch_load(Device("cpu")) as timing:
             time.sleep(1.0)
     finally:
         for generator in generators:
             generator.kill()
             generator.wait()
-    timing = Timing(steps=(1.0,), moving=0.0, **seen)
+    timing.steps.append(1.0)
     assert summarize_rounds([timing] * 3, WORKLOAD, 1)["busy"]
     # Many short rounds tell it as well.
-    short = Timing(steps=(0.01,), moving=0.0, total=0.02, others=0.01)
+    short = Timing(steps=[0.01], total=0.02, others=0.01)
     assert [summarize_rounds([short] * n, WORKLOAD, 1)["busy"] for n in (10, 100)] == [False, True]
     # An idle machine, on which only this process works.
     idle = iter([0.0, 100.0])
     times = psutil.cpu_times()
     nothing = times._replace(**dict.fromkeys(times._fields, 0.0))
     monkeypatch.setattr(psutil, "cpu_times", lambda: nothing._replace(idle=next(idle)))
-    with watch_load(Device("cpu")) as seen:
+    with watch_load(Device("cpu")) as idle_timing:
         pass
-    assert seen["others"] <= 0.0
+    assert idle_timing.others <= 0.0
 
 
 def test_a_gpu_tells_its_energy_and_what_slows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +211,9 @@ def test_a_gpu_tells_its_energy_and_what_slows_it(monkeypatch: pytest.MonkeyPatc
     library.nvmlDeviceGetComputeRunningProcesses = lambda _handle: [1, 2]
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _name: SimpleNamespace(uuid="u"))
-    with watch_load(Device("cuda:0")) as seen:
+    with watch_load(Device("cuda:0")) as timing:
         pass
-    assert (seen["joules"], seen["troubles"]) == (5.0, ("throttled", "other processes on it"))
+    assert (timing.joules, timing.troubles) == (5.0, ("throttled", "other processes on it"))
 
 
 @pytest.mark.parametrize("limit", [1, 5, 100, 1000, 4096])
@@ -321,8 +321,13 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
     places: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
     lost = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
     assert lost.lacking["Efficiency512"] == "the device is lost"
-    (again,) = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places).records
+    report = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
+    (again,) = report.records
     assert len(again.scores["ours"]["fixed"]["rounds"]) == 10
+    # What has no mean is not told apart from one.
+    report.print(Console(file=(printed := io.StringIO()), width=200))
+    assert "no mean: every task is shown by itself" in printed.getvalue()
+    assert "not the mean of" not in printed.getvalue()
     assert tried == [1, 2, 3]
     # Ten passes to warm up and twice three alone in each run; ten rounds, and the one that was lost.
     assert len(timed) == 2 * 16 + 10 + 1

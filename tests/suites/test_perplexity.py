@@ -35,8 +35,12 @@ from suites._perplexity import (
 SENTENCE = "the cat sat on the mat, the query of a river is 42! "
 
 
-def load(folder: Path, *, left_to_right: bool = False, **settings: Any) -> LanguageModel:
-    artifact = Artifact(name="tiny", folder=folder, key="a" * 64, weights="b" * 64, source=str(folder))
+def load(
+    folder: Path, *, left_to_right: bool = False, allow: tuple[str, ...] = (), **settings: Any
+) -> LanguageModel:
+    artifact = Artifact(
+        name="tiny", folder=folder, key="a" * 64, weights="b" * 64, source=str(folder), allow=allow
+    )
     encoding = resolve_encoding(describe(folder), Settings(**settings))
     return load_language_model(artifact, encoding, device="cpu", left_to_right=left_to_right)
 
@@ -171,6 +175,18 @@ def test_a_model_without_the_head_is_refused(tmp_path: Path) -> None:
     save_file(weights, decoder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match="lack a head of a language model"):
         load(decoder, left_to_right=True)
+
+
+def test_tensors_that_a_user_allows_may_have_no_place(tmp_path: Path) -> None:
+    folder = write_decoder(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    with pytest.raises(ModelError, match="tensors of further layers have no place"):
+        load(folder, left_to_right=True)
+    text = measure_text(
+        load(folder, left_to_right=True, allow=("tensors=gpt_neox.layers.1.*",)), SENTENCE, length=9, places=1
+    )
+    assert np.isfinite(text.losses).all()
 
 
 def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path) -> None:

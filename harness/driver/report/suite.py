@@ -90,7 +90,7 @@ def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
     lines += format_display_only(apart)
     if over.wanted and not over.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
-    elif len(suite.requested) < len(suite.columns) and suite.requested:
+    elif over.wanted and suite.requested and len(suite.requested) < len(suite.columns):
         lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
     return [*lines, *format_empty_columns(suite), *_format_prediction_lines(suite, means)]
 

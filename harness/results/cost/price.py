@@ -72,20 +72,11 @@ def compute_utilisation(parameters: float, rate: float, devices: int, peak: floa
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBill:
-    """What a finished training took.
+    """What a finished training of a model took in all of its steps.
 
-    Attributes:
-        model: Its model's name.
-        key: Its model's ArtifactKey.
-        recipe: The recipe in words.
-        tokens: In all steps.
-        seconds: Of all steps.
-        device: The name of a device.
-        devices: How many there were.
-        operations: As the training counted them, else 3 × those of a forward pass over its texts, each of the
-            mean length; None where their number is unknown, too.
-        utilisation: By eq. 3; None without a known peak.
-        dollars: None without a known price.
+    `operations` are as the training counted them, else 3 × those of a forward pass over its texts, each of
+    the mean length; None where their number is unknown, too. `utilisation` (by eq. 3) is None without a known
+    peak, `dollars` without a known price.
     """
 
     model: str
@@ -110,6 +101,7 @@ class TrainingBill:
             return None
         device, devices = facts.get("device", {}).get("name", ""), len(facts.get("devices") or "1")
         texts, price = facts.get("texts"), find_price(device, prices)
+        peak = price.peak if price else None
         # Each token forwards, and twice as much backwards (Kaplan et al., 2020).
         passes = 3 * texts * compute.count_operations(tokens / texts) if texts else None
         return TrainingBill(
@@ -121,8 +113,6 @@ class TrainingBill:
             device=device,
             devices=devices,
             operations=facts.get("flops") or passes,
-            utilisation=compute_utilisation(compute.parameters, tokens / seconds, devices, price.peak)
-            if price and price.peak
-            else None,
+            utilisation=peak and compute_utilisation(compute.parameters, tokens / seconds, devices, peak),
             dollars=price.dollars * devices * seconds / 3600 if price else None,
         )
