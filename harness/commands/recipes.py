@@ -366,8 +366,8 @@ def _format_setting(row: Mapping[str, Any]) -> list[str]:
     return [
         f"{row['name']} = {value}".replace(" = \n", " =\n"),
         *([f"    {meaning}"] if meaning else []),
-        f"    source: {source.text}",
-        *([f"    elsewhere: {source.other}"] if source.other else []),
+        f"    source: {'none, our own choice' if source.ours else source.text}",
+        *([f"    other sources: {source.other}"] if source.other else []),
         *([f"    here: {source.here}"] if source.here else []),
     ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding
+from harness.core.sources import describe_assumptions
 from harness.core.types import MeasuredSource
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import infer_vector_size
@@ -311,8 +312,8 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         notes=(
             *(f"{part.name}: {part.read_as}" for part in data if part.read_as),
             *(note for part in data for note in part.notes),
+            *describe_assumptions(model.lineage.assumed),
             *plan.notes,
-            *(f"assumed: {sentence}" for sentence in model.lineage.assumed),
         ),
     )
 
@@ -342,8 +343,8 @@ def add_expected_seconds(prepared: PreparedRun) -> Plan:
     jobs = [job.replace_resources(seconds=seconds.get(job.key, job.resources.seconds)) for job in plan.jobs]
     # Without those that take a moment, as a choice does.
     working = [job.key for job in jobs if job.resources.needs_device and job.key not in plan.known]
-    whole = None
+    time_range = None
     if working and times.keys() >= {*working}:
         lanes = min(len(prepared.request.devices or ("",)), len(working))
-        whole = reduce(add, [times[key] for key in working]).split_time(lanes)
-    return replace(plan, jobs=tuple(jobs), time=whole)
+        time_range = reduce(add, [times[key] for key in working]).split_time(lanes)
+    return replace(plan, jobs=tuple(jobs), time=time_range)

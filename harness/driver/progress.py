@@ -22,6 +22,7 @@ from rich.text import Text
 
 from harness.core.errors import group_names
 from harness.core.keys import build_encoding_identity
+from harness.core.sources import describe_assumptions
 from harness.core.terminal import create_console, print_lines
 from harness.core.types import OWN_UNITS
 from harness.driver import evaluation
@@ -200,32 +201,32 @@ class Forecast:
             # A choice takes a moment, whatever other work takes.
             if job.kind != "select" and job.resources.needs_device
         ]
-        work = _leave_out_start(work, {*self._evidence})
+        work = _drop_start(work, {*self._evidence})
         self._left = time_left(work, now)
         # 20,000 jobs take 0.4 s: no more than a fiftieth of the time goes into this.
         self._next = now + max(0.0, 50 * (time.thread_time() - began) - PATIENCE)
         return self._left
 
 
-def _leave_out_start(work: Sequence[Work], evidence: Collection[str]) -> list[Work]:
+def _drop_start(work: Sequence[Work], evidence: Collection[str]) -> list[Work]:
     """Work whose first piece, with the start of a worker in it, tells nothing once a larger one does."""
     begun = [one for one in work if one.begun is not None and one.expected and one.key in evidence]
     first = min(begun, key=lambda one: one.begun or 0.0, default=None)
-    told = [one.size for one in begun if one is not first and (one.ended is not None or one.whole)]
-    if first is None or max(told, default=0.0) < first.size:
+    sizes = [one.size for one in begun if one is not first and (one.ended is not None or one.whole)]
+    if first is None or max(sizes, default=0.0) < first.size:
         return [*work]
     return [replace(one, typical=False) if one is first else one for one in work]
 
 
 def _list_groups(job: Job) -> tuple[Hashable, ...]:
     """The jobs whose durations tell of that of a job, the most alike first."""
-    own = (job.kind, job.place.task if job.place else "")
+    alike = (job.kind, job.place.task if job.place else "")
     if job.kind == "finetune":
         # GLUE's tasks differ by a factor of 150 in their rows.
-        return (own,)
+        return (alike,)
     if job.kind in APART and job.resources.seconds:
-        return (own, job.kind)
-    return (own, job.kind, None)
+        return (alike, job.kind)
+    return (alike, job.kind, None)
 
 
 class _Rate(TextColumn):
@@ -614,7 +615,7 @@ def _format_stage_lines(stage: ConfiguredModel, printed_notes: set[str]) -> list
     assert stage.training is not None
     assert stage.lineage is not None
     lineage, planned = stage.lineage, stage.training.model
-    notes = [*planned.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
+    notes = [*describe_assumptions(lineage.assumed), *planned.notes]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
     fresh = [f"  {note}" for note in notes if note not in printed_notes]
     printed_notes.update(notes)

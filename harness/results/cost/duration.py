@@ -135,9 +135,9 @@ class _Durations:
             *ended,
             *((age + former.expect_residual(age), size) for age, size in ages if former is not None),
         ]
-        whole = math.fsum(size for _, size in samples)
-        mean = math.fsum(one * size for one, size in samples) / whole
-        variance = math.fsum((one - mean) ** 2 * size for one, size in samples) / whole
+        total = math.fsum(size for _, size in samples)
+        mean = math.fsum(one * size for one, size in samples) / total
+        variance = math.fsum((one - mean) ** 2 * size for one, size in samples) / total
         squares = (_VARIES * mean) ** 2
         squares += math.fsum(former.varied * former.mean**2 for _ in ages if former is not None)
         # As many pieces of one size would say as much (Kish, Survey Sampling, 1965).
