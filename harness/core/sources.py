@@ -32,7 +32,7 @@ class Source:
     @property
     def note(self) -> str:
         """What other sources say, and what is done here."""
-        parts = (self.other and f"other sources: {self.other}", self.here and f"here: {self.here}")
+        parts = (self.other and f"other sources: {self.other}", self.here and f"done here: {self.here}")
         return "; ".join(filter(None, parts))
 
     @property

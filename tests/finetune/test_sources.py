@@ -154,7 +154,10 @@ def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
 def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
-    assert "5 of them ours: last_batch, heads, selection, evaluation.max_length, evaluation.dtype" in text
+    assert (
+        "as no source states it, in 5: last_batch, heads, selection, evaluation.max_length, evaluation.dtype"
+        in text
+    )
     assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
     assert "other sources: 1e-5 for large models" in text
     assert "evaluation.dtype = float32\n" in text
@@ -269,7 +272,9 @@ def test_what_a_command_makes_effective_is_shown(capsys: pytest.CaptureFixture[s
     assert "\n    max_steps = none: The optimizer steps after which the training ends, " in text
     assert invoke(["recipes", "show", "efficient-full"]) == 0
     # Without a value of the code, that of a setting that the command makes effective is ours as well.
-    assert ", 6 of them ours: seed, batches, last_batch, tokens_per_pair, " in capsys.readouterr().out
+    assert (
+        "no source states it, in 6: seed, batches, last_batch, tokens_per_pair, " in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
