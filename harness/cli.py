@@ -93,6 +93,14 @@ _HINTS = {
 }
 """What to type in place of options of other programs, or of another command."""
 
+_TRAINING_HINTS = {
+    "--batch-size": "--set batch_size=NUMBER",
+    "--limit": "--set max_steps=NUMBER",
+    "--fp16": "--set precision=float16",
+    "--bf16": "--set precision=bfloat16",
+}
+"""The same where a command only trains."""
+
 
 _GUESSES = {
     **dict.fromkeys(("evaluate", "eval"), "run"),
@@ -333,7 +341,8 @@ def _find_hint(name: str, context: click.Context | None) -> str:
     instead = _HINTS.get(name, "")
     if "--candidate" in options:
         instead = instead.replace(_MODEL, "--candidate MODEL")
-    return instead if instead.partition(" ")[0] in options else ""
+    hints = (instead, _TRAINING_HINTS.get(name, ""))
+    return next((hint for hint in hints if hint.partition(" ")[0] in options), "")
 
 
 def _join_values(arguments: list[str]) -> str:

@@ -22,7 +22,7 @@ from harness.core.sources import (
     Sources,
     describe_fields,
     describe_notes,
-    describe_ours,
+    explain_sources,
     find_source,
     inherit_sources,
     list_settings,
@@ -205,7 +205,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             notes=(
                 *self._collect_plan_notes(backbone, description, settings),
                 *_describe_short_warmup(settings, steps),
-                *describe_ours((), self.name),
+                explain_sources(self.name),
             ),
         )
 

@@ -611,9 +611,10 @@ def _describe_model(model: _Model) -> list[str]:
         return [*lines, f"  recipe: {recipe}, seed {_seed(model)}"] if recipe else lines
     lineage = model.document.lineage
     facts = {**describe_lineage(lineage), "training": _format_training(model.document.training)}
-    assumed = [f"  assumed: {sentence}" for sentence in lineage.assumed]
     swept = [f"  {line}" for line in format_lineage_lines(lineage)] if lineage.sweep else []
-    return [*lines, *(f"  {name}: {text}" for name, text in facts.items() if text), *swept, *assumed]
+    choices = [f"    {sentence}" for sentence in lineage.assumed]
+    lines += [f"  {name}: {text}" for name, text in facts.items() if text]
+    return [*lines, *swept, *(["  own choices, and what other sources say:", *choices] if choices else [])]
 
 
 def _format_training(facts: Mapping[str, Any]) -> str:

@@ -307,10 +307,10 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
     which = f": {', '.join(ours)}" if 0 < len(ours) < len(active) else ""
     noted = [row["name"] for row in active if row["source"] and row["source"]["here"]]
     added = [name for name in noted if name not in ours]
-    more = f"; ours is also what stands at `here:` of {', '.join(added)}" if added else ""
+    more = f"; with a source, but in our own reading (`done here`): {', '.join(added)}" if added else ""
     lines = [
         f"{recipe['name']}: {recipe['source']}",
-        f"{len(active)} settings, {len(ours)} of them ours{which}{more}",
+        f"{len(active)} settings; our own choice, as no source states it, in {len(ours)}{which}{more}",
         *_format_printed_rows(recipe),
         f"To change with --set: {', '.join(recipe['settable'])}",
         *(line for row in active for line in ["", *_format_setting(row)]),
@@ -366,9 +366,9 @@ def _format_setting(row: Mapping[str, Any]) -> list[str]:
     return [
         f"{row['name']} = {value}".replace(" = \n", " =\n"),
         *([f"    {meaning}"] if meaning else []),
-        f"    source: {source.text}",
-        *([f"    elsewhere: {source.other}"] if source.other else []),
-        *([f"    here: {source.here}"] if source.here else []),
+        f"    source: {'none, our own choice' if source.ours else source.text}",
+        *([f"    other sources: {source.other}"] if source.other else []),
+        *([f"    done here: {source.here}"] if source.here else []),
     ]
 
 

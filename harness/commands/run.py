@@ -14,7 +14,7 @@ import click
 from harness.commands import options
 from harness.core import files
 from harness.core.errors import UsageError
-from harness.core.sources import describe_ours
+from harness.core.sources import describe_assumptions, describe_notes, explain_sources
 from harness.core.terminal import create_console, print_lines
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
@@ -142,7 +142,8 @@ def _show_plan(prepared: PreparedRun, as_json: bool, about: Mapping[str, Any] = 
         print_plan(cost, prepared.suites, out)
         if isinstance(prepared.recipe, SourcedRecipe):
             typed = prepared.recipe.name.partition(",")[0]  # modified settings stand behind it
-            print_lines(describe_ours(prepared.recipe.list_sourced_settings(), typed), out, style="dim")
+            notes = describe_assumptions(describe_notes(prepared.recipe.list_sourced_settings()))
+            print_lines([*notes, explain_sources(typed)], out, style="dim")
         if cost.disk is not None and cost.disk.is_large:
             text = cost.disk.text
             print_lines([f"{text[:1].upper()}{text[1:]}."], out)

@@ -32,7 +32,7 @@ class Source:
     @property
     def note(self) -> str:
         """What other sources say, and what is done here."""
-        parts = (self.other and f"elsewhere: {self.other}", self.here and f"here: {self.here}")
+        parts = (self.other and f"other sources: {self.other}", self.here and f"done here: {self.here}")
         return "; ".join(filter(None, parts))
 
     @property
@@ -135,31 +135,69 @@ def inherit_sources(rows: Sequence[SourcedSetting], base: Sequence[SourcedSettin
     return {name: source for name, source in sources.items() if source is not None}
 
 
-def describe_ours(rows: Sequence[SourcedSetting], recipe: str = "") -> tuple[str, ...]:
-    """The sentence that names the settings that are ours, none where every value has a source.
+_CHOICE = "our own choice"
+OURS = "Our own choice, as no source states it: "
 
-    Args:
-        rows: The settings.
-        recipe: The name of their recipe, named in it and in a second sentence on where its sources are.
-    """
-    names = [row.name for row in rows if row.ours]
-    every = len(names) == sum(not row.inert for row in rows)
-    ours = f"Our own choice{recipe and f' in {recipe}'}, from no paper: "
-    ours += "all values." if every else f"{', '.join(names)}."
-    return (
-        *([ours] if names else []),
-        *([f"Every setting with its source: `harness recipes show {recipe}`."] if recipe else []),
-    )
+
+def describe_ours(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
+    """The sentence with the settings that are ours and their values; none where every value has a source."""
+    ours = [row for row in rows if row.ours]
+    every = len(ours) == sum(not row.inert for row in rows)
+    return (OURS + ("all values." if every else f"{'; '.join(map(_format_row, ours))}."),) if ours else ()
+
+
+def _format_row(row: SourcedSetting) -> str:
+    """A setting with its value, without one that is long."""
+    value = row.value
+    if isinstance(value, tuple | list):
+        value = ",".join(map(str, value))
+    text = "none" if value in (None, "") else str(value)
+    return f"{row.name} = {text}" if len(text) <= LONGEST_VALUE else row.name
+
+
+LONGEST_VALUE = 30
+"""The characters of a value that a sentence on several settings has."""
 
 
 def describe_notes(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
-    """What other sources say of settings, those with one note together, and which settings are ours."""
+    """What is followed where sources differ, and which settings are ours, for lineages and records.
+
+    Settings with one source and one note are named together.
+    """
     noted = group_names(
-        (row.name, row.source.note)
+        (row.name, f"{_CHOICE if row.ours else f'as in {row.source.text}'}; {row.source.note}")
         for row in rows
         if row.source is not None and row.source.note and not row.inert
     )
     return (*(f"{shorten_names(names)}: {note}" for note, names in noted.items()), *describe_ours(rows))
+
+
+def explain_sources(recipe: str) -> str:
+    """Where the sources of a recipe's settings are shown."""
+    return f"each setting with its source, and what other sources say: `harness recipes show {recipe}`"
+
+
+def describe_assumptions(sentences: Sequence[str]) -> list[str]:
+    """Two lines on the sentences of a lineage or a record, and those that are of no setting.
+
+    >>> describe_assumptions(["seed: as in a paper; other sources: 7", OURS + "heads = 1; rate = 2."])
+    ['our own choice, as no source states it: heads = 1; rate = 2', 'sources differ on or leave open: seed']
+    """
+    lines, names = [], []
+    for sentence in sentences:
+        name, _, text = sentence.partition(": ")
+        if sentence.startswith(OURS):
+            choices = shorten_names(text.removesuffix(".").split("; "), between="; ")
+            lines.append(f"{OURS[:1].lower()}{OURS[1:]}{choices}")
+        elif text and _NAMES.fullmatch(name):
+            # Choices of ours have the line above.
+            names += [] if text.startswith(_CHOICE) else name.split(", ")
+        else:
+            lines.append(f"assumed: {sentence}")
+    return [*lines, *([f"sources differ on or leave open: {shorten_names(names)}"] if names else [])]
+
+
+_NAMES = re.compile(r"[^\s,]+(, [^\s,]+)*( and [\d,]+ more)?")
 
 
 _ATTRIBUTE = re.compile(r"^    (?:    )?(\w+(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding
+from harness.core.sources import describe_assumptions
 from harness.core.types import MeasuredSource
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import infer_vector_size
@@ -311,8 +312,8 @@ def _estimate_training(model: ConfiguredModel, prepared: PreparedRun, past: Past
         notes=(
             *(f"{part.name}: {part.read_as}" for part in data if part.read_as),
             *(note for part in data for note in part.notes),
+            *describe_assumptions(model.lineage.assumed),
             *plan.notes,
-            *(f"assumed: {sentence}" for sentence in model.lineage.assumed),
         ),
     )
 
@@ -329,7 +330,7 @@ def add_expected_seconds(prepared: PreparedRun) -> Plan:
     costs = {one.key: _estimate_score(one, past) for one in (*plan.open, *plan.trials) if not one.recipe_plan}
     trainings = {one.key: one.time_left for one in _estimate_trainings(prepared, past)}
     encoded = {job.claim for job in plan.jobs if job.kind == "encode"}
-    times: dict[str, float] = {}
+    times: dict[str, TimeRange] = {}
     for job in plan.jobs:
         time = costs[job.claim].time if job.claim in costs else trainings.get(job.model)
         if job.kind == "resolve":
@@ -337,6 +338,13 @@ def add_expected_seconds(prepared: PreparedRun) -> Plan:
         elif job.kind == "score" and job.claim in encoded:
             time = TimeRange.from_seconds(SCORING)
         if time is not None and job.kind not in ("finetune", "select"):
-            times[job.key] = time.seconds
-    jobs = [job.replace_resources(seconds=times[job.key]) if job.key in times else job for job in plan.jobs]
-    return replace(plan, jobs=tuple(jobs))
+            times[job.key] = time
+    seconds = {key: time.seconds for key, time in times.items()}
+    jobs = [job.replace_resources(seconds=seconds.get(job.key, job.resources.seconds)) for job in plan.jobs]
+    # Without those that take a moment, as a choice does.
+    working = [job.key for job in jobs if job.resources.needs_device and job.key not in plan.known]
+    time_range = None
+    if working and times.keys() >= {*working}:
+        lanes = min(len(prepared.request.devices or ("",)), len(working))
+        time_range = reduce(add, [times[key] for key in working]).split_time(lanes)
+    return replace(plan, jobs=tuple(jobs), time=time_range)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -22,6 +22,7 @@ from rich.text import Text
 
 from harness.core.errors import group_names
 from harness.core.keys import build_encoding_identity
+from harness.core.sources import describe_assumptions
 from harness.core.terminal import create_console, print_lines
 from harness.core.types import OWN_UNITS
 from harness.driver import evaluation
@@ -35,7 +36,7 @@ from harness.jobs.jobs import Job, JobKind
 from harness.plan.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.plan.request import PreparedRun, Request
 from harness.results import results
-from harness.results.cost.duration import TimeRange, Work, format_duration, time_left
+from harness.results.cost.duration import APART, TimeRange, Work, format_duration, time_left
 from harness.results.scores import score_text
 from harness.storage.record import Record
 
@@ -52,35 +53,73 @@ PART, PAUSE = 0.1, 5.0
 """The share of a piece of work after which a line is due, too, and the least seconds between two lines."""
 
 
+EVIDENCE = 0.1
+"""The share of the work from which on its own pace says what is left."""
+
+
 @dataclass(kw_only=True)
 class _JobTimes:
-    """When a job began, announced its present step and ended, and how much of that step is done."""
+    """When a job began and ended, and the progress of its present step: its first and its last parts."""
 
     begun: float | None = None
-    announced: float | None = None
     ended: float | None = None
     total: int = 0
     done: int = 0
+    first: int = 0
+    first_at: float = 0.0
+    last: int = 0
+    last_at: float = 0.0
+
+    def note_progress(self, count: int, now: float) -> None:
+        """Note that so many more are done."""
+        if not self.done:
+            self.first, self.first_at = count, now
+        self.done, self.last, self.last_at = self.done + count, count, now
 
     def estimate_total_seconds(self, now: float) -> float | None:
-        """The seconds from its beginning to its end, by its pace so far; None before there is one."""
-        if self.begun is None or self.announced is None or not self.done or not self.total:
+        """The seconds from its beginning to its end, by its pace so far; None before there is one.
+
+        The first part is left out: it compiles, allocates memory, and waits for data.
+        """
+        counted = self.done - self.first
+        if self.begun is None or counted <= 0:
             return None
-        # At least the time so far: an announced number of tokens may be too low.
-        return self.announced - self.begun + (now - self.announced) * max(1.0, self.total / self.done)
+        # The next part is not there yet: a pace at which it would be is too fast.
+        pace = max(
+            (self.last_at - self.first_at) / counted, (now - self.first_at) / (counted + max(1, self.last))
+        )
+        # An announced number of tokens may be too low.
+        left = max(0.0, (self.total - self.done) * pace - (now - self.last_at))
+        return now - self.begun + left
+
+    @property
+    def share(self) -> float:
+        """How much of it is done."""
+        if self.ended is not None:
+            return 1.0
+        return min(1.0, self.done / self.total) if self.total else 0.0
 
 
 class Forecast:
     """The time that the jobs of a plan still take, by what was expected of them and how they go on."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self._clock, self._expected = clock, plan.time
         self._jobs = {job.key: job for job in plan.jobs if job.key not in plan.known}
         self._times = {key: _JobTimes() for key in self._jobs}
         self._of_claim: dict[str, list[str]] = {}
         for key, job in self._jobs.items():
             for name in {key, job.claim or key}:
                 self._of_claim.setdefault(name, []).append(key)
+        encoded = {job.claim for job in self._jobs.values() if job.kind == "encode"}
+        # The load of a model, and the scoring of vectors, say nothing of how fast a model works.
+        self._evidence = [
+            key
+            for key, job in self._jobs.items()
+            if job.resources.needs_device
+            and job.kind not in ("resolve", "select")
+            and (job.kind != "score" or job.claim not in encoded)
+        ]
         self._left: TimeRange | None = None
         self._next = -math.inf
 
@@ -99,10 +138,12 @@ class Forecast:
             for key in job.inputs:
                 self.note_job_end(key)
         if event.kind in ("encoding", "training"):
-            times.announced, times.done = self._clock(), 0
-            times.total = event.steps or event.tokens or event.texts
-        elif event.kind in ("encoded", "trained"):
-            times.done += event.steps or event.tokens or event.texts
+            # Queries are few, and their texts are short: how far they are says nothing of the whole.
+            counts = event.text != "query"
+            times.total = (event.steps or event.tokens or event.texts) if counts else 0
+            times.done = 0
+        elif event.kind in ("encoded", "trained") and times.total:
+            times.note_progress(event.steps or event.tokens or event.texts, self._clock())
 
     def note_job_end(self, key: str) -> None:
         """Note the end of a job, and of those of its claim."""
@@ -111,6 +152,32 @@ class Forecast:
             if times.ended is None:
                 times.ended = self._clock()
                 times.begun = times.ended if times.begun is None else times.begun
+
+    @property
+    def share(self) -> float:
+        """How much of the work of models is done: by expected seconds, and by number where none are known."""
+        done: dict[bool, list[float]] = {}
+        for key in self._evidence:
+            seconds = self._jobs[key].resources.seconds
+            sums, size = done.setdefault(bool(seconds), [0.0, 0.0]), seconds or 1.0
+            sums[0] += size * self._times[key].share
+            sums[1] += size
+        return min((part / whole for part, whole in done.values()), default=1.0)
+
+    def describe_time_left(self) -> str:
+        """The time left in words: a range before a tenth of the work is done; empty if not known."""
+        left = self.estimate_time_left()
+        if left is None:
+            return ""
+        share = self.share
+        if share >= EVIDENCE:
+            return format_duration(left.seconds) if left.seconds >= 1 else ""
+        if self._expected is None:
+            return left.text
+        begun = [times.begun for times in self._times.values() if times.begun is not None]
+        spent = self._clock() - min(begun, default=self._clock())
+        # An estimate that the run has disproved says nothing.
+        return self._expected.split_time(1 / (1 - share)).text if spent < self._expected.high else ""
 
     def estimate_time_left(self) -> TimeRange | None:
         """The time until all jobs have ended; None while too little is known.
@@ -123,7 +190,7 @@ class Forecast:
         work = [
             Work(
                 key=key,
-                groups=((job.kind, job.place.task if job.place else ""), job.kind, None),
+                groups=_list_groups(job),
                 inputs=job.inputs,
                 begun=times.begun,
                 ended=times.ended,
@@ -132,12 +199,34 @@ class Forecast:
             )
             for (key, job), times in zip(self._jobs.items(), self._times.values(), strict=True)
             # A choice takes a moment, whatever other work takes.
-            if job.kind != "select"
+            if job.kind != "select" and job.resources.needs_device
         ]
+        work = _drop_start(work, {*self._evidence})
         self._left = time_left(work, now)
         # 20,000 jobs take 0.4 s: no more than a fiftieth of the time goes into this.
         self._next = now + max(0.0, 50 * (time.thread_time() - began) - PATIENCE)
         return self._left
+
+
+def _drop_start(work: Sequence[Work], evidence: Collection[str]) -> list[Work]:
+    """Work whose first piece, with the start of a worker in it, tells nothing once a larger one does."""
+    begun = [one for one in work if one.begun is not None and one.expected and one.key in evidence]
+    first = min(begun, key=lambda one: one.begun or 0.0, default=None)
+    sizes = [one.size for one in begun if one is not first and (one.ended is not None or one.whole)]
+    if first is None or max(sizes, default=0.0) < first.size:
+        return [*work]
+    return [replace(one, typical=False) if one is first else one for one in work]
+
+
+def _list_groups(job: Job) -> tuple[Hashable, ...]:
+    """The jobs whose durations tell of that of a job, the most alike first."""
+    alike = (job.kind, job.place.task if job.place else "")
+    if job.kind == "finetune":
+        # GLUE's tasks differ by a factor of 150 in their rows.
+        return (alike,)
+    if job.kind in APART and job.resources.seconds:
+        return (alike, job.kind)
+    return (alike, job.kind, None)
 
 
 class _Rate(TextColumn):
@@ -169,8 +258,7 @@ class _Left(TimeRemainingColumn):
     def render(self, task: Bar) -> Text:
         if "forecast" not in task.fields:
             return super().render(task)
-        left = task.fields["forecast"].estimate_time_left()
-        return Text("" if left is None else format_duration(left.seconds), style="progress.remaining")
+        return Text(task.fields["forecast"].describe_time_left(), style="progress.remaining")
 
 
 @contextlib.contextmanager
@@ -379,8 +467,8 @@ class Follower:
 
     def _format_time_left(self) -> str:
         """The time that all jobs still take, where no bar shows it."""
-        left = None if self._console.is_terminal else self.forecast.estimate_time_left()
-        return f"; about {format_duration(left.seconds)} left" if left and left.seconds >= 1 else ""
+        left = "" if self._console.is_terminal else self.forecast.describe_time_left()
+        return f"; about {left} left" if left else ""
 
     def _show_result(self, result: Result) -> None:
         self._settled += 1
@@ -527,7 +615,7 @@ def _format_stage_lines(stage: ConfiguredModel, printed_notes: set[str]) -> list
     assert stage.training is not None
     assert stage.lineage is not None
     lineage, planned = stage.lineage, stage.training.model
-    notes = [*planned.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
+    notes = [*describe_assumptions(lineage.assumed), *planned.notes]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
     fresh = [f"  {note}" for note in notes if note not in printed_notes]
     printed_notes.update(notes)

@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ from harness.executors.run_log import (
     RunningJob,
     iter_log_lines,
 )
-from harness.results.cost.duration import TimeRange, Work, time_left
+from harness.results.cost.duration import APART, TimeRange, Work, time_left
 
 SILENT = 60.0
 """The age of a heartbeat, in seconds, after which a driver on another machine counts as dead."""
@@ -444,9 +444,10 @@ class _Log:
 
     def _build_job_work(self, number: int, last: _Attempt | None, progress: RunningJob | None) -> Work:
         job = self.jobs[number]
+        widest: tuple[Hashable, ...] = () if job.kind in APART and job.seconds else (None,)
         work = Work(
             key=job.key,
-            groups=((job.kind, job.task, job.artifact), (job.kind, job.task), job.kind, None),
+            groups=((job.kind, job.task, job.artifact), (job.kind, job.task), job.kind, *widest),
             inputs=tuple(self.jobs[one].key for one in job.inputs),
             width=max(1, job.devices),
             expected=job.seconds or None,

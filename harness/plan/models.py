@@ -178,7 +178,7 @@ def _resolve(text: str, options: ModelOptions) -> tuple[Artifact, Description]:
     folder = paths.resolve_home_path(text)
     # Before the hub: a folder wins over a hub model of the same spelling, as in transformers.
     if _is_folder(folder):
-        return _build_folder_artifact(folder, name=folder.resolve().name, source=text, options=options)
+        return _build_folder_artifact(folder, name=_build_folder_name(folder), source=text, options=options)
     if os.path.isfile(folder):
         raise ModelError(
             f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
@@ -219,6 +219,14 @@ def _find_trained_folder(text: str, options: ModelOptions) -> Path | None:
             hint=f"Name one of them: {names}.",
         )
     return matches[0] if matches else None
+
+
+def _build_folder_name(folder: Path) -> str:
+    """The name of a folder; of a snapshot in the hub's cache that of its repository."""
+    parts = folder.resolve().parts[-3:]
+    if len(parts) == 3 and parts[0].startswith("models--") and parts[1] == "snapshots":
+        return parts[0].removeprefix("models--").replace("--", "/", 1)
+    return folder.resolve().name
 
 
 def _is_folder(folder: Path) -> bool:

@@ -31,6 +31,7 @@ from harness.jobs.maxsim import ScoreByMaxSim
 from harness.jobs.ranking import Rank
 from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.jobs.training_jobs import find_best_member
+from harness.results.cost.duration import TimeRange
 from harness.storage.record import Record
 from harness.storage.store import Store
 
@@ -374,7 +375,8 @@ class Plan:
 
     `keys` maps a model and a suite's task to the key of its score. `known` are the keys of jobs whose records
     are in the store, and `anew` of those whose records are in the store but must be made again. `trainings`
-    are the models that the recipe makes, and `trials` the scores of their sweeps.
+    are the models that the recipe makes, and `trials` the scores of their sweeps. `time` is expected of all
+    jobs; None where that of some is not known.
     """
 
     cells: tuple[PlannedScore, ...]
@@ -384,6 +386,7 @@ class Plan:
     anew: frozenset[str] = frozenset()
     trainings: tuple[ConfiguredModel, ...] = ()
     trials: tuple[PlannedScore, ...] = ()
+    time: TimeRange | None = None
 
     @property
     def trained_models(self) -> list[ConfiguredModel]:

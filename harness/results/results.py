@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -407,6 +408,10 @@ class MeasuredSuite:
         artifacts = artifacts or {
             one.artifact for one in models if any(_is(one, w, revision) for w in names or [named])
         }
+        if not artifacts and not names and os.path.isfile(os.path.join(model, "config.json")):
+            # A folder of the present one, as after `harness run --model`, recorded under another name.
+            names = _list_folder_keys(f"./{model}")
+            artifacts = {one.artifact for one in models if one.artifact in names}
         read, keys = _read_artifacts(artifacts, indexes, labels)
         mine = [_name_model(records, model) for records in read if records]
         if not mine:

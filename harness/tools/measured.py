@@ -190,19 +190,21 @@ def _name_row(measured: MeasuredSuite) -> dict[str, Any]:
 def list_index_rows(
     results: Path | None, cache: Path | None, *, purpose: Purpose = "final"
 ) -> list[dict[str, Any]]:
-    """A row for each record of a purpose in a results folder."""
+    """A row for each record of a purpose in a results folder, with one name for each model."""
     index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
     labels = distinguish_models(index.list_models(purpose=purpose))
+    rows = index.list_rows(purpose=purpose)
+    names = {row.model.artifact: labels[row.model] for row in rows}
     return [
         {
-            "model": labels[row.model],
+            "model": names[row.model.artifact],
             "artifact": row.model.artifact,
             "task": row.task,
             "metric": row.metric,
             "main_score": row.main_score,
             "key": row.key,
         }
-        for row in index.list_rows(purpose=purpose)
+        for row in rows
     ]
 
 

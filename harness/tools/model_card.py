@@ -386,7 +386,7 @@ def build_eval_files(source: _CardSource) -> dict[str, bytes]:
         return {}
     entries = [
         huggingface_hub.EvalResultEntry(
-            dataset_id=record.identity["data"]["path"],
+            dataset_id=hub_id,
             task_id=f"{record.task.name}_{subset}_{split}",
             value=round(value * 100, 5),
             dataset_revision=revision,
@@ -395,6 +395,8 @@ def build_eval_files(source: _CardSource) -> dict[str, bytes]:
         )
         for record in source.sent_records
         if record.identity.get("scoring", "").startswith("mteb ") and (revision := find_data_revision(record))
+        # The hub stores results by its data sets, and knows no others.
+        if (hub_id := record.identity["data"].get("path"))
         for split, subset, value in _list_main_scores(record)
     ]
     content = yaml.safe_dump(huggingface_hub.eval_result_entries_to_yaml(entries), sort_keys=False).encode()

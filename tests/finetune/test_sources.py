@@ -26,7 +26,7 @@ from harness.cli import invoke
 from harness.commands.recipes import _list_paper_recipes
 from harness.core import paths
 from harness.core.encoding import Encoding
-from harness.core.sources import Source, SourcedSetting, describe_ours
+from harness.core.sources import Source, SourcedSetting, describe_assumptions, describe_ours
 from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
 from harness.plan.recipe_request import Recipes
@@ -122,7 +122,7 @@ def test_a_variant_has_the_recipes_sources_of_what_it_does_not_change() -> None:
     assert rows["batch_size"].source == sources["other"]["batch_size"]
     assert rows["epochs"].ours, "the recipe's source has another value"
     (sentence,) = describe_ours([*rows.values()])
-    assert sentence == "Our own choice, from no paper: epochs."
+    assert sentence == "Our own choice, as no source states it: epochs = 5."
 
 
 def test_a_changed_setting_is_neither_ours_nor_a_papers() -> None:
@@ -154,9 +154,12 @@ def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
 def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
-    assert "5 of them ours: last_batch, heads, selection, evaluation.max_length, evaluation.dtype" in text
+    assert (
+        "as no source states it, in 5: last_batch, heads, selection, evaluation.max_length, evaluation.dtype"
+        in text
+    )
     assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
-    assert "elsewhere: 1e-5 for large models" in text
+    assert "other sources: 1e-5 for large models" in text
     assert "evaluation.dtype = float32\n" in text
 
 
@@ -165,8 +168,15 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     backbone = fakes.artifact(tiny.folder(tiny.families()["bert"], tmp_path))
     data = [LocatedTraining(data=part, name=part.path, rows=part.rows) for part in recipe.data]
     planned = recipe.plan(backbone, data, seed=1)
-    assert "learning_rate: elsewhere: 1e-5 for large models (README.md#L244)" in planned.lineage.assumed
-    assert planned.lineage.assumed[-1].endswith("heads, selection, evaluation.max_length, evaluation.dtype.")
+    note = next(text for text in planned.lineage.assumed if text.startswith("learning_rate: "))
+    assert note.startswith("learning_rate: as in princeton-nlp/SimCSE@")
+    assert note.endswith("#L24; other sources: 1e-5 for large models (README.md#L244)")
+    choices = "heads = 1; selection = none; evaluation.max_length = none; evaluation.dtype = float32"
+    assert planned.lineage.assumed[-1].endswith(f"{choices}.")
+    ours, open_, *more = describe_assumptions(planned.lineage.assumed)
+    assert ours == f"our own choice, as no source states it: last_batch = dropped; {choices}"
+    assert open_ == "sources differ on or leave open: data, loss, learning_rate, batch_size, pooling"
+    assert not more
     assert "`harness recipes show simcse`" in planned.notes[-1]
 
 
@@ -262,7 +272,9 @@ def test_what_a_command_makes_effective_is_shown(capsys: pytest.CaptureFixture[s
     assert "\n    max_steps = none: The optimizer steps after which the training ends, " in text
     assert invoke(["recipes", "show", "efficient-full"]) == 0
     # Without a value of the code, that of a setting that the command makes effective is ours as well.
-    assert ", 6 of them ours: seed, batches, last_batch, tokens_per_pair, " in capsys.readouterr().out
+    assert (
+        "no source states it, in 6: seed, batches, last_batch, tokens_per_pair, " in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -507,5 +519,5 @@ def test_an_unknown_recipe_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_recipe_without_any_source_says_so_in_one_sentence() -> None:
     rows = [SourcedSetting(name="rate", value=1), SourcedSetting(name="rows", value=2, inert=True)]
-    assert describe_ours(rows) == ("Our own choice, from no paper: all values.",)
+    assert describe_ours(rows) == ("Our own choice, as no source states it: all values.",)
     assert describe_ours([]) == ()

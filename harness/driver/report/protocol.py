@@ -16,6 +16,7 @@ from rich.console import Console
 from harness.core import paths
 from harness.core.encoding import Settings
 from harness.core.errors import group_names, shorten_names
+from harness.core.sources import describe_assumptions
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import Suite, SuiteOptions
 from harness.driver.execute import Result
@@ -389,7 +390,7 @@ def _list_assumed(report: Report) -> Iterator[str]:
             lineage = report.find_lineage(stage)
             if lineage is None:
                 continue
-            yield from (f"assumed: {sentence}" for sentence in lineage.assumed)
+            yield from describe_assumptions(lineage.assumed)
             if lineage.changed:
                 yield f"modified: {', '.join(f'{key}={value}' for key, value in lineage.changed.items())}"
             if lineage.own_data:
@@ -399,7 +400,7 @@ def _list_assumed(report: Report) -> Iterator[str]:
             if lineage.choices_text:
                 yield f"{lineage.choices_text}: scores there are biased"
     for record in report.records:
-        yield from (f"assumed: {sentence}" for sentence in record.training.get("assumed", ()))
+        yield from describe_assumptions(record.training.get("assumed", ()))
 
 
 def show_protocol(report: ProtocolReport, as_json: bool) -> int:

@@ -12,8 +12,9 @@ pieces the last one ends (k - 1) / (k + 1) · ρ after their mean if durations a
 they are exponential, with H(k) = 1 + 1/2 + … + 1/k. T lies between the two by v = min(1, s² / m²), which is 0
 and 1 there.
 
-Where a plan has expected seconds, durations are counted in units of these, so that a long piece tells of a
-short one; before any has ended, each is taken to last as expected.
+Where a plan has expected seconds, durations are counted in units of these and weighted by them, so that a
+long piece tells of a short one, and the start of a short one little of a long one; before any has ended, each
+is taken to last as expected.
 
 Short pieces end first, so a mean of those that have ended is too short. A piece that has run for a seconds
 and does not say how far it is has v · m + (1 - v) · max(0, m - a) before it, again exact for both, and its
@@ -33,7 +34,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 LEVEL = 0.8
 """The probability that the interval covers the time left."""
@@ -45,13 +46,17 @@ _VARIES = 0.5
 """The deviation of a duration from the mean, as a share of it, where little is known."""
 
 
+APART = ("resolve", "score")
+"""Kinds of jobs whose duration, in units of the expected one, tells of no other kind: loading and scoring."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """A piece of work, with its times in seconds on one clock.
 
     Attributes:
         key: Its name among the inputs of others.
-        groups: What it is alike with, the narrowest group first; the last one is that of all work.
+        groups: What it is alike with, the narrowest group first; the last one is the widest that tells of it.
         inputs: The keys of work that must have ended before it begins.
         width: The number of workers that it takes.
         begun: When it began; None if it waits.
@@ -98,7 +103,7 @@ class Work:
 class _Durations:
     """Durations of one group: how many have ended, their mean, their variance, and what that is of mean²."""
 
-    count: int
+    count: float
     mean: float
     variance: float
     groups: tuple[Hashable, ...] = ()
@@ -118,30 +123,42 @@ class _Durations:
 
     @staticmethod
     def fit_durations(
-        ended: Sequence[float], ages: Sequence[float] = (), former: _Durations | None = None
+        ended: Sequence[tuple[float, float]],
+        ages: Sequence[tuple[float, float]] = (),
+        former: _Durations | None = None,
     ) -> _Durations:
-        """The durations of ended work, and of work under way as it was expected from `former` ones."""
-        samples = [*ended, *(age + former.expect_residual(age) for age in ages if former is not None)]
-        mean = math.fsum(samples) / len(samples)
-        squares = math.fsum((one - mean) ** 2 for one in samples) + (_VARIES * mean) ** 2
+        """The durations of ended work, and of work under way as it was expected from `former` ones.
+
+        Each comes with the size that it counts by.
+        """
+        samples = [
+            *ended,
+            *((age + former.expect_residual(age), size) for age, size in ages if former is not None),
+        ]
+        total = math.fsum(size for _, size in samples)
+        mean = math.fsum(one * size for one, size in samples) / total
+        variance = math.fsum((one - mean) ** 2 * size for one, size in samples) / total
+        squares = (_VARIES * mean) ** 2
         squares += math.fsum(former.varied * former.mean**2 for _ in ages if former is not None)
-        return _Durations(count=max(1, len(ended)), mean=mean, variance=squares / len(samples))
+        # As many pieces of one size would say as much (Kish, Survey Sampling, 1965).
+        count = sum(size for _, size in ended) ** 2 / sum(size**2 for _, size in ended) if ended else 1.0
+        return _Durations(count=count, mean=mean, variance=variance + squares / len(samples))
 
 
 class _PastDurations:
     """The durations so far, by group, in units of what a plan expected of each piece."""
 
     def __init__(self, work: Sequence[Work], now: float) -> None:
-        self._ended: dict[Hashable, list[float]] = defaultdict(list)
-        self._ages: dict[Hashable, list[float]] = defaultdict(list)
+        self._ended: dict[Hashable, list[tuple[float, float]]] = defaultdict(list)
+        self._ages: dict[Hashable, list[tuple[float, float]]] = defaultdict(list)
         self._found: dict[tuple[Hashable, ...], _Durations] = {}
         for piece in work:
             seconds = piece.measure_duration(now) if piece.typical else None
             for group in piece.scaled_groups:
                 if seconds:
-                    self._ended[group].append(seconds / piece.size)
+                    self._ended[group].append((seconds / piece.size, piece.size))
                 elif piece.ended is None and piece.begun is not None:
-                    self._ages[group].append(piece.measure_busy_time(now) / piece.size)
+                    self._ages[group].append((piece.measure_busy_time(now) / piece.size, piece.size))
 
     def expect_durations(self, work: Work) -> _Durations | None:
         """The durations in the narrowest group with known ones, else by what the plan expected."""
@@ -164,7 +181,7 @@ class _PastDurations:
             return self._find_group_durations(groups[1:])
         if not ended:
             wider = self._find_group_durations(groups[1:])
-            return _Durations.fit_durations([wider.mean], ages, wider)
+            return _Durations.fit_durations([(wider.mean, fmean(size for _, size in ages))], ages, wider)
         durations = _Durations.fit_durations(ended)
         for _ in range(_ROUNDS if ages else 0):
             durations = _Durations.fit_durations(ended, ages, durations)
@@ -254,7 +271,7 @@ class _Remainder:
         """The variance of the seconds of all workers: of the single rests, and of the means behind them."""
         single = math.fsum(rest.work.width**2 * rest.variance for rest in self.rests)
         # Pieces of one group share its mean, whose error they have in common: it adds up, then is squared.
-        shared: dict[tuple[int, tuple[Hashable, ...]], float] = defaultdict(float)
+        shared: dict[tuple[float, tuple[Hashable, ...]], float] = defaultdict(float)
         for rest in self._waiting:
             like = rest.like
             shared[like.count, like.groups] += rest.work.width * math.sqrt(like.variance)

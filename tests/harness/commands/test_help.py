@@ -94,6 +94,8 @@ def test_the_overview_names_commands_that_are_there(capsys: pytest.CaptureFixtur
         ("run --device cpu", "--devices DEVICE"),
         ("explain --device cpu", "--devices DEVICE"),
         ("train --learning_rate 1", "--set learning_rate=VALUE"),
+        ("train --batch_size 8", "--set batch_size=NUMBER"),
+        ("train --bf16", "--set precision=bfloat16"),
         ("list --limit 3", "--rows N"),
         ("check --model x", "--candidate MODEL"),
         ("check --threshold 1", "--margin POINTS"),

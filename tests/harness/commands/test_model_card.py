@@ -291,6 +291,18 @@ def test_a_dry_run_sends_nothing(hub: FakeHub, results: Path) -> None:
     assert hub.requests == []
 
 
+def test_scores_on_data_that_is_not_of_the_hub_are_in_the_card_alone(hub: FakeHub, results: Path) -> None:
+    artifact = site_data.replace(site_data.measured_model("tiny-contrast"), key=MADE.key)
+    task = next(one for one in catalog.open_suite("stdlib").tasks if one.type == "Clustering")
+    record = site_data.scored(artifact, task, 0.5).model_copy(update={"lineage": MADE})
+    assert "path" not in record.identity["data"]
+    site_data.put(results, artifact, [record])
+    code, _, err = push(hub, results)
+    assert code == 0, err
+    assert len(yaml.safe_load(hub.files[".eval_results/encoder-harness.yaml"])) == 11
+    assert task.name.encode() in hub.files["README.md"]
+
+
 def test_what_stops_a_push_is_said_in_a_line(hub: FakeHub, results: Path) -> None:
     code, _, err = push(hub, results, token="")
     assert (code, hub.requests) == (2, [])

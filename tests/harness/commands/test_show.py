@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import tiny
 from fakes import artifact, encoding, record, task
 from harness.cli import invoke
 from harness.core.encoding import Encoding
@@ -18,6 +19,7 @@ from harness.core.keys import build_encoding_identity, digest
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
+from harness.encoder.folder.content import compute_folder_identity
 from harness.plan import catalog
 from harness.search.bm25 import resolve_bm25
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record, build_record_output
@@ -386,6 +388,20 @@ def test_folders_of_one_name_are_called_by_as_much_of_their_paths_as_tells_them_
     message = capsys.readouterr().err
     assert "names 4 models" in message
     assert "222222222222 (runs/exp2/final, of 2026" in message
+
+
+def test_a_folder_is_shown_by_its_plain_name_though_it_was_recorded_under_another(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny.folder(tiny.families()["bert"], tmp_path / "second")
+    key = compute_folder_identity(folder).key
+    model = artifact(Path("first"), key=key, name="first")
+    put(tmp_path / "results", model, record(sts(), 0.5, model=model))
+    monkeypatch.chdir(tmp_path)
+    for name in ("second", "./second", "first"):
+        assert asked(capsys, "show", name, "--results", "results")["records"][0]["main_score"] == 0.5
+    assert invoke(["show", "results", "--results", "results"]) == 2
+    assert "No measured model is called 'results'" in capsys.readouterr().err
 
 
 def test_compare_holds_the_same_settings_against_each_other(results: Path, capsys: Any) -> None:

@@ -18,6 +18,7 @@ from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind, RecordLocation, Resources
 from harness.jobs.recipe import RecipePlan
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
+from harness.results.cost.duration import TimeRange
 
 MODEL = ConfiguredModel(artifact=artifact(Path("tiny")), encoding=encoding())
 DONE = record(task("RTE"), 0.5, seconds={"train": 3700})
@@ -32,7 +33,12 @@ class Watched:
     """A follower of fake runs, with the lines that it printed."""
 
     def __init__(
-        self, *jobs: Job, known: tuple[str, ...] = (), terminal: bool = False, recipe: bool = True
+        self,
+        *jobs: Job,
+        known: tuple[str, ...] = (),
+        terminal: bool = False,
+        recipe: bool = True,
+        time: TimeRange | None = None,
     ) -> None:
         self.seconds = 0.0
         self.out = io.StringIO()
@@ -45,7 +51,7 @@ class Watched:
             identity={},
             recipe_plan=how,
         )
-        plan = Plan(cells=(cell,), jobs=jobs, keys={}, known=frozenset(known))
+        plan = Plan(cells=(cell,), jobs=jobs, keys={}, known=frozenset(known), time=time)
         console = Console(file=self.out, width=100, force_terminal=terminal)
         self.follower = Follower(plan, console=console, clock=lambda: self.seconds)
         self.cell = cell
@@ -78,13 +84,15 @@ def test_the_time_left_is_that_of_the_whole_grid() -> None:
     seen = Watched(known, first, second, long, known=("0",))
     assert seen.left is None
     seen.begin(first, steps=100, load=4.0)
-    assert seen.left is None  # no step yet
-    seen.step(first, 25, after=10.0)
-    assert seen.left == pytest.approx(30 + 2 * 44)  # each of the others as long as the first
-    seen.end(first, after=16.0)  # it stopped early
-    assert seen.left == pytest.approx(2 * 30)
+    seen.step(first, 5, after=9.0)
+    seen.step(first, 20, after=8.0)
+    assert seen.left is None  # rows of MNLI take as long as nobody knows
+    seen.end(first, after=9.0)  # it stopped early
+    assert seen.left is None
     seen.begin(long, steps=1000)
-    seen.step(long, 100, after=30.0)
+    seen.step(long, 50, after=25.0)
+    assert seen.left is None  # the first steps compile
+    seen.step(long, 50, after=15.0)
     assert seen.left == pytest.approx(270 + 30)
     seen.end(long, after=270.0)
     assert seen.left == pytest.approx(30)
@@ -99,8 +107,10 @@ def test_runs_beside_each_other_share_the_time() -> None:
     seen = Watched(*jobs)
     for one in jobs[:2]:
         seen.begin(one, steps=10)
-    for one, after in zip(jobs[:2], (50.0, 0.0), strict=True):
-        seen.step(one, 5, after=after)
+    for after in (10.0, 40.0):
+        seen.seconds += after
+        for one in jobs[:2]:
+            seen.step(one, int(after / 10), after=0.0)
     assert seen.left is not None
     assert 250 <= seen.left <= 300  # a little more, as the last one ends alone
     for one, after in zip(jobs[:2], (50.0, 0.0), strict=True):
@@ -120,9 +130,95 @@ def test_what_the_plan_expects_is_left_before_anything_has_ended() -> None:
     tell(check, Event(kind="stage", text="loading tiny"))
     seen.seconds += 10.0
     tell(encode, Event(kind="encoding", texts=100, tokens=6_000))
-    seen.seconds += 10.0
-    tell(encode, Event(kind="encoded", texts=2, tokens=2_000))  # the longest texts go first
-    assert seen.left == pytest.approx(20)
+    for seconds in (9.0, 1.0):
+        seen.seconds += seconds
+        tell(encode, Event(kind="encoded", texts=2, tokens=200))  # the longest texts go first
+    assert seen.left == pytest.approx(28)
+
+
+SPAN = re.compile(r"(\d+) (h|min|s)")
+LENGTHS = {"h": 3600, "min": 60, "s": 1}
+
+
+@pytest.mark.parametrize("pace", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_after_a_tenth_of_the_work_the_time_left_is_right_whatever_the_start_took(
+    pace: float, terminal: bool
+) -> None:
+    """Twelve encodings, small ones first, `pace` times as long as the plan expects, after a slow start.
+
+    The model's check takes six times the expected time, the first batch 30 s more, and each task 2 s.
+    """
+    expected = [3.0, 5.0, 5.0, 8.0, 20.0, 300.0, 10.0, 40.0, 90.0, 200.0, 30.0, 120.0]
+    check = replace(job("check", kind="resolve"), resources=Resources(seconds=10.0))
+    encodes = [
+        replace(
+            job(f"e{number}", f"task {number}", "encode"),
+            claim=f"s{number}",
+            inputs=("check",),
+            resources=Resources(seconds=seconds),
+        )
+        for number, seconds in enumerate(expected)
+    ]
+    scores = [
+        replace(one, key=one.claim or "", kind="score", inputs=(one.key,), resources=Resources(seconds=2.0))
+        for one in encodes
+    ]
+    seen = Watched(check, *encodes, *scores, terminal=terminal)
+    tell, shown = seen.follower.listeners.event, []
+    work, whole = 0.0, sum(expected)
+
+    def note() -> None:
+        shown.append((work / whole, seen.seconds, seen.follower.forecast.describe_time_left()))
+
+    tell(check, Event(kind="stage", text="loading tiny"))
+    note()
+    seen.seconds += 60.0
+    for at, (encode, score, seconds) in enumerate(zip(encodes, scores, expected, strict=True)):
+        tell(encode, Event(kind="stage", text="loading"))
+        seen.seconds += 2.0
+        tell(encode, Event(kind="encoding", text="query", tokens=300))
+        seen.seconds += 0.1 + (0.0 if at else 30.0)
+        tell(encode, Event(kind="encoded", tokens=200))
+        note()
+        tell(encode, Event(kind="encoded", tokens=100))
+        tell(encode, Event(kind="encoding", text="document", tokens=round(seconds * 1000)))
+        for _ in range(round(seconds)):
+            seen.seconds += pace * 0.6
+            note()
+            seen.seconds += pace * 0.4
+            work += 1.0
+            tell(encode, Event(kind="encoded", tokens=1000))
+            note()
+        tell(score, Event(kind="stage", text="scoring"))
+        seen.seconds += 0.5
+        seen.follower.forecast.note_job_end(score.key)
+        note()
+    early = [text for share, _, text in shown if share < 0.1]
+    assert early
+    assert all(not text or " to " in text for text in early)
+    late = [(seen.seconds - at, text) for share, at, text in shown if share >= 0.1 and seen.seconds - at > 10]
+    assert len(late) > 100
+    for left, text in late:
+        told = sum(int(number) * LENGTHS[unit] for number, unit in SPAN.findall(text))
+        assert " to " not in text
+        assert 0.7 * left <= told <= 1.3 * left, (left, text)
+
+
+def test_before_there_is_evidence_the_range_of_the_plan_is_shown() -> None:
+    encode = replace(job("1", kind="encode"), resources=Resources(seconds=600.0))
+    seen = Watched(encode, time=TimeRange.from_seconds(600.0, 3.0))
+    assert seen.follower.forecast.describe_time_left() == "3.3 to 30 min"
+    tell = seen.follower.listeners.event
+    tell(encode, Event(kind="encoding", text="document", tokens=1000))
+    for seconds in (40.0, 10.0):
+        seen.seconds += seconds
+        tell(encode, Event(kind="encoded", tokens=10))
+    assert seen.follower.forecast.describe_time_left() == "3.3 to 29 min"
+    seen.seconds += 1800.0
+    assert seen.follower.forecast.describe_time_left() == ""
+    tell(encode, Event(kind="encoded", tokens=90))
+    assert " to " not in seen.follower.forecast.describe_time_left()
 
 
 def test_lines_have_the_time_and_count_the_runs() -> None:
@@ -130,15 +226,15 @@ def test_lines_have_the_time_and_count_the_runs() -> None:
     seen = Watched(*runs)
     seen.begin(runs[0], steps=1000)
     seen.step(runs[0], 10, after=30.0)
-    seen.step(runs[0], 90, after=30.0, loss="loss 0.25")
-    seen.end(runs[0], after=540.0)
+    seen.step(runs[0], 340, after=34.0, loss="loss 0.25")
+    seen.end(runs[0], after=536.0)
     seen.follower.listeners.event(runs[1], Event(kind="failed", text="out of memory"))
     seen.follower.listeners.result(Result(cell=seen.cell, how="done", record=DONE))
     when = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
     assert all(re.match(when, line) for line in seen.lines())
     assert [re.sub(when, "", line) for line in seen.lines()] == [
-        "  RTE, run 1: 10 of 1,000 steps; about 2 h 29 min left",
-        "  RTE, run 1: 100 of 1,000 steps, loss 0.25; about 29 min 0 s left",
+        "  RTE, run 1: 10 of 1,000 steps",
+        "  RTE, run 1: 350 of 1,000 steps, loss 0.25; about 5 min 23 s left",
         "  [1 of 3] RTE, run 1: 50.00  1 h 1 min; about 20 min 0 s left",
         "  [2 of 3] RTE, run 2: failed: out of memory; about 10 min 0 s left",
         "✓ RTE (tiny)  cosine_spearman 50.00  1 h 1 min",
@@ -154,8 +250,8 @@ def test_encoding_is_told_of_by_tokens_every_half_minute_or_tenth() -> None:
         seen.follower.listeners.event(one, Event(kind="encoded", texts=100, tokens=tokens))
     assert [re.sub(r"^\S+ \S+ +", "", line) for line in seen.lines()] == [
         "SciFact, run 1: 10 % of about 400,000 tokens, 1,000 tokens/s; about 6 min 0 s left",
-        "SciFact, run 1: 62 % of about 400,000 tokens, 5,556 tokens/s; about 27 s left",
-        "SciFact, run 1: 65 % of about 400,000 tokens, 3,467 tokens/s; about 40 s left",
+        "SciFact, run 1: 62 % of about 400,000 tokens, 5,556 tokens/s; about 16 s left",
+        "SciFact, run 1: 65 % of about 400,000 tokens, 3,467 tokens/s; about 32 s left",
     ]
 
 
@@ -203,7 +299,8 @@ def test_on_a_terminal_a_bar_counts_the_runs() -> None:
     runs = [job("1"), job("2")]
     seen = Watched(*runs, terminal=True)
     seen.begin(runs[0], steps=100)
-    seen.step(runs[0], 50, after=90.0)
+    seen.step(runs[0], 10, after=18.0)
+    seen.step(runs[0], 40, after=72.0)
     with seen.follower:
         seen.follower.refresh()
     shown = seen.out.getvalue()

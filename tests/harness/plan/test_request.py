@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -144,6 +145,20 @@ def test_a_model_that_was_typed_twice_is_one(model: Path, folders: dict[str, Pat
     assert len(found.asked) == 3
     assert len(found.subjects) == 1
     assert {one.artifact.name for one in found.asked} == {"tiny"}
+
+
+def test_a_snapshot_in_the_hub_cache_is_called_as_its_repository(
+    model: Path, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    snapshot = tmp_path / "hub/models--org--base" / "snapshots" / ("a" * 40)
+    shutil.copytree(model, snapshot)
+    (snapshot.parent.parent / "refs").mkdir()
+    (snapshot.parent.parent / "refs/main").write_text(snapshot.name)
+    asks = [asked(one, folders=folders, settings=Settings(pooling="mean")) for one in (snapshot, "org/base")]
+    by_path, by_name = (ResolvedRequest.resolve_request(one).subjects[0].artifact for one in asks)
+    assert by_path.slug == by_name.slug
+    assert by_path.name == "org/base"
 
 
 def test_a_request_may_name_its_models(model: Path, folders: dict[str, Path]) -> None:

@@ -397,7 +397,7 @@ def test_a_watch_says_what_a_recipe_notes_once_and_its_seeds_are_seeds_of_a_run(
         assert invoke(["watch", str(tmp_path / "mine"), *how, *places]) == 0
         err = capsys.readouterr().err
         assert err.count("is trained first") == 2
-        assert err.count("assumed: pooling: ") == 1
+        assert err.count("our own choice, as no source states it: ") == 1
     code = invoke(["watch", "--run", "mine=mine-1", "--run", "mine=mine-2", *places])
     said = capsys.readouterr()
     assert (code, "mine reaches " in said.out) == (0, True), said

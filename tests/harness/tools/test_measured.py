@@ -50,6 +50,18 @@ def test_records_are_those_of_show(results: Path, capsys: pytest.CaptureFixture[
         harness.records("minilm-isch", results=results)
 
 
+def test_a_model_recorded_under_two_names_is_listed_under_one(tmp_path: Path) -> None:
+    first, second = (site_data.measured_model(name) for name in ("runs-last", "acme/small"))
+    tasks = site_data.names("nanobeir")[:2]
+    site_data.put(tmp_path, first, [site_data.scored(first, tasks[0], 0.5)])
+    site_data.put(tmp_path, second, [site_data.scored(second, tasks[1], 0.6)])
+    (folder,) = (tmp_path / "records").iterdir()
+    assert folder.name.startswith("runs-last")
+    assert {(row["model"], row["task"]) for row in harness.records(results=tmp_path)} == {
+        ("acme/small", task) for task in tasks
+    }
+
+
 def test_scores_are_those_of_show_with_means_that_say_what_they_lack(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

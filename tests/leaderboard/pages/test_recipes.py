@@ -115,7 +115,7 @@ def test_every_setting_is_that_of_the_protocol(client: TestClient, path: str, pr
     assert settings["stopping.counts"][0] == protocol.training.stopping.counts
     assert "#L" in settings["optimizer.betas"][1]
     assert any("/blob/" in href for href in found.hrefs)
-    assert ("Our own choice, from no paper" in found.text) == ("mosaic" not in path)
+    assert ("Our own choice, as no source states it" in found.text) == ("mosaic" not in path)
     for text in protocol.assumed:
         assert text in found.text
     assert protocol.source in found.text
