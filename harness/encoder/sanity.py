@@ -23,7 +23,7 @@ from harness.core.errors import ModelError
 from harness.core.types import Role
 from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder
 from harness.encoder.folder.preflight import ORDER
-from harness.encoder.observed import Observation, observe
+from harness.encoder.observed import SAME, Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
 from harness.encoder.two_stage import ContextualEncoder
 
@@ -104,9 +104,6 @@ CROWD = (*SHORT * 16, "")
 LONG = " ".join(f"{text} Sentence {i} goes on about something else." for i in range(5) for text in SHORT)
 """A text of some 350 tokens to pad a batch, longer than the windows of local attention."""
 
-SAME = 1e-6
-"""The bound on cosines: above 1 - SAME, vectors are equal up to float32's rounding of 6e-8 a term."""
-
 PADDING = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
 """The largest change of a vector, relative to its length, when its batch is padded.
 
@@ -143,6 +140,7 @@ def check_encoder(
     *,
     folder: Path | None = None,
     allow: Sequence[str] = (),
+    timed: bool = True,
 ) -> _SanityReport:
     """The result of every check, on each side that is encoded in its own way; of tokens if they have vectors.
 
@@ -151,6 +149,7 @@ def check_encoder(
         reload: A function that loads the same model again; None leaves out the comparison of two loads.
         folder: The folder of the model; None leaves out what its files declare.
         allow: The names of what the user accepts.
+        timed: Whether the speed of a model that passes a second load is measured.
     """
     began = time.perf_counter()
     before = {(role, SHORT_TEXT): encoder.encode_batch([SHORT_TEXT], role=role) for role in encoder.roles}
@@ -183,7 +182,7 @@ def check_encoder(
                 _Failure(
                     check=one.name,
                     message=one.message,
-                    hint=f"{one.hint} Or take it as it is: --allow {one.allowance}",
+                    hint=one.cure,
                     allowance=one.allowance,
                 )
                 for one in observed
@@ -197,7 +196,7 @@ def check_encoder(
             failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
     refused, seconds = _list_refused(failures, allow), time.perf_counter() - began
-    is_measured = reload is not None and not refused and encoder.encoding.context is None
+    is_measured = timed and reload is not None and not refused and encoder.encoding.context is None
     return _SanityReport(
         checks=tuple(ran),
         failures=refused,
@@ -234,9 +233,8 @@ def require_sane(report: _SanityReport) -> None:
         ModelError: A check failed; the message has every failure.
     """
     if report.failures:
-        raise ModelError(
-            "\n".join(f.message for f in report.failures), hint="\n".join(f.hint for f in report.failures)
-        )
+        messages = [failure.message for failure in report.failures]
+        raise ModelError(" ".join(messages), hint=" ".join(dict.fromkeys(f.hint for f in report.failures)))
 
 
 def require_sane_vectors(vectors: Vectors, texts: Sequence[str]) -> None:
