@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -19,10 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
-from harness.core.types import Role
+from harness.core.types import Artifact, Role
 from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder
 from harness.encoder.folder.preflight import ORDER
+from harness.encoder.loading import load_any
 from harness.encoder.observed import SAME, Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
 from harness.encoder.two_stage import ContextualEncoder
@@ -224,6 +227,25 @@ def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
     # A number makes the texts different: equal ones are encoded once.
     encoder.encode([f"{number} {LONG}" for number in range(count)], role=encoder.roles[0])
     return encoder.tokens_seen - before, time.perf_counter() - began
+
+
+def load_checked(
+    artifact: Artifact, encoding: Encoding, *, gate: bool, twice: bool
+) -> Encoder | TokenEncoder:
+    """Load a model on the CPU; with `gate` it passes every check, that of a second load if `twice`.
+
+    Raises:
+        ModelError: It does not load, or a check failed.
+    """
+    load = partial(load_any, artifact, encoding, device="cpu")
+    encoder = load()
+    if gate:
+        told: Any = {"folder": artifact.folder, "allow": artifact.allow, "timed": False}
+        try:
+            require_sane(check_encoder(encoder, load if twice else None, **told))
+        except ModelError as error:
+            raise ModelError(f"{artifact.name}: {error.message}", hint=error.hint) from None
+    return encoder
 
 
 def require_sane(report: _SanityReport) -> None:

@@ -19,7 +19,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,20 +178,15 @@ def _load_whole(artifact: Artifact, encoding: Encoding, *, gate: bool) -> int:
     for name in ("sklearn", "scipy"):
         if sys.modules.get(name, torch) is None:
             del sys.modules[name]
-    from harness.encoder import loading, sanity
+    from harness.encoder.sanity import load_checked
 
     # A CPU does not run float16.
     encoding = replace(encoding, dtype="float32") if encoding.dtype == "float16" else encoding
-    load = partial(loading.load_any, artifact, encoding, device="cpu")
-    encoder = load()
     try:
+        encoder = load_checked(artifact, encoding, gate=gate, twice=size <= LARGEST)
         for vectors in encoder.first_outputs.values() if encoding.may_exceed_half else ():
             round_to_half(vectors)
-        if gate:
-            reload = load if size <= LARGEST else None
-            told: Any = {"folder": artifact.folder, "allow": artifact.allow, "timed": False}
-            sanity.require_sane(sanity.check_encoder(encoder, reload, **told))
-    except (DataError, ModelError) as error:
+    except DataError as error:
         raise ModelError(f"{artifact.name}: {error.args[0]}", hint=error.hint) from None
     except (HarnessError, MemoryError):
         raise
@@ -311,6 +305,7 @@ def _try_backbone(
         raise DamagedModelError(
             f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
         ) from error
+    rows: int | None
     if ours:
         network = _load_network(place, artifact)
         rows, width = network.shape.vocab_size, network.shape.hidden_size
