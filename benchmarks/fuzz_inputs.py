@@ -4,10 +4,10 @@
 
 A mutated model or data folder is either refused in one line before anything runs, or it is loaded and used:
 three texts are encoded and the sanity gate is passed, or the task is scored. Vectors and scores must be those
-of every other folder with the same key. A mutated command line ends with an exit code and no word of Python. Everything runs in this
-process, on tiny models with random weights. Findings are grouped by kind, each with the numbers of its first
-cases, which `--case` repeats; the exit code is 1 if there are any. A refusal that names an error of Python is
-counted apart: it is one line, and says little.
+of every other folder with the same key. A mutated command line ends with an exit code and no word of Python.
+Everything runs in this process, on tiny models with random weights. Findings are grouped by kind, each with
+the numbers of its first cases, which `--case` repeats; the exit code is 1 if there are any. A refusal that
+names an error of Python is counted apart: it is one line, and says little.
 """
 
 from __future__ import annotations

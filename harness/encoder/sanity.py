@@ -25,6 +25,7 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact, Role
 from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder
 from harness.encoder.folder.preflight import ORDER
+from harness.encoder.library_load import SHORT
 from harness.encoder.loading import load_any
 from harness.encoder.observed import SAME, Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
@@ -90,16 +91,6 @@ def _compute_row_distance(first: Vectors, second: Vectors) -> NDArray[np.float64
     distances: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
     return distances
 
-
-SHORT = (
-    "A cat sat on the mat.",
-    "The stock market fell by 3% on Tuesday, after rates rose.",
-    "def add(a, b): return a + b",
-    "How do I reset my password?",
-    "Übung macht den Meister; l'été à Paris.",
-    "42",
-)
-"""Different texts of different lengths, whose vectors must differ."""
 
 CROWD = (*SHORT * 16, "")
 """A large batch, with a text without words: some models treat one of many rows in another way, or break."""

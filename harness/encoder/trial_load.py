@@ -3,8 +3,8 @@
 Backbones of transformers' own classes are built on torch's meta device, where their names and shapes are
 compared with the headers of weight files, and run two texts on tensors without memory. Then the model is
 loaded, and passes the gate of a run. Our network needs neither: it does the same with every padding, order
-and load, so that it runs two texts, and its files are compared with what its tokenizer does. Whatever cannot
-be known so is settled by a load. sentence-transformers is not imported before, as that takes seconds.
+and load, so that it runs a few texts, and its files are compared with what its tokenizer does. Whatever
+cannot be known so is settled by a load. sentence-transformers is not imported before, as that takes seconds.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     PROBE,
+    SHORT,
     LoadReport,
     collect_load_report,
     explain_other_tokens,
@@ -361,13 +362,13 @@ def _gate_network(module: _Backbone, place: Path, artifact: Artifact, encoding: 
         if seen.allowance and seen.allowance not in artifact.allow:
             raise ModelError(f"{artifact.name}: {seen.message}", hint=seen.cure)
     with torch.inference_mode():
-        features = module(module.tokenize(PROBE))
+        features = module(module.tokenize(SHORT))
     tokens, mask = features[TOKENS], features["attention_mask"].unsqueeze(-1)
     # Poolings other than that of the first token see all of them.
     rows = tokens[:, 0] if encoding.pooling == "cls" else (tokens * mask).sum(1) / mask.sum(1)
-    first, second = torch.nn.functional.normalize(rows.double())
-    # Also where it is not a number.
-    if not (rows.any() and first @ second < 1 - SAME):
+    units = torch.nn.functional.normalize(rows.double())
+    # The least cosine is not a number if any is not.
+    if not (rows.any() and (units @ units.T).min() < 1 - SAME):
         raise _DoubtError
 
 

@@ -386,6 +386,16 @@ def test_weights_that_give_no_vectors_are_refused_by_the_trial(
     assert message in refused_by_gate(artifact(folder))
 
 
+def test_a_token_without_a_vector_is_refused_by_the_trial(
+    copy: Path, artifact: MakeArtifact, edit: Callable[..., None]
+) -> None:
+    number = json.loads((copy / "tokenizer.json").read_text())["model"]["vocab"]["def"]
+    edit(copy, lambda tensors: tensors["embeddings.word_embeddings.weight"][number].fill_(float("inf")))
+    assert "vectors are not finite, that of 'def add(a, b): return a + b' first" in refused_by_gate(
+        artifact(copy)
+    )
+
+
 def test_a_pooling_of_another_width_is_refused_by_the_trial(build: Build, artifact: MakeArtifact) -> None:
     folder = build()
     faulty.rewrite(folder / "1_Pooling/config.json", word_embedding_dimension=48)
