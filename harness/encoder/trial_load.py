@@ -330,7 +330,7 @@ def _try_backbone(
             hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
         )
     if ours and gate and pads:
-        _gate_network(_Backbone(place, tokenizer, network, encoding), place, artifact, encoding)
+        _check_network(_Backbone(place, tokenizer, network, encoding), place, artifact, encoding)
     return tokenizer.num_special_tokens_to_add(), width
 
 
@@ -354,7 +354,7 @@ class _Backbone:
         return {**features, TOKENS: self.auto_model(**taken)[0]}
 
 
-def _gate_network(module: _Backbone, place: Path, artifact: Artifact, encoding: Encoding) -> None:
+def _check_network(module: _Backbone, place: Path, artifact: Artifact, encoding: Encoding) -> None:
     """Refuse a contradiction between the files of our network and what it does; doubt vectors of no use."""
     if encoding.max_length <= module.tokenizer.num_special_tokens_to_add():
         return
