@@ -308,7 +308,7 @@ def _try_backbone(
         ) from error
     rows: int | None
     if ours:
-        network = _load_network(place, artifact)
+        network = _load_network(place, artifact, encoding)
         rows, width = network.shape.vocab_size, network.shape.hidden_size
     else:
         allowed = list_allowed_tensors(artifact.allow)
@@ -411,15 +411,17 @@ def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _load_network(place: Path, artifact: Artifact) -> EncoderModel:
+def _load_network(place: Path, artifact: Artifact, encoding: Encoding) -> EncoderModel:
     """Load our network of a folder, whose weights are read from disk only as far as they are used."""
     # sentence-transformers asks such a config for the width of a token.
     if _count_bytes(place) > LARGEST or "text_config" in read_object(place / "config.json"):
         raise _DoubtError
+    kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
     model = load_network(
         place,
         read_family(place),
         dtype=torch.float32,
+        scaling={"kind": kind, "factor": factor, "length": encoding.max_length} if kind else None,
         allow_extra=list_allowed_tensors(artifact.allow),
     ).model
     assert isinstance(model, EncoderModel)

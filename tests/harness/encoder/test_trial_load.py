@@ -685,6 +685,23 @@ print(json.dumps({{"message": "It does not load."}}), flush=True)
         os.kill(int(pid.read_text()), 0)
 
 
+def test_it_is_said_what_a_long_trial_does_and_that_it_ended_early(
+    copy: Path,
+    artifact: MakeArtifact,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("harness.plan.models.START", "import time; time.sleep(60)")
+    monkeypatch.setattr("harness.plan.models.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("harness.plan.models.SECONDS", 0.2)
+    monkeypatch.delitem(sys.modules, "torch")
+    verdict = judged(artifact(copy), tmp_path / "cache", gate=True)
+    assert capsys.readouterr().err == "Trying tiny on the CPU, once for each content\n"
+    assert (verdict.message, str(verdict.note).split(", ")[0]) == (None, "tiny is not tried before a run")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_plan_tries_models_in_another_process(
     copy: Path, tmp_path: Path, rewrite: Callable[..., None]
 ) -> None:
