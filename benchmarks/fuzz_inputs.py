@@ -3,11 +3,11 @@
     python benchmarks/fuzz_inputs.py [--count 2000] [--seed 0] [--only models|data|arguments] [--case N]
 
 A mutated model or data folder is either refused in one line before anything runs, or it is loaded and used:
-three texts are encoded, or the task is scored. Vectors and scores must be those of every other folder with
-the same key. A mutated command line ends with an exit code and no word of Python. Everything runs in this
-process, on tiny models with random weights. Findings are grouped by kind, each with the numbers of its first
-cases, which `--case` repeats; the exit code is 1 if there are any. A refusal that names an error of Python is
-counted apart: it is one line, and says little.
+three texts are encoded and the sanity gate is passed, or the task is scored. Vectors and scores must be those
+of every other folder with the same key. A mutated command line ends with an exit code and no word of Python.
+Everything runs in this process, on tiny models with random weights. Findings are grouped by kind, each with
+the numbers of its first cases, which `--case` repeats; the exit code is 1 if there are any. A refusal that
+names an error of Python is counted apart: it is one line, and says little.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ class Fuzz:
         from harness.plan.models import ModelOptions, resolve_model
 
         try:
-            model = resolve_model(str(folder), Settings(**settings), ModelOptions(offline=True))
+            model = resolve_model(str(folder), Settings(**settings), ModelOptions(offline=True, gate=True))
         except HarnessError as error:
             check_refusal(error, self.refusals)
             return
@@ -421,6 +421,7 @@ class Fuzz:
             raise explain("the dry run raises", error) from error
         try:
             vectors = encode_texts(model)
+            require_gate(model)
         except Exception as error:
             raise explain("accepted, and not loaded or encoded", error) from error
         self.accepted += 1
@@ -501,6 +502,17 @@ class Fuzz:
             raise Found(f"Python's word {words[0]} in a message", told[-300:])
         self.accepted += code == 0
         self.refusals["plain"] += code == 2
+
+
+def require_gate(model: Any) -> None:
+    """See that a model passes the sanity gate of a run.
+
+    Raises:
+        ModelError: It does not.
+    """
+    from harness.encoder.sanity import load_checked
+
+    load_checked(model.artifact, model.encoding, gate=True, twice=False)
 
 
 def encode_texts(model: Any) -> dict[str, Any]:

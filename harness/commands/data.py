@@ -631,6 +631,7 @@ def _score_data(output: Path, device: str, dry_run: bool, as_json: bool, **given
         trust_remote_code=given["trust_remote_code"],
         cache=cache,
         allow=allow,
+        gate=True,
     )
     with forbid_network() if given["offline"] else contextlib.nullcontext():
         plan = ScoringPlan.build_scoring_plan(_build_scoring_request(given), data, models)

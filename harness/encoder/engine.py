@@ -299,6 +299,16 @@ class Engine(ABC, Generic[Batch]):
         self.attention = _describe_attention(model)
         self.notes += _collect_backbone_notes(model)
 
+    @property
+    def input_modules(self) -> list[nn.Module]:
+        """The first module, or that of each tower."""
+        return collect_input_modules(self.model)
+
+    @property
+    def backbones(self) -> list[nn.Module]:
+        """The transformers models within the modules."""
+        return collect_backbones(self.model)
+
     def _take_model(self, model: SentenceTransformer) -> None:
         self.model = model
         self.roles = self._list_sides(model)

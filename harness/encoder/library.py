@@ -1,22 +1,22 @@
 """Calls of sentence-transformers and transformers whose names changed, by what the installed release has.
 
-Modules of the first are imported from their places of 5.3, which later releases redirect to the new ones.
+Modules of the first are imported from their places of 5.3, which later releases redirect to the new ones,
+and where they are needed: their import takes seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, cast
 
-from sentence_transformers.data_collator import SentenceTransformerDataCollator
-from sentence_transformers.models import Pooling, StaticEmbedding, Transformer
 from torch import nn
 
 from harness.encoder.folder.modules import RENAMED as LATER_NAMES
 from harness.encoder.folder.modules import RUN, TOKENS
 from harness.encoder.folder.pooling import ORDER, POOLING_FLAGS, name_pooling
 
-RENAMED: bool = hasattr(Transformer, "preprocess")
+RENAMED = tuple(map(int, version("sentence-transformers").split(".")[:2])) >= (5, 4)
 """Whether the installed release has the names of 5.4."""
 
 
@@ -39,7 +39,7 @@ def tokenize_batch(module: Any, texts: Sequence[str], **way: Any) -> dict[str, A
         return cast("dict[str, Any]", module.tokenize(list(texts), **way))
     # Up to 5.3 a Transformer strips texts, and there is no modality.
     first = module[0] if isinstance(module, nn.Sequential) else module
-    if not isinstance(first, StaticEmbedding):
+    if "StaticEmbedding" not in {kind.__name__ for kind in type(first).__mro__}:
         texts = [text.strip() for text in texts]
     features = preprocess(list(texts), **way)
     return {name: value for name, value in features.items() if name != "modality"}
@@ -81,8 +81,10 @@ def get_max_length(module: Any) -> Any:
     return None if isinstance(length, int) and length > 10**12 else length
 
 
-def build_pooling(dimension: int, modes: Sequence[str], *, include_prompt: bool = True) -> Pooling:
+def build_pooling(dimension: int, modes: Sequence[str], *, include_prompt: bool = True) -> Any:
     """A pooling whose vector joins those of its modes, in the library's order."""
+    from sentence_transformers.models import Pooling
+
     if RENAMED:
         ordered: Any = tuple(mode for mode in ORDER if mode in modes)
         # Since 5.4 "cls" would be the first token behind the prompt.
@@ -100,7 +102,9 @@ def name_modes(pooling: Any) -> str:
     return name_pooling({"pooling_mode": [modes] if isinstance(modes, str) else [*modes]}, "")
 
 
-def build_collator(model: Any) -> SentenceTransformerDataCollator:
+def build_collator(model: Any) -> Any:
     """The library's collator of training rows, with the tokenizer of a model."""
+    from sentence_transformers.data_collator import SentenceTransformerDataCollator
+
     function: Any = {"preprocess_fn": model.preprocess} if RENAMED else {"tokenize_fn": model.tokenize}
     return SentenceTransformerDataCollator(**function)

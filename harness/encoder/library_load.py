@@ -32,6 +32,16 @@ from harness.encoder.tensors import list_module_weights, read_tensor_headers
 
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 
+SHORT = (
+    "A cat sat on the mat.",
+    "The stock market fell by 3% on Tuesday, after rates rose.",
+    "def add(a, b): return a + b",
+    "How do I reset my password?",
+    "Übung macht den Meister; l'été à Paris.",
+    "42",
+)
+"""Different texts of different lengths, whose vectors must differ."""
+
 
 def let_end_pad(tokenizer: Any) -> None:
     """Use the end token as padding where the tokenizer names no padding token."""

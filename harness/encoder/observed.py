@@ -1,4 +1,7 @@
-"""What a model's files declare, beside what the loaded model does with a few short texts."""
+"""What a model's files declare, beside what the loaded model does with a few short texts.
+
+sentence-transformers is not imported, since the trial of a model has no time for that.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from zipfile import ZipFile
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers.models import Transformer
 from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -29,7 +31,6 @@ from transformers.models.auto.modeling_auto import (
 from harness.core.encoding import Encoding
 from harness.core.types import SIDES
 from harness.encoder.backbones import OFFSET_MODELS
-from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_input_modules, read_module_config
@@ -47,9 +48,11 @@ from harness.encoder.tensors import (
     read_span,
     read_tensor_headers,
 )
-from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"
+
+SAME = 1e-6
+"""The bound on cosines: above 1 - SAME, vectors are equal up to float32's rounding of 6e-8 a term."""
 
 LENGTH = 1e-3
 """How far the length of a vector may be from 1: half precision rounds by 4e-3 a term, and most cancels."""
@@ -77,31 +80,41 @@ class Observation:
     hint: str = ""
     note: str = ""
 
+    @property
+    def cure(self) -> str:
+        """What to do about the contradiction."""
+        return f"{self.hint} Or take it as it is: --allow {self.allowance}"
 
-def observe(encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.float32]) -> list[Observation]:
+
+def observe(encoder: Any, folder: Path, vectors: NDArray[np.float32]) -> list[Observation]:
     """What the files of a loaded model declare, each beside what it does.
 
     Args:
-        encoder: The model.
+        encoder: The model, an `Engine`.
         folder: Its folder.
         vectors: Some of its vectors, (rows, dimension).
     """
-    modules = collect_input_modules(encoder.model)
     places = [module.sub for module in list_input_modules(folder)]
     observations = []
-    for module, place, limits in zip(modules, places, read_token_limits(folder), strict=True):
+    for module, place, limits in zip(encoder.input_modules, places, read_token_limits(folder), strict=True):
         length = get_max_length(module)
         own = [Observation(name="max_length", declared=limits.named, observed=length)]
-        if isinstance(module, Transformer) and isinstance(module.tokenizer, PreTrainedTokenizerBase):
-            own += _observe_transformer(module, folder / place, encoder.encoding)
+        if hasattr(module, "auto_model") and isinstance(module.tokenizer, PreTrainedTokenizerBase):
+            own += observe_backbone(module, folder / place, encoder.encoding)
         # With a tower for each side, every tower has its own.
-        prefix = f"{place}." if len(modules) > 1 else ""
+        prefix = f"{place}." if len(places) > 1 else ""
         observations += [replace(one, name=prefix + one.name) for one in own]
-    return [*observations, *_observe_vectors(encoder, folder, vectors), _observe_prompts(encoder.encoding)]
+    return [*observations, *_observe_vectors(encoder, folder, vectors), observe_prompts(encoder.encoding)]
 
 
-def _observe_transformer(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
-    """What is seen of a backbone and its tokenizer."""
+def observe_backbone(module: Any, folder: Path, encoding: Encoding) -> Iterator[Observation]:
+    """What the files of a backbone and its tokenizer declare, beside what they do.
+
+    Args:
+        module: A Transformer of sentence-transformers, or something with its names.
+        folder: The folder of the backbone.
+        encoding: The settings of the model.
+    """
     files = SpecialTokens.read_folder(folder)
     yield from _observe_special_tokens(module, files)
     yield from _observe_tokens(module, files)
@@ -445,13 +458,11 @@ def _list_spans(paths: Sequence[Path], stack: ExitStack) -> list[tuple[int, Call
     return spans
 
 
-def _observe_vectors(
-    encoder: Encoder | TokenEncoder, folder: Path, vectors: NDArray[np.float32]
-) -> Iterator[Observation]:
+def _observe_vectors(encoder: Any, folder: Path, vectors: NDArray[np.float32]) -> Iterator[Observation]:
     encoding, library = encoder.encoding, read_object(folder / "config_sentence_transformers.json")
     dtypes = {
         str(parameter.dtype).removeprefix("torch.")
-        for backbone in collect_backbones(encoder.model)
+        for backbone in encoder.backbones
         for parameter in backbone.parameters()
     }
     yield Observation(name="dtype", declared=encoding.dtype, observed="+".join(sorted(dtypes)) or None)
@@ -484,7 +495,8 @@ _SIDES = {"passage": "document", "corpus": "document", "documents": "document", 
 """Names of prompts that mean a side, and the name by which a side is found."""
 
 
-def _observe_prompts(encoding: Encoding) -> Observation:
+def observe_prompts(encoding: Encoding) -> Observation:
+    """The prompts of a model, beside those that texts get."""
     prompts = {name: text for name, text in encoding.prompts if text}
     meant = {}
     for name in prompts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +20,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
-from harness.core.types import Role
+from harness.core.types import Artifact, Role
 from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder
 from harness.encoder.folder.preflight import ORDER
-from harness.encoder.observed import Observation, observe
+from harness.encoder.library_load import SHORT
+from harness.encoder.loading import load_any
+from harness.encoder.observed import SAME, Observation, observe
 from harness.encoder.token_encoder import TokenEncoder
 from harness.encoder.two_stage import ContextualEncoder
 
@@ -88,24 +92,11 @@ def _compute_row_distance(first: Vectors, second: Vectors) -> NDArray[np.float64
     return distances
 
 
-SHORT = (
-    "A cat sat on the mat.",
-    "The stock market fell by 3% on Tuesday, after rates rose.",
-    "def add(a, b): return a + b",
-    "How do I reset my password?",
-    "Übung macht den Meister; l'été à Paris.",
-    "42",
-)
-"""Different texts of different lengths, whose vectors must differ."""
-
 CROWD = (*SHORT * 16, "")
 """A large batch, with a text without words: some models treat one of many rows in another way, or break."""
 
 LONG = " ".join(f"{text} Sentence {i} goes on about something else." for i in range(5) for text in SHORT)
 """A text of some 350 tokens to pad a batch, longer than the windows of local attention."""
-
-SAME = 1e-6
-"""The bound on cosines: above 1 - SAME, vectors are equal up to float32's rounding of 6e-8 a term."""
 
 PADDING = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
 """The largest change of a vector, relative to its length, when its batch is padded.
@@ -143,6 +134,7 @@ def check_encoder(
     *,
     folder: Path | None = None,
     allow: Sequence[str] = (),
+    timed: bool = True,
 ) -> _SanityReport:
     """The result of every check, on each side that is encoded in its own way; of tokens if they have vectors.
 
@@ -151,6 +143,7 @@ def check_encoder(
         reload: A function that loads the same model again; None leaves out the comparison of two loads.
         folder: The folder of the model; None leaves out what its files declare.
         allow: The names of what the user accepts.
+        timed: Whether the speed of a model that passes a second load is measured.
     """
     began = time.perf_counter()
     before = {(role, SHORT_TEXT): encoder.encode_batch([SHORT_TEXT], role=role) for role in encoder.roles}
@@ -183,7 +176,7 @@ def check_encoder(
                 _Failure(
                     check=one.name,
                     message=one.message,
-                    hint=f"{one.hint} Or take it as it is: --allow {one.allowance}",
+                    hint=one.cure,
                     allowance=one.allowance,
                 )
                 for one in observed
@@ -197,7 +190,7 @@ def check_encoder(
             failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
     refused, seconds = _list_refused(failures, allow), time.perf_counter() - began
-    is_measured = reload is not None and not refused and encoder.encoding.context is None
+    is_measured = timed and reload is not None and not refused and encoder.encoding.context is None
     return _SanityReport(
         checks=tuple(ran),
         failures=refused,
@@ -227,6 +220,25 @@ def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
     return encoder.tokens_seen - before, time.perf_counter() - began
 
 
+def load_checked(
+    artifact: Artifact, encoding: Encoding, *, gate: bool, twice: bool
+) -> Encoder | TokenEncoder:
+    """Load a model on the CPU; with `gate` it passes every check, that of a second load if `twice`.
+
+    Raises:
+        ModelError: It does not load, or a check failed.
+    """
+    load = partial(load_any, artifact, encoding, device="cpu")
+    encoder = load()
+    if gate:
+        told: Any = {"folder": artifact.folder, "allow": artifact.allow, "timed": False}
+        try:
+            require_sane(check_encoder(encoder, load if twice else None, **told))
+        except ModelError as error:
+            raise ModelError(f"{artifact.name}: {error.message}", hint=error.hint) from None
+    return encoder
+
+
 def require_sane(report: _SanityReport) -> None:
     """Refuse a model with a failed check.
 
@@ -234,9 +246,8 @@ def require_sane(report: _SanityReport) -> None:
         ModelError: A check failed; the message has every failure.
     """
     if report.failures:
-        raise ModelError(
-            "\n".join(f.message for f in report.failures), hint="\n".join(f.hint for f in report.failures)
-        )
+        messages = [failure.message for failure in report.failures]
+        raise ModelError(" ".join(messages), hint=" ".join(dict.fromkeys(f.hint for f in report.failures)))
 
 
 def require_sane_vectors(vectors: Vectors, texts: Sequence[str]) -> None:

@@ -215,7 +215,7 @@ def _build_pooling(config: dict[str, Any], place: Path) -> Pooling:
     split = RENAMED and not prompt and "cls" in modes and len(modes) > 1
     if "," in name or split:
         return OrderedPooling(width, sorted(modes, key=ORDER.index) if split else modes, prompt)
-    return build_pooling(width, modes, include_prompt=prompt)
+    return cast(Pooling, build_pooling(width, modes, include_prompt=prompt))
 
 
 def _fill_prompts(settings: dict[str, Any]) -> dict[str, Any]:

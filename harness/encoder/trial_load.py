@@ -1,8 +1,10 @@
-"""The trial of a model folder: its load without its weights, which refuses whatever the load would refuse.
+"""The trial of a model folder, which refuses whatever a run would refuse: at the load, or in the sanity gate.
 
-Each backbone is built on torch's meta device and its names and shapes are compared with the headers of its
-weight files; transformers' own classes also run two texts on tensors without memory. Whatever cannot be known
-so is settled by a load. sentence-transformers is not imported before that, since its import takes seconds.
+Backbones of transformers' own classes are built on torch's meta device, where their names and shapes are
+compared with the headers of weight files, and run two texts on tensors without memory. Then the model is
+loaded, and passes the gate of a run. Our network needs neither: it does the same with every padding, order
+and load, so that it runs a few texts, and its files are compared with what its tokenizer does. Whatever
+cannot be known so is settled by a load. sentence-transformers is not imported before, as that takes seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import tokenizers
 import torch
 import transformers
@@ -45,6 +48,7 @@ from harness.encoder.folder.modules import (
     ATTENTIVE,
     ROUTERS,
     TEXT,
+    TOKENS,
     TWO_STAGE,
     list_modules,
     read_module_config,
@@ -55,6 +59,7 @@ from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     PROBE,
+    SHORT,
     LoadReport,
     collect_load_report,
     explain_other_tokens,
@@ -65,15 +70,22 @@ from harness.encoder.library_load import (
     require_prefixes,
     scale_library_rotary,
 )
-from harness.encoder.network.model import load_network
+from harness.encoder.network.model import EncoderModel, load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
-from harness.encoder.tensors import TYPES, have_other_numbers, list_module_weights, read_tensor_headers
+from harness.encoder.observed import SAME, observe_backbone, observe_prompts
+from harness.encoder.tensors import have_other_numbers, list_module_weights, read_tensor_headers
 from harness.storage.vectors import round_to_half
 
 LARGEST = 2 << 30
-"""Bytes of weights up to which a doubt is settled by a load."""
+"""Bytes of weights up to which our network is loaded, and any other model twice."""
 
-KNOWN = frozenset({"Transformer", "Pooling", "Normalize", "Dense", "Dropout", ATTENTIVE, TWO_STAGE})
+SMALL = 100 << 20
+"""Bytes of weights up to which further modules behind our network pass the whole gate."""
+
+PLAIN = frozenset({"Transformer", "Pooling", "Normalize", "Dropout"})
+"""The modules without weights of their own, and the backbone."""
+
+KNOWN = PLAIN | {"Dense", ATTENTIVE, TWO_STAGE}
 """The modules whose load is known from their files."""
 
 UNKNOWN = "日 Ж 😀"
@@ -97,51 +109,90 @@ class _DoubtError(Exception):
     """Nothing is wrong as far as the files tell, which is not far enough."""
 
 
-def try_load(artifact: Artifact, encoding: Encoding) -> int:
-    """Try a model; returns the special tokens that its tokenizers add to a text, at most.
+class _TooLargeError(Exception):
+    """A model does not fit into the free memory."""
+
+
+def try_load(artifact: Artifact, encoding: Encoding, *, gate: bool) -> tuple[int, str | None]:
+    """Try a model.
 
     Args:
         artifact: The model and its folder.
-        encoding: Its settings, for a load where one is needed.
+        encoding: Its settings.
+        gate: Whether the sanity gate may refuse it.
+
+    Returns:
+        The special tokens that its tokenizers add to a text, at most; a note where it was not tried whole.
 
     Raises:
-        ModelError: It does not load.
+        ModelError: It does not load, or does not pass the gate.
     """
     try:
         with hide_library_output():
-            special, doubt = _try_modules(artifact, encoding), None
+            special, doubt = _try_modules(artifact, encoding, gate=gate), None
     except HarnessError:
         raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
     except Exception as error:
         special, doubt = 0, error
-    if doubt is None and not encoding.may_exceed_half:
-        return special
-    return max(special, _load_whole(artifact, encoding, doubt))
+    if doubt is None and not encoding.may_exceed_half and not (gate and _is_gated_whole(artifact, encoding)):
+        return special, None
+    try:
+        return max(special, _load_whole(artifact, encoding, gate=gate)), None
+    except (_TooLargeError, MemoryError) as large:
+        if doubt is not None and not isinstance(doubt, _DoubtError):
+            raise _explain_failure(artifact, doubt, "load") from doubt
+        return special, f"{artifact.name} is not tried before a run, which may refuse it: {large}"
 
 
-def _load_whole(artifact: Artifact, encoding: Encoding, doubt: Exception | None) -> int:
-    """Load a model to settle a doubt, or to see whether float16 holds its vectors, unless it is too large.
+def _is_gated_whole(artifact: Artifact, encoding: Encoding) -> bool:
+    """Whether the sanity gate may find what the files of a model do not tell."""
+    modules, own_code = list_modules(artifact.folder), artifact.trust_remote_code
+    backbones = [module.place for module in modules if module.class_name == "Transformer"]
+    if not all(has_network(place, own_code=own_code) for place in backbones):
+        return True
+    is_plain = encoding.late_interaction is None and {module.class_name for module in modules} <= PLAIN
+    return not is_plain and _count_bytes(artifact.folder) <= SMALL
+
+
+def _count_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in weight_files(folder))
+
+
+def _explain_failure(artifact: Artifact, error: Exception, what: str) -> ModelError:
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return ModelError(f"{artifact.name} does not {what}: {type(error).__name__}: {first_line}")
+
+
+def _load_whole(artifact: Artifact, encoding: Encoding, *, gate: bool) -> int:
+    """Load a model, and see whether it passes the gate and float16 holds its vectors.
 
     Returns the special tokens of a text as far as known.
     """
-    if sum(path.stat().st_size for path in weight_files(artifact.folder)) > LARGEST:
-        if not isinstance(doubt, _DoubtError | None):
-            first_line = (str(doubt).strip().splitlines() or [""])[0]
-            raise ModelError(f"{artifact.name} does not load: {type(doubt).__name__}: {first_line}")
-        return 0
+    size, room = _count_bytes(artifact.folder), psutil.virtual_memory().available
+    # Weights in 16 bits take twice their size in float32, and others may be in memory twice for a moment.
+    if 2 * size > room:
+        raise _TooLargeError(
+            f"twice its weights are {2 * size / 1e9:.1f} GB, and {room / 1e9:.1f} GB of memory are free"
+        )
     # The program of `harness/plan/models.py` hides these, which sentence-transformers needs.
     for name in ("sklearn", "scipy"):
         if sys.modules.get(name, torch) is None:
             del sys.modules[name]
-    from harness.encoder.loading import load_any
+    from harness.encoder.sanity import load_checked
 
-    encoder = load_any(artifact, replace(encoding, dtype="float32"), device="cpu")
+    # A CPU does not run float16.
+    encoding = replace(encoding, dtype="float32") if encoding.dtype == "float16" else encoding
     try:
+        encoder = load_checked(artifact, encoding, gate=gate, twice=size <= LARGEST)
         for vectors in encoder.first_outputs.values() if encoding.may_exceed_half else ():
             round_to_half(vectors)
     except DataError as error:
         raise ModelError(f"{artifact.name}: {error.args[0]}", hint=error.hint) from None
+    except (HarnessError, MemoryError):
+        raise
+    except Exception as error:
+        raise _explain_failure(artifact, error, "run") from error
     loaded = [getattr(module, "tokenizer", None) for module in encoder.model.modules()]
     return max(
         (one.num_special_tokens_to_add() for one in loaded if isinstance(one, PreTrainedTokenizerBase)),
@@ -149,7 +200,7 @@ def _load_whole(artifact: Artifact, encoding: Encoding, doubt: Exception | None)
     )
 
 
-def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
+def _try_modules(artifact: Artifact, encoding: Encoding, *, gate: bool) -> int:
     """Try every module; returns the special tokens that the tokenizers add to a text, at most."""
     pads = encoding.late_interaction is None
     folder, special, width, pooled = artifact.folder, 0, None, False
@@ -173,16 +224,18 @@ def _try_modules(artifact: Artifact, encoding: Encoding) -> int:
         config = read_module_config(place, name)
         _require_plain(place, str(name), config)
         if name == "Transformer":
-            added, width = _try_backbone(place, artifact, encoding)
+            added, width = _try_backbone(place, artifact, encoding, gate=gate)
             special = max(special, added)
         elif name in ("Pooling", ATTENTIVE) and width is not None:
             size = config["word_embedding_dimension"]
             # A learned pooling has weights of its width; any other takes what comes, as the sanity gate says.
-            if name == ATTENTIVE and size != width:
+            if size != width and name == ATTENTIVE:
                 raise ModelError(
                     f"{place} pools vectors of {size} dimensions, and its backbone's have {width}.",
                     hint="Its config and its backbone do not belong together: fetch the folder again.",
                 )
+            if size != width and gate:
+                raise _DoubtError
             width *= len(split_pooling(str(read_pooling([module]))))
             pooled = True
         elif name == "Dense":
@@ -211,7 +264,9 @@ def _require_plain(place: Path, name: str, config: Mapping[str, Any]) -> None:
         getattr(importlib.import_module(package), activation)()
 
 
-def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[int, int | None]:
+def _try_backbone(
+    place: Path, artifact: Artifact, encoding: Encoding, *, gate: bool
+) -> tuple[int, int | None]:
     """Try a backbone and its tokenizer; returns the special tokens of a text, and the width of a token."""
     _require_consistent(place, read_object(place / "config.json"))
     settings = [read_object(path) for path in sorted(place.glob("sentence_*_config.json"))]
@@ -251,11 +306,13 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
         raise DamagedModelError(
             f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
         ) from error
-    rows, width = (
-        _try_network(place, artifact)
-        if ours
-        else _try_library_class(place, shared, dict(features), encoding, list_allowed_tensors(artifact.allow))
-    )
+    rows: int | None
+    if ours:
+        network = _load_network(place, artifact, encoding)
+        rows, width = network.shape.vocab_size, network.shape.hidden_size
+    else:
+        allowed = list_allowed_tensors(artifact.allow)
+        rows, width = _try_library_class(place, shared, dict(features), encoding, allowed)
     tokens = {*reference.get_vocab()} if reference is not None else set()
     # A class of transformers adds special tokens of its own, which no text gets unless they are words.
     numbers = (
@@ -272,7 +329,47 @@ def _try_backbone(place: Path, artifact: Artifact, encoding: Encoding) -> tuple[
             f"{rows} rows.",
             hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
         )
+    if ours and gate and pads:
+        _check_network(_Backbone(place, tokenizer, network, encoding), place, artifact, encoding)
     return tokenizer.num_special_tokens_to_add(), width
+
+
+class _Backbone:
+    """Our network and its tokenizer, with the names of sentence-transformers' Transformer."""
+
+    def __init__(self, place: Path, tokenizer: Any, network: EncoderModel, encoding: Encoding) -> None:
+        self.tokenizer, self.auto_model, self.max_seq_length = tokenizer, network, encoding.max_length
+        self.do_lower_case = bool(read_module_config(place, "Transformer").get("do_lower_case"))
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """The features of texts in one batch."""
+        stripped = [text.strip().lower() if self.do_lower_case else text.strip() for text in texts]
+        cut = {"truncation": "longest_first", "max_length": self.max_seq_length}
+        return dict(self.tokenizer(stripped, padding=True, return_tensors="pt", **cut))
+
+    def __call__(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The features with the vectors of tokens, (texts, tokens, width)."""
+        names = inspect.signature(self.auto_model.forward).parameters
+        taken: Any = {name: value for name, value in features.items() if name in names}
+        return {**features, TOKENS: self.auto_model(**taken)[0]}
+
+
+def _check_network(module: _Backbone, place: Path, artifact: Artifact, encoding: Encoding) -> None:
+    """Refuse a contradiction between the files of our network and what it does; doubt vectors of no use."""
+    if encoding.max_length <= module.tokenizer.num_special_tokens_to_add():
+        return
+    for seen in (*observe_backbone(module, place, encoding), observe_prompts(encoding)):
+        if seen.allowance and seen.allowance not in artifact.allow:
+            raise ModelError(f"{artifact.name}: {seen.message}", hint=seen.cure)
+    with torch.inference_mode():
+        features = module(module.tokenize(SHORT))
+    tokens, mask = features[TOKENS], features["attention_mask"].unsqueeze(-1)
+    # Poolings other than that of the first token see all of them.
+    rows = tokens[:, 0] if encoding.pooling == "cls" else (tokens * mask).sum(1) / mask.sum(1)
+    units = torch.nn.functional.normalize(rows.double())
+    # The least cosine is not a number if any is not.
+    if not (rows.any() and (units @ units.T).min() < 1 - SAME):
+        raise _DoubtError
 
 
 def _require_declared_tokens(place: Path, artifact: Artifact, tokenizer: Any, reference: Any) -> None:
@@ -314,28 +411,21 @@ def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _try_network(place: Path, artifact: Artifact) -> tuple[int, int]:
-    """Build our network of a folder on the meta device; returns rows and width of its token embedding."""
-    headers = read_tensor_headers(list_module_weights(place)) or {}
-    # torch has each type under the name of its storage, too: torch.half is torch.float16.
-    storages = {name: str(TYPES.get(tensor.dtype, (None, ""))[0]).lower() for name, tensor in headers.items()}
-    dtypes = {name: getattr(torch, storage, None) for name, storage in storages.items()}
-    if not headers or None in dtypes.values():
-        raise _DoubtError
+def _load_network(place: Path, artifact: Artifact, encoding: Encoding) -> EncoderModel:
+    """Load our network of a folder, whose weights are read from disk only as far as they are used."""
     # sentence-transformers asks such a config for the width of a token.
-    if "text_config" in read_object(place / "config.json"):
+    if _count_bytes(place) > LARGEST or "text_config" in read_object(place / "config.json"):
         raise _DoubtError
-    tensors = {
-        name: torch.empty(tensor.shape, dtype=dtypes[name], device="meta") for name, tensor in headers.items()
-    }
-    shape = load_network(
+    kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
+    model = load_network(
         place,
         read_family(place),
         dtype=torch.float32,
+        scaling={"kind": kind, "factor": factor, "length": encoding.max_length} if kind else None,
         allow_extra=list_allowed_tensors(artifact.allow),
-        tensors=tensors,
-    ).model.shape
-    return shape.vocab_size, shape.hidden_size
+    ).model
+    assert isinstance(model, EncoderModel)
+    return model
 
 
 def _try_library_class(
@@ -418,21 +508,23 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     # What a library prints goes nowhere.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    models: list[tuple[Artifact, Encoding]] = pickle.load(sys.stdin.buffer)
+    models: list[tuple[Artifact, Encoding]]
+    models, gate = pickle.load(sys.stdin.buffer)
     gc.freeze()
     gc.enable()
     # One by one: those before a model that ends this process count.
     for artifact, encoding in models:
-        answers.write(f"{json.dumps(answer_model(artifact, encoding))}\n".encode())
+        answers.write(f"{json.dumps(answer_model(artifact, encoding, gate=gate))}\n".encode())
         answers.flush()
     # Python would take all libraries apart before its end.
     os._exit(0)
 
 
-def answer_model(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
-    """The fields of the verdict on a model."""
+def answer_model(artifact: Artifact, encoding: Encoding, *, gate: bool) -> dict[str, Any]:
+    """The fields of the verdict on a model; arguments as in `try_load`."""
     try:
-        return {"special_tokens": try_load(artifact, encoding)}
+        special_tokens, note = try_load(artifact, encoding, gate=gate)
+        return {"special_tokens": special_tokens, "note": note}
     except HarnessError as error:
         return {"message": error.args[0], "hint": error.hint}
 

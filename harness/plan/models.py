@@ -60,7 +60,8 @@ SAFE = ("model.safetensors", "model.safetensors.index.json")
 class ModelOptions:
     """The options of model resolution: the network, the model's own code, and the cache folder.
 
-    `allow` are the names of what is accepted; `trained` is whether a recipe trains a model for every task.
+    `allow` are the names of what is accepted; `gate` is whether the sanity gate may refuse a model before a
+    run; `trained` is whether a recipe trains a model for every task.
     Models that were trained into `results` have names there; None for none. `evaluation` is that of models
     that recipes trained.
     """
@@ -69,6 +70,7 @@ class ModelOptions:
     trust_remote_code: bool = False
     cache: Path | None = None
     allow: tuple[str, ...] = ()
+    gate: bool = False
     trained: bool = False
     results: Path | None = None
     evaluation: EvaluationChoice = field(default_factory=EvaluationChoice)
@@ -98,7 +100,7 @@ def resolve_models(
     models = [_resolve_files(text, settings, options) for text in texts]
     encoded = [(model.artifact, model.encoding) for model in models if isinstance(model.encoding, Encoding)]
     with ExitStack() as stack:
-        (trials or stack).enter_context(check_load(encoded, options.cache))
+        (trials or stack).enter_context(check_load(encoded, options.cache, gate=options.gate))
     return models
 
 
@@ -411,7 +413,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
 # Whether models load: each is tried once for each content, in a process of its own
 
 
-TRIAL_FORM = 6
+TRIAL_FORM = 7
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
@@ -429,15 +431,25 @@ START = (
 SECONDS = 600
 """The most seconds of one process."""
 
+QUIET_SECONDS = 5
+"""The seconds of a process after which it is said what goes on."""
+
+
+UNTRIED = "{} is not tried before a run, which may refuse it: its trial took too much memory or time"
+"""The note on a model with which a process ends."""
+
 
 @contextmanager
-def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> Iterator[None]:
+def check_load(
+    models: Sequence[tuple[Artifact, Encoding]], cache: Path | None, *, gate: bool
+) -> Iterator[None]:
     """Refuse models that do not load (ModelError), and lengths that leave nothing of a text (UsageError).
 
     They come after `check_folder`. New ones are tried beside the block, and refused at its end in place of an
-    error in it. Outcomes are kept in the folder `cache`; None to try every model.
+    error in it. Outcomes are kept in the folder `cache`; None to try every model. With `gate` models that the
+    sanity gate of a run would refuse are refused as well.
     """
-    with start_trials(models, cache) as collect:
+    with start_trials(models, cache, gate=gate) as collect:
         error = None
         try:
             yield
@@ -450,6 +462,8 @@ def check_load(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) 
 
 
 def _require_loads(artifact: Artifact, encoding: Encoding, verdict: Verdict) -> None:
+    if verdict.note is not None:
+        print(f"{verdict.note}.", file=sys.stderr)
     if verdict.message is not None:
         raise ModelError(verdict.message, hint=verdict.hint)
     if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
@@ -464,25 +478,28 @@ def _require_loads(artifact: Artifact, encoding: Encoding, verdict: Verdict) -> 
 class Verdict:
     """The outcome of a trial load: `message` and `hint` of the refusal, if any.
 
-    `special_tokens` is the number of tokens that the tokenizer adds to a text.
+    `special_tokens` is the number of tokens that the tokenizer adds to a text; `note` says why a model was
+    not tried whole.
     """
 
     message: str | None = None
     hint: str | None = None
     special_tokens: int = 0
+    note: str | None = None
 
 
 @contextmanager
 def start_trials(
-    models: Sequence[tuple[Artifact, Encoding]], cache: Path | None
+    models: Sequence[tuple[Artifact, Encoding]], cache: Path | None, *, gate: bool
 ) -> Iterator[Callable[[], list[Verdict]]]:
     """Try models beside the block; gives the function that waits for the verdict on each.
 
     Args:
         models: The models, with the settings of their evaluation.
         cache: The folder in which verdicts are cached by the content of folders; None to try every model.
+        gate: Whether the sanity gate may refuse a model.
     """
-    places = [None if cache is None else _locate_verdict(cache, *model) for model in models]
+    places = [None if cache is None else _locate_verdict(cache, *model, gate=gate) for model in models]
     verdicts = [
         None if place is None else _read_verdict(place, artifact)
         for place, (artifact, _) in zip(places, models, strict=True)
@@ -493,17 +510,18 @@ def start_trials(
         for number, verdict in zip(due, collect_new(), strict=True):
             verdicts[number] = verdict
             place = places[number]
-            if verdict is not None and place is not None:
+            # Another time there may be the memory or the time for a model.
+            if verdict is not None and verdict.note is None and place is not None:
                 content = {"schema": 1, "folder": str(models[number][0].folder), **asdict(verdict)}
                 with suppress(OSError, StoreError):
                     write_content_file(place, content)
         return [verdict or Verdict() for verdict in verdicts]
 
-    with _try_models([models[number] for number in due]) as collect_new:
+    with _try_models([models[number] for number in due], gate=gate) as collect_new:
         yield collect
 
 
-def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path:
+def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding, *, gate: bool) -> Path:
     folders = list_module_folders(artifact.folder)
     key = digest(
         {
@@ -512,6 +530,12 @@ def _locate_verdict(cache: Path, artifact: Artifact, encoding: Encoding) -> Path
             "allow_extra": list_allowed_tensors(artifact.allow),
             "own code": artifact.trust_remote_code,
             "any tokens": [name in artifact.allow for name in (SPECIAL_TOKENS, TOKENIZATION)],
+            # Neither the similarity nor the search changes a vector.
+            "gate": gate
+            and [
+                replace(encoding.loaded, similarity="cosine", index=None, exact=False),
+                sorted(artifact.allow),
+            ],
             "vectors beyond float16": encoding.may_exceed_half,
             # A load, which settles a doubt, asks for it.
             "pooling": encoding.pooling,
@@ -536,33 +560,39 @@ def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
 
 
 @contextmanager
-def _try_models(models: list[tuple[Artifact, Encoding]]) -> Iterator[Callable[[], list[Verdict | None]]]:
+def _try_models(
+    models: list[tuple[Artifact, Encoding]], *, gate: bool
+) -> Iterator[Callable[[], list[Verdict | None]]]:
     """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
     if not models:
         yield list
     elif {"torch", "transformers"} <= sys.modules.keys():
         from harness.encoder.trial_load import answer_model
 
-        yield lambda: [Verdict(**answer_model(*model)) for model in models]
+        yield lambda: [Verdict(**answer_model(*model, gate=gate)) for model in models]
     else:
-        with _start_process(models) as process:
-            yield partial(_read_verdicts, models, process)
+        with _start_process(models, gate=gate) as process:
+            yield partial(_read_verdicts, models, process, gate=gate)
 
 
 def _read_verdicts(
-    models: Sequence[tuple[Artifact, Encoding]], process: subprocess.Popen[bytes] | None
+    models: Sequence[tuple[Artifact, Encoding]], process: subprocess.Popen[bytes] | None, *, gate: bool
 ) -> list[Verdict | None]:
     """The verdicts of a process, and of one more for each model with which one ends."""
-    verdicts: list[Verdict | None] = [*_read_answers(process)] or [None]
+    verdicts: list[Verdict | None] = []
     while len(verdicts) < len(models):
-        with _start_process(models[len(verdicts) :]) as following:
-            verdicts += _read_answers(following) or [None]
+        left = models[len(verdicts) :]
+        with ExitStack() as stack:
+            process = process or stack.enter_context(_start_process(left, gate=gate))
+            answers = _read_answers(process, [artifact.name for artifact, _ in left])
+        verdicts += answers or [Verdict(note=UNTRIED.format(left[0][0].name))]
+        process = None
     return verdicts
 
 
 @contextmanager
 def _start_process(
-    models: Sequence[tuple[Artifact, Encoding]],
+    models: Sequence[tuple[Artifact, Encoding]], *, gate: bool
 ) -> Iterator[subprocess.Popen[bytes] | None]:
     """A process that tries models, up to the end of the block; None where none can be started."""
     environment = {
@@ -574,7 +604,7 @@ def _start_process(
     process = None
     # A file, since a pipe may be full before the process reads it.
     with suppress(OSError), tempfile.TemporaryFile() as file:
-        file.write(pickle.dumps(models))
+        file.write(pickle.dumps((models, gate)))
         file.seek(0)
         # -P: nothing is imported from the working folder, unless this program does so.
         process = subprocess.Popen(
@@ -592,15 +622,19 @@ def _start_process(
             process.communicate()
 
 
-def _read_answers(process: subprocess.Popen[bytes] | None) -> list[Verdict]:
+def _read_answers(process: subprocess.Popen[bytes] | None, names: Sequence[str]) -> list[Verdict]:
     if process is None:
         return []
     # Of a process that is killed or runs out of memory the answers count; the run itself shows what the next
     # model does.
     try:
-        answers, _ = process.communicate(timeout=SECONDS)
+        answers, _ = process.communicate(timeout=QUIET_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
-        answers, _ = process.communicate()
+        print(f"Trying {shorten_names(names)} on the CPU, once for each content", file=sys.stderr)
+        try:
+            answers, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            answers, _ = process.communicate()
     lines = answers.splitlines(keepends=True)
     return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]

@@ -259,6 +259,7 @@ def _resolve_models(
         trust_remote_code=request.trust_remote_code,
         cache=cache,
         allow=request.allow,
+        gate=request.gate,
         trained=recipe,
         results=paths.resolve_results_folder(request.results),
         evaluation=EvaluationChoice() if plain else request.evaluation_choice,

@@ -40,7 +40,7 @@ SEVERAL = f"""{BLOCKER}
 import contextlib, io, json
 from harness.cli import invoke
 from harness.plan import models
-models._try_models = lambda models: contextlib.nullcontext(lambda: [None] * len(models))
+models._try_models = lambda models, **_: contextlib.nullcontext(lambda: [None] * len(models))
 told = []
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:

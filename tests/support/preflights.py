@@ -11,14 +11,18 @@ from harness.encoder.folder.preflight import check_folder
 from harness.plan.models import Verdict, check_load, start_trials
 
 
-def check_model(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
+def check_model(
+    artifact: Artifact, encoding: Encoding, *, any_kind: bool = False, gate: bool = False
+) -> None:
     """Refuse a model that a run would refuse before its first task."""
     check_folder(artifact, encoding, any_kind=any_kind)
-    with check_load([(artifact, encoding)], None):
+    with check_load([(artifact, encoding)], None, gate=gate):
         pass
 
 
-def collect_verdicts(models: Sequence[tuple[Artifact, Encoding]], cache: Path | None) -> list[Verdict]:
+def collect_verdicts(
+    models: Sequence[tuple[Artifact, Encoding]], cache: Path | None, *, gate: bool = False
+) -> list[Verdict]:
     """The verdicts on models, with nothing done beside their trials."""
-    with start_trials(models, cache) as collect:
+    with start_trials(models, cache, gate=gate) as collect:
         return collect()

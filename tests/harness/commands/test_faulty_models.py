@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 import faulty
 import harness
+import tiny
 from blocked import invoke_blocked
 from harness.core.documents import append_digest, verify_digest
 from harness.core.encoding import Settings
@@ -272,7 +274,7 @@ def test_a_contradiction_is_accepted_by_its_name_and_noted(
     assert report.records[0].main_score == same.records[0].main_score
 
 
-# What only loading finds
+# What the sanity gate finds
 
 
 def not_finite(folder: Path) -> None:
@@ -295,19 +297,49 @@ def test_a_pickle_of_something_else_is_found_before(measured: Measured, asked: A
     assert (code, out, len(err.splitlines())) == (2, "", 2)
 
 
-@pytest.mark.parametrize("spoil", [not_finite, constant])
-def test_what_only_loading_finds_is_told_in_three_lines(
-    spoil: faulty.Spoil, measured: Measured, asked: Asked, tmp_path: Path
+def sees_padding(folder: Path) -> None:
+    import transformers
+
+    width = json.loads((folder / "config.json").read_text())["hidden_size"]
+    sizes = {"hidden_size": width, "num_hidden_layers": 2, "intermediate_size": 48}
+    config = transformers.FNetConfig(vocab_size=len(tiny.tokenizer()), max_position_embeddings=512, **sizes)
+    transformers.FNetModel(config).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+
+
+@pytest.mark.parametrize("spoil", [not_finite, constant, sees_padding])
+def test_a_dry_run_and_a_run_refuse_what_the_sanity_gate_refuses(
+    spoil: faulty.Spoil,
+    measured: Measured,
+    asked: Asked,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = Path(shutil.copytree(measured.model("good"), tmp_path / "spoiled"))
     spoil(folder)
-    code, out, err = asked("run", "--model", folder, "--suite", measured.local, "--tasks", "alike")
-    assert (code, "Traceback" in out + err) == (1, False)
-    report = harness.run(str(folder), measured.local, tasks="alike", results=measured.results)
-    (failed,) = report.failures
-    assert failed.failure is not None
-    assert len(str(failed.failure.fault).splitlines()) <= 3
-    assert failed.failure.message.splitlines()[0] in out
+    capsys.readouterr()
+    given = ("run", "--model", folder, "--suite", measured.local, "--tasks", "alike")
+    dry = asked(*given, "--dry-run")
+    assert (dry[:2], len(dry[2].splitlines())) == ((2, ""), 2)
+    assert asked(*given) == dry
+    # What the user overrules is no fault of a dry run either; such vectors may have no score.
+    assert asked(*given, "--dry-run", "--no-gate")[0] == 0
+    code, out, err = asked(*given, "--no-gate")
+    assert (code, "Traceback" in out + err) == (int(spoil is not sees_padding), False)
+
+
+def test_a_contradiction_that_only_the_gate_finds_is_refused_before_a_run(
+    measured: Measured, asked: Asked, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(measured.model("good"), tmp_path / "spoiled"))
+    given = ("run", "--model", folder, "--suite", measured.local, "--tasks", "alike")
+    faulty.rewrite(folder / "config.json", is_causal=True)
+    dry = asked(*given, "--dry-run")
+    assert dry[0] == 2
+    assert "config.json says that attention is causal (is_causal)" in dry[2]
+    assert asked(*given) == dry
+    assert asked(*given, "--dry-run", "--allow", "attention")[0] == 0
+    assert asked(*given, "--allow", "attention")[0] == 0
 
 
 # Names that are no model

@@ -24,7 +24,7 @@ from harness.encoder.folder.preflight import check_folder
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.results.differences import is_field_name
-from preflights import check_model
+from preflights import check_model, collect_verdicts
 
 Build = Callable[..., Path]
 
@@ -311,7 +311,7 @@ SAVES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, tuple[Any, Any]
 
 
 def observe(folder: Path, artifact: Callable[..., Artifact], **settings: Any) -> tuple[Any, list[str]]:
-    """What is observed of a folder, and the names of its contradictions."""
+    """What is observed of a folder, and the names of its contradictions, for which the trial refuses it."""
     from harness.encoder.loading import load_any
 
     encoding = resolve_encoding(describe(folder), Settings(**settings))
@@ -327,6 +327,10 @@ def observe(folder: Path, artifact: Callable[..., Artifact], **settings: Any) ->
         assert accepted.failures == ()
         told = [one.partition(": ")[0] for one in accepted.accepted]
         assert told == [f"accepted by --allow {name}" for name in named]
+    allowed = artifact(folder, allow=tuple(named))
+    refused, passed = collect_verdicts([(artifact(folder), encoding), (allowed, encoding)], None, gate=True)
+    assert all(f"--allow {name}" in str(refused.hint) for name in named), refused
+    assert (refused.message is not None, passed.message) == (bool(named), None)
     return seen, named
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import transformers
@@ -32,7 +34,9 @@ from harness.encoder import trial_load
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
 from harness.encoder.library import RENAMED
+from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
+from harness.encoder.sanity import check_encoder, require_sane
 from harness.plan.models import Verdict, check_load
 from preflights import check_model, collect_verdicts
 from tiny import library
@@ -56,9 +60,26 @@ def vectors(artifact: MakeArtifact, loaded: Loaded) -> Callable[..., NDArray[np.
     return vectors
 
 
-def passes(artifact: Artifact, **settings: Any) -> None:
+def passes(artifact: Artifact, *, gate: bool = False, **settings: Any) -> None:
     encoding = resolve_encoding(describe(artifact.folder), Settings(**settings))
-    check_model(artifact, encoding, any_kind=settings.get("pooling") is not None)
+    check_model(artifact, encoding, any_kind=settings.get("pooling") is not None, gate=gate)
+
+
+def refused_by_gate(artifact: Artifact, **settings: Any) -> str:
+    """The message of the gate on a model that loads, which is that of its trial."""
+    encoding = resolve_encoding(describe(artifact.folder), Settings(**settings))
+
+    def load() -> Any:
+        return load_any(artifact, encoding, device="cpu")
+
+    passes(artifact, **settings)
+    with pytest.raises(ModelError) as refused:
+        require_sane(check_encoder(load(), load, folder=artifact.folder, allow=artifact.allow))
+    with pytest.raises(ModelError) as tried:
+        passes(artifact, gate=True, **settings)
+    assert (tried.value.message, tried.value.hint) == (f"tiny: {refused.value.message}", refused.value.hint)
+    assert "\n" not in tried.value.message
+    return refused.value.message
 
 
 def saved(model: Any, folder: Path, tokenizer: Any = None) -> Path:
@@ -291,6 +312,126 @@ def test_a_class_that_takes_no_texts_of_any_length_is_refused(tmp_path: Path, ar
         passes(artifact(folder))
 
 
+WIDE = {"vocab_size": 160, "max_position_embeddings": 512, "pad_token_id": 0, **SMALL}
+PADDED: dict[str, Callable[[], Any]] = {
+    "ConvBERT": lambda: transformers.ConvBertModel(
+        transformers.ConvBertConfig(embedding_size=32, head_ratio=2, **WIDE)
+    ),
+    "YOSO": lambda: transformers.YosoModel(transformers.YosoConfig(use_expectation=True, **WIDE)),
+    "Nyströmformer": lambda: transformers.NystromformerModel(transformers.NystromformerConfig(**WIDE)),
+    "FNet": lambda: transformers.FNetModel(
+        transformers.FNetConfig(**{k: v for k, v in WIDE.items() if k != "num_attention_heads"})
+    ),
+    "Canine": lambda: transformers.CanineModel(
+        transformers.CanineConfig(**{k: v for k, v in WIDE.items() if k != "vocab_size"})
+    ),
+}
+"""By name: a class of transformers whose vectors depend on padding."""
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_a_class_that_sees_padding_is_refused_by_the_trial(
+    name: str, tmp_path: Path, artifact: MakeArtifact
+) -> None:
+    folder = saved(PADDED[name](), tmp_path / "model")
+    assert "of its length when its batch is padded" in refused_by_gate(artifact(folder))
+
+
+def test_a_class_with_another_vector_at_each_pass_is_refused_by_the_trial(
+    tmp_path: Path, artifact: MakeArtifact
+) -> None:
+    """Reformer draws its hashes at random, so that no message has the same numbers."""
+    config = transformers.ReformerConfig(
+        axial_pos_shape=[8, 64],
+        axial_pos_embds_dim=[16, 16],
+        attn_layers=["local", "lsh"],
+        num_buckets=4,
+        attention_head_size=8,
+        feed_forward_size=48,
+        **WIDE,
+    )
+    folder = saved(transformers.ReformerModel(config), tmp_path / "model")
+    with pytest.raises(ModelError, match="of its length after other texts"):
+        passes(artifact(folder), gate=True)
+
+
+def test_a_class_that_fails_at_long_texts_is_refused_by_the_trial(
+    tmp_path: Path, artifact: MakeArtifact
+) -> None:
+    """LED's positions end before the text does, and nothing in its config that is known here says where."""
+    sizes = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in LED.items()}
+    config = transformers.LEDConfig(
+        vocab_size=160, d_model=32, attention_window=8, max_encoder_position_embeddings=64, **sizes
+    )
+    folder = saved(transformers.LEDModel(config), tmp_path / "model")
+    passes(artifact(folder))
+    with pytest.raises(ModelError, match="tiny does not run: IndexError"):
+        passes(artifact(folder), gate=True)
+
+
+LED = {"layers": 1, "attention_heads": 4, "ffn_dim": 48}
+
+
+def fill(value: float) -> Callable[[dict[str, Any]], None]:
+    return lambda tensors: [tensor.fill_(value) for tensor in tensors.values()] and None
+
+
+@pytest.mark.parametrize(("value", "message"), [(float("nan"), "are not finite"), (0, "the same vector")])
+@pytest.mark.parametrize("dense", [True, False])
+def test_weights_that_give_no_vectors_are_refused_by_the_trial(
+    value: float, message: str, dense: bool, build: Build, artifact: MakeArtifact, edit: Callable[..., None]
+) -> None:
+    folder = build(dense=dense)
+    edit(folder / "2_Dense" if dense else folder, fill(value))
+    assert message in refused_by_gate(artifact(folder))
+
+
+def test_a_token_without_a_vector_is_refused_by_the_trial(
+    copy: Path, artifact: MakeArtifact, edit: Callable[..., None]
+) -> None:
+    number = json.loads((copy / "tokenizer.json").read_text())["model"]["vocab"]["def"]
+    edit(copy, lambda tensors: tensors["embeddings.word_embeddings.weight"][number].fill_(float("inf")))
+    assert "vectors are not finite, that of 'def add(a, b): return a + b' first" in refused_by_gate(
+        artifact(copy)
+    )
+
+
+def test_a_pooling_of_another_width_is_refused_by_the_trial(build: Build, artifact: MakeArtifact) -> None:
+    folder = build()
+    faulty.rewrite(folder / "1_Pooling/config.json", word_embedding_dimension=48)
+    assert "vectors of 48 numbers, and they have 32" in refused_by_gate(artifact(folder))
+
+
+def test_a_model_that_does_not_fit_the_free_memory_is_noted_and_not_tried(
+    tmp_path: Path,
+    artifact: MakeArtifact,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = artifact(saved(PADDED["ConvBERT"](), tmp_path / "model"))
+    room = psutil.virtual_memory()
+    size = (model.folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: room._replace(available=2 * size - 1))
+    for _ in range(2):
+        verdict = judged(model, tmp_path / "cache", gate=True)
+        assert verdict.message is None
+        assert re.search(r"^tiny is not tried .* twice its weights are 0\.0 GB", str(verdict.note))
+    passes(model, gate=True)
+    assert capsys.readouterr().err.splitlines()[-1] == f"{verdict.note}."
+    # It is tried as soon as there is room.
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: room._replace(available=2 * size))
+    assert "when its batch is padded" in str(judged(model, tmp_path / "cache", gate=True).message)
+
+
+def test_a_verdict_is_that_of_a_gate_and_of_what_is_allowed(build: Build, artifact: MakeArtifact) -> None:
+    folder = build(library={"prompts": {"passage": "passage: "}})
+    cache, allowed = folder.parent / "cache", artifact(folder, allow=("unused-prompt",))
+    for _ in range(2):
+        assert judged(artifact(folder), cache).message is None
+        assert "No text gets its prompt 'passage'" in str(judged(artifact(folder), cache, gate=True).message)
+        assert judged(allowed, cache, gate=True).message is None
+
+
 def test_a_class_that_does_not_run_without_memory_is_no_fault_where_it_is_too_large_to_load(
     tmp_path: Path, artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,7 +439,8 @@ def test_a_class_that_does_not_run_without_memory_is_no_fault_where_it_is_too_la
         vocab_size=160, max_position_embeddings=66, pad_token_id=0, attention_window=8, **SMALL
     )
     folder = saved(transformers.LongformerModel(config), tmp_path / "model")
-    monkeypatch.setattr(trial_load, "LARGEST", 0)
+    room = psutil.virtual_memory()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: room._replace(available=0))
     passes(artifact(folder), pooling="mean")
 
 
@@ -427,9 +569,9 @@ def test_a_tokenizer_without_a_mask_is_refused(
         passes(artifact(copy))
 
 
-def judged(artifact: Artifact, cache: Path) -> Verdict:
+def judged(artifact: Artifact, cache: Path, *, gate: bool = False) -> Verdict:
     encoding: Encoding = resolve_encoding(describe(artifact.folder), Settings())
-    return collect_verdicts([(artifact, encoding)], cache)[0]
+    return collect_verdicts([(artifact, encoding)], cache, gate=gate)[0]
 
 
 @pytest.mark.parametrize(
@@ -464,9 +606,9 @@ def test_a_folder_is_tried_once_for_each_content(
     tried: list[Path] = []
     real = trial_load.try_load
 
-    def counted(model: Artifact, encoding: Encoding) -> int:
+    def counted(model: Artifact, encoding: Encoding, *, gate: bool) -> tuple[int, str | None]:
         tried.append(model.folder)
-        return real(model, encoding)
+        return real(model, encoding, gate=gate)
 
     monkeypatch.setattr(trial_load, "try_load", counted)
     cache = tmp_path / "cache"
@@ -493,7 +635,7 @@ def test_a_model_that_ends_the_process_costs_no_other_its_verdict(
     """Each process answers up to the model named "end", in which it is killed."""
     program = """
 import json, os, pickle, sys
-for model, _ in pickle.load(sys.stdin.buffer):
+for model, _ in pickle.load(sys.stdin.buffer)[0]:
     if model.name == "end":
         os.kill(os.getpid(), 9)
     print(json.dumps({"special_tokens": len(model.name)}), flush=True)
@@ -525,7 +667,7 @@ print(json.dumps({{"message": "It does not load."}}), flush=True)
     monkeypatch.delitem(sys.modules, "torch")
 
     def fail(error: type[BaseException]) -> None:
-        with check_load(models, None):
+        with check_load(models, None, gate=True):
             while not (pid.exists() and pid.read_text()):
                 time.sleep(0.01)
             if error is ValueError:
@@ -541,6 +683,23 @@ print(json.dumps({{"message": "It does not load."}}), flush=True)
         fail(KeyboardInterrupt)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+def test_it_is_said_what_a_long_trial_does_and_that_it_ended_early(
+    copy: Path,
+    artifact: MakeArtifact,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("harness.plan.models.START", "import time; time.sleep(60)")
+    monkeypatch.setattr("harness.plan.models.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("harness.plan.models.SECONDS", 0.2)
+    monkeypatch.delitem(sys.modules, "torch")
+    verdict = judged(artifact(copy), tmp_path / "cache", gate=True)
+    assert capsys.readouterr().err == "Trying tiny on the CPU, once for each content\n"
+    assert (verdict.message, str(verdict.note).split(", ")[0]) == (None, "tiny is not tried before a run")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_plan_tries_models_in_another_process(
