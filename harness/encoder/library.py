@@ -12,9 +12,8 @@ from sentence_transformers.data_collator import SentenceTransformerDataCollator
 from sentence_transformers.models import Pooling, StaticEmbedding, Transformer
 from torch import nn
 
+from harness.encoder.folder.modules import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
 from harness.encoder.folder.modules import RENAMED as LATER_NAMES
-from harness.encoder.folder.modules import RUN, TOKENS
-from harness.encoder.folder.pooling import ORDER, POOLING_FLAGS, name_pooling
 
 RENAMED: bool = hasattr(Transformer, "preprocess")
 """Whether the installed release has the names of 5.4."""

@@ -32,12 +32,9 @@ from harness.encoder.backbones import OFFSET_MODELS
 from harness.encoder.engine import Encoder, collect_backbones, collect_input_modules
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import list_input_modules, read_module_config
-from harness.encoder.folder.pooling import counts_places
+from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
-from harness.encoder.library_load import TEXT, explain_other_tokens, find_text_ends
-from harness.encoder.tensors import (
+from harness.encoder.folder.tensors import (
     FLOAT,
     FORMS,
     TYPES,
@@ -47,6 +44,8 @@ from harness.encoder.tensors import (
     read_span,
     read_tensor_headers,
 )
+from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
+from harness.encoder.library_load import TEXT, explain_other_tokens, find_text_ends
 from harness.encoder.token_encoder import TokenEncoder
 
 BOTH, CAUSAL = "both ways", "causal"

@@ -49,10 +49,12 @@ from harness.encoder.folder.modules import (
     list_modules,
     read_module_config,
     read_modules,
+    read_pooling,
+    split_pooling,
     weight_files,
 )
-from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
+from harness.encoder.folder.tensors import TYPES, have_other_numbers, list_module_weights, read_tensor_headers
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
@@ -67,7 +69,6 @@ from harness.encoder.library_load import (
 )
 from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
-from harness.encoder.tensors import TYPES, have_other_numbers, list_module_weights, read_tensor_headers
 from harness.storage.vectors import round_to_half
 
 LARGEST = 2 << 30

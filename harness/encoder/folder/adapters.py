@@ -13,7 +13,7 @@ from harness.core.errors import DamagedModelError, ModelError
 from harness.core.keys import digest
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
-from harness.encoder.tensors import check_weights, list_module_weights, read_tensor_headers
+from harness.encoder.folder.tensors import check_weights, list_module_weights, read_tensor_headers
 
 ADAPTER = "peft-adapter"
 """The subfolder of a backbone with the adapter that loading merges into it."""

@@ -22,7 +22,7 @@ from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.adapters import ADAPTER
 from harness.encoder.folder.files import LARGEST, SETTINGS, read_files_once, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
-from harness.encoder.tensors import WHOLE, hash_shards, list_module_weights
+from harness.encoder.folder.tensors import WHOLE, hash_shards, list_module_weights
 
 CONFIGS = ("config.json", "modules.json", SETTINGS, "special_tokens_map.json", "added_tokens.json")
 """Configuration files, compared as JSON without VOLATILE, like every *_config.json except LEFTOVERS."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder.files import read_object
-from harness.encoder.tensors import format_command
+from harness.encoder.folder.tensors import format_command
 
 SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
 """The names by which a contradiction is accepted, that of special tokens and of all others."""

@@ -18,8 +18,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import NO_LIMIT, describe
-from harness.encoder.folder.modules import weight_files
-from harness.encoder.folder.pooling import OWN_POOLING
+from harness.encoder.folder.modules import OWN_POOLING, weight_files
 from harness.encoder.library import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
