@@ -90,9 +90,9 @@ def _read_config(place: Path) -> dict[str, Any]:
     settings = [name for name in UNMERGED if config.get(name)]
     if kind not in MERGED or settings:
         what = f"with {settings[0]}" if settings else f"of the kind {kind}"
+        hint = "Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA."
         raise ModelError(
-            f"{place} is an adapter {what}, which cannot be merged into its base model.",
-            hint="Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA.",
+            f"{place} is an adapter {what}, which cannot be merged into its base model.", hint=hint
         )
     if not (place / WEIGHTS).is_file():
         hint = "Fetch or write the folder again."

@@ -125,26 +125,18 @@ def read_router_config(place: Path) -> dict[str, Any]:
     if not mappings and "text" not in structure:
         return {**config, "parameters": options}
     try:
-        return _follow_mappings(structure, mappings, options, config["types"])
+        # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
+        by_pair = {ast.literal_eval(key): str(route) for key, route in mappings.items()}
+        routes = {side: _find_route(structure, by_pair, side) for side in (*SIDES, None)}
+        default = routes.pop(None) or options.get("default_route") or next(iter(structure), "")
+        names: dict[str, str] = {str(side): route for side, route in routes.items() if route}
+        # A side's mapping may send its texts elsewhere than to the route of its name.
+        alone = default if names.get(default, default) == default else f"{default}-alone"
+        taken = {side: structure[route] for side, route in {**names, alone: default}.items()}
+        inside = {name for modules in taken.values() for name in modules}
+        kept = {name: kind for name, kind in config["types"].items() if name in inside}
     except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
         raise explain_not_run(place, "route_mappings", mappings, {}) from error
-
-
-def _follow_mappings(
-    structure: Mapping[str, Any], mappings: Mapping[str, Any], options: Mapping[str, Any], types: Any
-) -> dict[str, Any]:
-    """The config of a Router of the routes alone that texts take."""
-    # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
-    by_pair = {ast.literal_eval(key): str(route) for key, route in mappings.items()}
-    routes = {side: _find_route(structure, by_pair, side) for side in (*SIDES, None)}
-    default = routes.pop(None) or options.get("default_route") or next(iter(structure), "")
-    names: dict[str, str] = {str(side): route for side, route in routes.items() if route}
-    # A side's mapping may send its texts elsewhere than to the route of its name.
-    alone = default if names.get(default, default) == default else f"{default}-alone"
-    names[alone] = default
-    taken = {side: structure[route] for side, route in names.items()}
-    inside = {name for modules in taken.values() for name in modules}
-    kept = {name: kind for name, kind in types.items() if name in inside}
     return {"types": kept, "structure": taken, "parameters": {**options, "default_route": alone}}
 
 
@@ -254,12 +246,11 @@ class Module:
             types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
         elif self.class_name in ROUTERS:
             types = read_router_config(self.place).get("types")
-        if not isinstance(types, dict):
-            return {}
-        for name in types:
+        inner = types if isinstance(types, dict) else {}
+        for name in inner:
             # An empty name would be the Router itself, and the walk would not end.
             require_inside(self.place / "router_config.json", name if Path(name).parts else "..", "folder")
-        return {name: self._build_inner(str(kind), name) for name, kind in types.items()}
+        return {name: self._build_inner(str(kind), name) for name, kind in inner.items()}
 
     def _build_inner(self, kind: str, name: str) -> Module:
         return Module(kind, self.folder, f"{self.sub}/{name}".lstrip("/"))
@@ -298,13 +289,13 @@ def read_modules(folder: Path) -> list[Module]:
         names = [m["name"] for m in content if "name" in m]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{path} is not a list of modules.") from error
+    if not modules:
+        raise ModelError(f"{path} lists no module.")
     if not all(isinstance(text, str) for m in modules for text in (m.kind, m.sub, *names)):
         raise ModelError(f"{path} has a type, path or name of a module that is no text.")
     # The library keeps modules by their names: of two alike it would drop one.
     if len({*names}) < len(names) or any(not name or "." in name for name in names):
         raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
-    if not modules:
-        raise ModelError(f"{path} lists no module.")
     for module in modules:
         require_inside(path, module.sub, "folder")
     if "vectors" in modules[0].needs:

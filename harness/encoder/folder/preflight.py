@@ -115,11 +115,11 @@ _NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in O
 
 
 def _require_card(folder: Path) -> None:
-    """Refuse other modules than those that sentence-transformers 2 to 6 printed into the README.md of a model.
+    """Refuse other modules than those that sentence-transformers, 2 to 6, has printed into README.md.
 
-    People copy the card of a base model, and the library keeps one where it saves a model without training it.
-    A card of another version, backbone or width is another model's: nothing is compared. Where modules were
-    added or replaced, or the length was changed, it may be an earlier save's: that is noted.
+    People copy the card of a base model, and the library keeps one where it saves a model untrained. A card
+    of another version, backbone or width is another model's: nothing is compared. Where modules were added or
+    replaced, or the length was changed, it may be an earlier save's: that is noted.
     """
     try:
         differences, is_fault = _compare_card(folder, read_modules(folder))
@@ -143,7 +143,7 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], b
     printed = {name: {"architecture": model} | ast.literal_eval(config) for name, config, model in rows}
     classes = [module.class_name or module.kind.rpartition(".")[2] for module in modules]
     shown, loaded = [name for name, _, _ in rows], [_NAMES.get(name, name) for name in classes]
-    configs = {name: read_module_config(one.place, name) for name, one in zip(loaded, modules, strict=True)}
+    configs = {name: read_module_config(m.place, name) for name, m in zip(loaded, modules, strict=True)}
     stem = re.sub("(Encoder)?Model$", "", printed["Transformer"]["architecture"]) or "?"
     classes = read_object(modules[0].place / "config.json")["architectures"]
     versions = {saved.get("sentence_transformers"), *_VERSION.findall(text)} - {None}
@@ -151,9 +151,9 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], b
     differences, rest = [], iter(shown)
     if shown != loaded:
         differences = [f"the modules {', '.join(shown)}, and modules.json has {', '.join(loaded)}"]
-    if {"Pooling"} <= printed.keys() & configs.keys():
-        settings = {name: value for name, value in printed["Pooling"].items() if name != "architecture"}
-        pair = (adapt_config("Pooling", settings, folder), configs["Pooling"])
+    if "Pooling" in printed.keys() & configs.keys():
+        del printed["Pooling"]["architecture"]
+        pair = (adapt_config("Pooling", printed["Pooling"], folder), configs["Pooling"])
         is_other |= len({config["word_embedding_dimension"] for config in pair}) > 1
         poolings = [name_pooling(config, folder) for config in pair]
         if poolings[0] != poolings[1]:

@@ -263,32 +263,28 @@ def have_other_numbers(first: StoredTensor, second: StoredTensor) -> bool:
     return (first.dtype, first.shape) == (second.dtype, second.shape) and starts[0] != starts[1]
 
 
-def _require_one_form(index: Path) -> None:
-    """Refuse parts that hold a tensor twice, with other numbers."""
-    headers = [read_safetensors(path)[0] for path in list_parts(index)]
-    for name in read_object(index)["weight_map"]:
-        copies = [tensors[name] for tensors in headers if name in tensors]
-        if any(have_other_numbers(copies[0], other) for other in copies[1:]):
-            raise ModelError(
-                f"{index.parent} holds {name} twice, with other numbers in {copies[1].path.name}.",
-                hint="Its parts are of two saves: fetch or write the folder again.",
-            )
-
-
 def require_one_model(place: Path) -> None:
     """Refuse safetensors that are two models: two parts, or one file beside an index of parts.
 
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
     whole, index = (place / name for name in FORMS[:2])
-    if not (whole.is_file() and index.is_file()):
-        if index.is_file():
-            _require_one_form(index)
+    if not whole.is_file():
+        headers = [read_safetensors(path)[0] for path in list_parts(index)] if index.is_file() else []
+        for name in dict.fromkeys(name for tensors in headers for name in tensors):
+            copies = [tensors[name] for tensors in headers if name in tensors]
+            if any(have_other_numbers(copies[0], other) for other in copies[1:]):
+                raise ModelError(
+                    f"{place} holds {name} twice, with other numbers in {copies[1].path.name}.",
+                    hint="Its parts are of two saves: fetch or write the folder again.",
+                )
         return
     try:
-        parts = read_tensor_headers(list_parts(index)) or {}
+        parts = read_tensor_headers(list_parts(index)) if index.is_file() else None
     # An index that was left behind, without its parts.
     except ModelError:
+        return
+    if parts is None:
         return
     tensors = read_tensor_headers([whole]) or {}
     wrong = [name for name in tensors.keys() & parts.keys() if tensors[name].shape != parts[name].shape]
