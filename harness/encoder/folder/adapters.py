@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError
+from harness.core.errors import DamagedModelError, ModelError, StoreError
+from harness.core.files import create_temporary_folder, move
 from harness.core.keys import digest
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
@@ -108,10 +108,8 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
     weights = list_module_weights(base)
     if not (base / "config.json").is_file() or not weights:
         lack = "an adapter itself" if (base / CONFIG).is_file() else "no folder with config.json and weights"
-        raise ModelError(
-            f"{base}, the base model of the adapter in {place}, is {lack}.",
-            hint="Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result.",
-        )
+        hint = "Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result."
+        raise ModelError(f"{base}, the base model of the adapter in {place}, is {lack}.", hint=hint)
     has_own = any(any(place.glob(pattern)) for pattern in VOCABULARIES)
     tokenizer = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", *VOCABULARIES)
     patterns = ("config.json", "*.index.json", "*.py", *(() if has_own else tokenizer))
@@ -120,19 +118,17 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
 
 def _write_links(laid: Path, targets: Mapping[str, str], texts: Mapping[str, str]) -> None:
     """Make a folder of links and texts, whole or not at all."""
-    laid.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=laid.parent) as scratch:
-        # Within it: the scratch folder itself is closed to the other users of a shared cache.
-        new = Path(scratch, laid.name)
-        for name in (*targets, *texts):
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-        for name, target in targets.items():
-            (new / name).symlink_to(target)
-        for name, text in texts.items():
-            (new / name).write_text(text, encoding="utf-8")
-        try:
-            os.rename(new, laid)
-        except OSError:
-            # Another process has made it.
-            if not laid.is_dir():
-                raise
+    new = create_temporary_folder(laid)
+    for name in (*targets, *texts):
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, target in targets.items():
+        (new / name).symlink_to(target)
+    for name, text in texts.items():
+        (new / name).write_text(text, encoding="utf-8")
+    try:
+        move(new, laid)
+    except StoreError:
+        shutil.rmtree(new)
+        # Another process has made it.
+        if not laid.is_dir():
+            raise

@@ -186,10 +186,8 @@ def check_external_references(folder: Path) -> None:
                 # Of a backbone's config transformers reads this one alone.
                 _check_settings(path, part, ["transformers_weights"] if path.name == "config.json" else part)
         if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
-            raise ModelError(
-                f"{place} holds an adapter, whose base model lies elsewhere.",
-                hint="Merge it into its base model first, or remove adapter_config.json if it is merged.",
-            )
+            hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
+            raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)
 
 
 def _check_settings(path: Path, settings: Mapping[str, Any], names: Container[str]) -> None:

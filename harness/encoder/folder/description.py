@@ -298,10 +298,8 @@ def _find_model_kind(folder: Path, modules: Sequence[Module], library: Mapping[s
         if any(module.kind.startswith(f"sentence_transformers.{package}.") for module in modules):
             kind = other
     if kind not in ("SentenceTransformer", COLBERT, MULTI_VECTOR):
-        raise ModelError(
-            f"{folder} is a {kind}, which gives no dense vector of a text.",
-            hint="Give a SentenceTransformer, a MultiVectorEncoder, or a bare backbone.",
-        )
+        hint = "Give a SentenceTransformer, a MultiVectorEncoder, or a bare backbone."
+        raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.", hint=hint)
     return kind
 
 

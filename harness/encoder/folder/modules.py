@@ -450,10 +450,8 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
         raise explain_not_run(path, "include_prompt", False, True)
     require_known(path, "names the pooling", modes, ORDER)
     if flags and {*modes} != {*by_flags}:
-        raise ModelError(
-            f"{path} has pooling_mode = {named!r}, and flags of another pooling.",
-            hint="Leave out the ones that the model was not trained with, in a copy of the folder.",
-        )
+        hint = "Leave out the ones that the model was not trained with, in a copy of the folder."
+        raise ModelError(f"{path} has pooling_mode = {named!r}, and flags of another pooling.", hint=hint)
     in_order = sorted({*modes}, key=ORDER.index)
     # "+" is the library's own way to name flags, which have no order.
     if text or modes == in_order:

@@ -18,7 +18,7 @@ from harness.encoder import backbones
 from harness.encoder.family import Config
 from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
-from harness.encoder.folder.files import LARGEST, SETTINGS, read_files_once, read_object
+from harness.encoder.folder.files import SETTINGS, read_files_once, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
@@ -108,7 +108,7 @@ def _require_named(folder: Path) -> None:
         )
 
 
-_BLOCK = re.compile(r"^(?:SentenceTransformer|MultiVectorEncoder|ColBERT)\(\n(.*?)^\)", re.M | re.S)
+_BLOCK = re.compile(r"^(?:SentenceTransformer|MultiVectorEncoder|ColBERT)\(\n((?:  .*\n)+)\)", re.M)
 _MODULE = re.compile(r"^  \(\w+\): (\w+)\((?:(\{.*\})\))?(?: with Transformer model: (\w+))?", re.M)
 _VERSION = re.compile(r"^- Sentence Transformers: (\S+)", re.M)
 _NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in OWN.items()}
@@ -137,7 +137,7 @@ def _require_card(folder: Path) -> None:
 def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], bool]:
     """What the card shows otherwise than the files that load, and whether these are surely at fault."""
     with (folder / "README.md").open(encoding="utf-8") as file:
-        text = file.read(LARGEST)
+        text = file.read(1 << 20)
     (block,), saved = _BLOCK.findall(text), read_object(folder / SETTINGS).get("__version__") or {}
     rows = [(_NAMES.get(kind, kind), config or "{}", model) for kind, config, model in _MODULE.findall(block)]
     printed = {name: {"architecture": model} | ast.literal_eval(config) for name, config, model in rows}
@@ -221,10 +221,8 @@ def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_co
         cure = f"Add --max-length {length}."
     else:
         return
-    raise ModelError(
-        f"{place} has {why}: its scores would depend on the order of texts.",
-        hint=f"{cure} Or take it as it is: --allow {ORDER}",
-    )
+    hint = f"{cure} Or take it as it is: --allow {ORDER}"
+    raise ModelError(f"{place} has {why}: its scores would depend on the order of texts.", hint=hint)
 
 
 KINDS = (

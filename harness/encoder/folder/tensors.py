@@ -142,10 +142,8 @@ def _read_pickle(path: Path) -> dict[str, StoredTensor] | None:
             # torch.save compresses nothing.
             unpacked = sum(member.file_size for member in archive.infolist())
             if unpacked > path.stat().st_size:
-                raise ModelError(
-                    f"{path} unpacks to {unpacked:,} bytes, more than it has.",
-                    hint="torch.save writes no such file. Get the model as safetensors.",
-                )
+                hint = "torch.save writes no such file. Get the model as safetensors."
+                raise ModelError(f"{path} unpacks to {unpacked:,} bytes, more than it has.", hint=hint)
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             content = _Unpickler(path, archive.read(name)).load()
     except ModelError:
@@ -218,10 +216,8 @@ def check_present(path: Path) -> None:
     """Refuse a file that is empty, or a pointer of git-lfs in place of the file: ModelError."""
     start = read_span(path, 0, len(POINTER))
     if start == POINTER:
-        raise ModelError(
-            f"{path} is a git-lfs pointer, not the file itself.",
-            hint=f"Type `git lfs pull` in {path.parent}.",
-        )
+        hint = f"Type `git lfs pull` in {path.parent}."
+        raise ModelError(f"{path} is a git-lfs pointer, not the file itself.", hint=hint)
     if not start:
         raise DamagedModelError(f"{path} is empty.")
 
