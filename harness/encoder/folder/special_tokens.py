@@ -79,7 +79,7 @@ class SpecialTokens:
         done = {"first": first, "last": last}
         if wrong := [end for end in _FLAGS if self.declare(end) not in (None, done[end])]:
             faults = " and ".join(self._explain_end(end, done[end]) for end in wrong)
-            return f"{faults}.", self._cure(wrong)
+            return f"{faults}.", self._build_cure(wrong)
         named = [self.config.get(of_encoders) for _, _, of_encoders in _FLAGS.values()]
         # Lists have tokens of languages, some of which stand around a text.
         lists = (value if isinstance(value, list) else [value] for value in self.config.values())
@@ -99,7 +99,7 @@ class SpecialTokens:
             return f'{_CONFIG} says "{flag}": {str(self.config[flag]).lower()}, and a text {does}'
         return f"{_TOKENIZER} puts {declared or 'no token'} {place} a text, which gets {done or 'none'}"
 
-    def _cure(self, wrong: Sequence[str]) -> str:
+    def _build_cure(self, wrong: Sequence[str]) -> str:
         flags = [_FLAGS[end][0] for end in wrong if isinstance(self.config.get(_FLAGS[end][0]), bool)]
         if not flags:
             return f'Set "tokenizer_class": "PreTrainedTokenizerFast" in {_CONFIG} to use {_TOKENIZER} alone.'
