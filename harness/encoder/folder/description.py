@@ -113,7 +113,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     if stages is not None:
         token_limits = (compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
     prompts, default_prompt = _read_prompts(folder, library)
-    similarity = "maxsim" if late is not None else library.get("similarity_fn_name") or "cosine"
+    named = "maxsim" if late is not None else library.get("similarity_fn_name")
+    similarity = "cosine" if named is None else named
     require_known(folder / SETTINGS, "compares vectors with", [similarity], get_args(Similarity))
     size = library.get("truncate_dim")
     if size is not None and size > (infer_vector_size(folder, pooling or "") or size):

@@ -166,6 +166,7 @@ NOT_WHOLE = "is not a whole safetensors file: "
         ({"modules.json": b'["Transformer"]'}, "is not a list of modules"),
         (OUTSIDE, "names a folder outside of the model"),
         (MODULES | {SETTINGS: b'{"similarity_fn_name": "cosinus"}'}, "compares vectors with 'cosinus'"),
+        (MODULES | {SETTINGS: b'{"similarity_fn_name": ""}'}, "compares vectors with ''"),
         (MODULES | {SETTINGS: b'{"model_type": "SparseEncoder"}'}, "is a SparseEncoder"),
     ],
 )
