@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError, StoreError
-from harness.core.files import create_temporary_folder, move
+from harness.core.errors import DamagedModelError, ModelError
 from harness.core.keys import digest
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
@@ -118,17 +118,19 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
 
 def _write_links(laid: Path, targets: Mapping[str, str], texts: Mapping[str, str]) -> None:
     """Make a folder of links and texts, whole or not at all."""
-    new = create_temporary_folder(laid)
-    for name in (*targets, *texts):
-        (new / name).parent.mkdir(parents=True, exist_ok=True)
-    for name, target in targets.items():
-        (new / name).symlink_to(target)
-    for name, text in texts.items():
-        (new / name).write_text(text, encoding="utf-8")
-    try:
-        move(new, laid)
-    except StoreError:
-        shutil.rmtree(new)
-        # Another process has made it.
-        if not laid.is_dir():
-            raise
+    laid.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=laid.parent) as scratch:
+        # Within it: the scratch folder itself is closed to the other users of a shared cache.
+        new = Path(scratch, laid.name)
+        for name in (*targets, *texts):
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+        for name, target in targets.items():
+            (new / name).symlink_to(target)
+        for name, text in texts.items():
+            (new / name).write_text(text, encoding="utf-8")
+        try:
+            os.rename(new, laid)
+        except OSError:
+            # Another process has made it.
+            if not laid.is_dir():
+                raise
