@@ -37,7 +37,7 @@ from harness.encoder.folder.content import (
 )
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
-from harness.encoder.tensors import WHOLE, StoredTensor, read_safetensors
+from harness.encoder.folder.tensors import WHOLE, StoredTensor, read_safetensors
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request

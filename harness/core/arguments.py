@@ -497,6 +497,7 @@ ALLOWANCES = {
     "attention": "attention in another direction than config.json says",
     "blind-pooling": "pooling of a first token that sees no other",
     "lower-case": "letters in another case than do_lower_case says",
+    "model-card": "other modules than README.md shows",
     "order-dependence": "vectors that depend on the texts before or beside them",
     "padding-side": "padding on another side than the tokenizer's files say",
     "partial-data": "a data set with fewer rows than it declares",

@@ -12,9 +12,8 @@ from typing import Any, cast
 
 from torch import nn
 
+from harness.encoder.folder.modules import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
 from harness.encoder.folder.modules import RENAMED as LATER_NAMES
-from harness.encoder.folder.modules import RUN, TOKENS
-from harness.encoder.folder.pooling import ORDER, POOLING_FLAGS, name_pooling
 
 RENAMED = tuple(map(int, version("sentence-transformers").split(".")[:2])) >= (5, 4)
 """Whether the installed release has the names of 5.4."""

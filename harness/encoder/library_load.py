@@ -26,9 +26,9 @@ from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError, shorten_names
+from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
 from harness.encoder.network.checkpoint import describe_ignored_tensors
 from harness.encoder.network.layers import scale_frequencies
-from harness.encoder.tensors import list_module_weights, read_tensor_headers
 
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 

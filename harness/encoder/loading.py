@@ -31,7 +31,7 @@ from harness.encoder.engine import (
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
-from harness.encoder.folder.pooling import ATTENTION, counts_places
+from harness.encoder.folder.modules import ATTENTION, counts_places
 from harness.encoder.folder.preflight import check_trust
 from harness.encoder.library import (
     build_pooling,

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TEXT, TOKENS, read_module_config
+from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.library import build_pooling
 from harness.encoder.network.model import read_raw_tensors
-from harness.encoder.tensors import require_shapes
 
 Features = dict[str, Any]
 """What modules pass on by name: vectors of tokens and of texts, and the mask."""

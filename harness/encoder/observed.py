@@ -33,12 +33,9 @@ from harness.core.types import SIDES
 from harness.encoder.backbones import OFFSET_MODELS
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import list_input_modules, read_module_config
-from harness.encoder.folder.pooling import counts_places
+from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
-from harness.encoder.library_load import TEXT, explain_other_tokens, find_text_ends
-from harness.encoder.tensors import (
+from harness.encoder.folder.tensors import (
     FLOAT,
     FORMS,
     TYPES,

@@ -23,8 +23,7 @@ from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Similarity
 from harness.encoder.dtype import choose_dtype
 from harness.encoder.folder.description import Description
-from harness.encoder.folder.modules import MODEL2VEC
-from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS
+from harness.encoder.folder.modules import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
 from harness.search.plaid import EXACT, NAME, parse_plaid
 
 

@@ -25,15 +25,17 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
+    ORDER,
     ROUTERS,
     TOKENS,
     adapt_config,
     find_library_class,
     is_model2vec,
+    name_pooling,
     read_modules,
     read_router_config,
+    split_pooling,
 )
-from harness.encoder.folder.pooling import ORDER, name_pooling, split_pooling
 from harness.encoder.library import RENAMED, build_pooling, get_dimension, rename_loading_arguments
 from harness.encoder.library_load import let_end_pad, scale_library_rotary
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize

@@ -34,9 +34,9 @@ from harness.encoder.engine import (
     VectorSink,
     find_unique_texts,
 )
+from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TOKENS, find_backbone_folder, read_modules
-from harness.encoder.folder.multi_vector import COLBERT
 from harness.encoder.folder.preflight import check_trust
 from harness.encoder.inputs import encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes

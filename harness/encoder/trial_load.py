@@ -53,10 +53,12 @@ from harness.encoder.folder.modules import (
     list_modules,
     read_module_config,
     read_modules,
+    read_pooling,
+    split_pooling,
     weight_files,
 )
-from harness.encoder.folder.pooling import read_pooling, split_pooling
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
+from harness.encoder.folder.tensors import have_other_numbers, list_module_weights, read_tensor_headers
 from harness.encoder.library_load import (
     PROBE,
     SHORT,
@@ -73,7 +75,6 @@ from harness.encoder.library_load import (
 from harness.encoder.network.model import EncoderModel, load_network
 from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.encoder.observed import SAME, observe_backbone, observe_prompts
-from harness.encoder.tensors import have_other_numbers, list_module_weights, read_tensor_headers
 from harness.storage.vectors import round_to_half
 
 LARGEST = 2 << 30

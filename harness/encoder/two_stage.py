@@ -23,11 +23,11 @@ from harness.core.errors import ModelError
 from harness.core.types import Role
 from harness.encoder.engine import Encoder, Progress, VectorSink, embed_features
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
+from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.inputs import Inputs, TokenizedTexts
 from harness.encoder.library import tokenize_batch
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
-from harness.encoder.tensors import require_shapes
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
 _WEIGHTS = "model.safetensors"

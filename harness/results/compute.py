@@ -20,7 +20,7 @@ from harness.encoder.family import Architecture
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.tensors import list_module_weights, read_tensor_headers
+from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
 
 SHORT = 512
 """The tokens of the text whose operations stand beside those at a model's limit."""

@@ -1,1 +1,1 @@
-"""What a model folder says of itself, without torch: files, modules, pooling, prompts, lengths, tensors."""
+"""What a model folder says of itself, without torch: files, modules, prompts, lengths, tensors, card."""

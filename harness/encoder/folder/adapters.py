@@ -13,7 +13,7 @@ from harness.core.errors import DamagedModelError, ModelError
 from harness.core.keys import digest
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import VOCABULARIES, list_backbone_folders, list_module_folders
-from harness.encoder.tensors import check_weights, list_module_weights, read_tensor_headers
+from harness.encoder.folder.tensors import check_weights, list_module_weights, read_tensor_headers
 
 ADAPTER = "peft-adapter"
 """The subfolder of a backbone with the adapter that loading merges into it."""
@@ -90,9 +90,9 @@ def _read_config(place: Path) -> dict[str, Any]:
     settings = [name for name in UNMERGED if config.get(name)]
     if kind not in MERGED or settings:
         what = f"with {settings[0]}" if settings else f"of the kind {kind}"
+        hint = "Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA."
         raise ModelError(
-            f"{place} is an adapter {what}, which cannot be merged into its base model.",
-            hint="Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA.",
+            f"{place} is an adapter {what}, which cannot be merged into its base model.", hint=hint
         )
     if not (place / WEIGHTS).is_file():
         hint = "Fetch or write the folder again."
@@ -108,10 +108,8 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
     weights = list_module_weights(base)
     if not (base / "config.json").is_file() or not weights:
         lack = "an adapter itself" if (base / CONFIG).is_file() else "no folder with config.json and weights"
-        raise ModelError(
-            f"{base}, the base model of the adapter in {place}, is {lack}.",
-            hint="Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result.",
-        )
+        hint = "Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result."
+        raise ModelError(f"{base}, the base model of the adapter in {place}, is {lack}.", hint=hint)
     has_own = any(any(place.glob(pattern)) for pattern in VOCABULARIES)
     tokenizer = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", *VOCABULARIES)
     patterns = ("config.json", "*.index.json", "*.py", *(() if has_own else tokenizer))

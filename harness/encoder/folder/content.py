@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -22,7 +22,7 @@ from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.adapters import ADAPTER
 from harness.encoder.folder.files import LARGEST, SETTINGS, read_files_once, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files
-from harness.encoder.tensors import WHOLE, hash_shards, list_module_weights
+from harness.encoder.folder.tensors import WHOLE, hash_shards, list_module_weights
 
 CONFIGS = ("config.json", "modules.json", SETTINGS, "special_tokens_map.json", "added_tokens.json")
 """Configuration files, compared as JSON without VOLATILE, like every *_config.json except LEFTOVERS."""
@@ -94,7 +94,16 @@ def compute_folder_identity(
         trust_remote_code: Whether the folder's own classes run. With such classes it then has another key,
             because it is another program.
     """
-    hashes = _hash_files(folder, list_content_files(folder), cache_dir)
+    hashes: dict[str, str] = {}
+    for path in list_content_files(folder):
+        parts = list_module_weights(path.parent) if path.suffix == ".safetensors" else []
+        # The parts of a sharded checkpoint are one file.
+        is_part = path in parts and path.name != WHOLE
+        name = (path.with_name(WHOLE) if is_part else path).relative_to(folder).as_posix()
+        if not is_part:
+            hashes[name] = _hash(path, cache_dir)
+        elif name not in hashes:
+            hashes[name] = hash_files(parts, partial(hash_shards, parts), cache_dir)
     content = digest(sorted(hashes.items()))
     own_code = trust_remote_code and any(one.is_replacement for one in list_remote_classes(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
@@ -105,20 +114,6 @@ def compute_folder_identity(
     key = content if document is None else document.key
     key = digest({"content": key, "own code": True}) if own_code else key
     return FolderIdentity(key=key, weights=weights_hash, document=document)
-
-
-def _hash_files(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> dict[str, str]:
-    """The hash of each file by its place in the folder; parts of a sharded checkpoint are one file."""
-    hashes: dict[str, str] = {}
-    for path in files:
-        parts = list_module_weights(path.parent) if path.suffix == ".safetensors" else []
-        if path not in parts or path.name == WHOLE:
-            hashes[path.relative_to(folder).as_posix()] = _hash(path, cache_dir)
-            continue
-        name = path.with_name(WHOLE).relative_to(folder).as_posix()
-        if name not in hashes:
-            hashes[name] = hash_files(parts, partial(hash_shards, parts), cache_dir)
-    return hashes
 
 
 def _is_config(path: Path) -> bool:
@@ -191,10 +186,8 @@ def check_external_references(folder: Path) -> None:
                 # Of a backbone's config transformers reads this one alone.
                 _check_settings(path, part, ["transformers_weights"] if path.name == "config.json" else part)
         if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
-            raise ModelError(
-                f"{place} holds an adapter, whose base model lies elsewhere.",
-                hint="Merge it into its base model first, or remove adapter_config.json if it is merged.",
-            )
+            hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
+            raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)
 
 
 def _check_settings(path: Path, settings: Mapping[str, Any], names: Container[str]) -> None:

@@ -5,23 +5,16 @@ Imports neither torch nor transformers.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from harness.core.encoding import LateInteraction
-from harness.core.errors import ModelError
+from harness.core.errors import DamagedModelError, ModelError
 from harness.core.types import Similarity
-from harness.encoder.backbones import (
-    ALIBI,
-    count_position_rows,
-    explain_unscalable,
-    parse_positions,
-    read_architecture,
-    read_family,
-    require_network,
-)
+from harness.encoder import backbones
 from harness.encoder.folder.content import check_external_references
 from harness.encoder.folder.files import SETTINGS, is_schema_file, read_files_once, read_object
 from harness.encoder.folder.modules import (
@@ -31,30 +24,30 @@ from harness.encoder.folder.modules import (
     TEXT,
     TEXT_STAGE,
     TOKENIZED,
+    TOKENS,
     TWO_STAGE,
     VOCABULARIES,
     Module,
     explain_not_run,
     find_backbone_folder,
     find_sentence_config,
+    infer_vector_size,
     list_backbone_folders,
     list_input_modules,
     list_module_folders,
     list_modules,
+    name_pooling,
     read_module_config,
     read_modules,
+    read_pooling,
+    require_known,
     weight_files,
 )
-from harness.encoder.folder.multi_vector import (
-    COLBERT,
-    MULTI_VECTOR,
-    find_model_kind,
-    read_multi_vector_settings,
-    read_pylate_settings,
-)
-from harness.encoder.folder.pooling import infer_vector_size, name_pooling, read_pooling
-from harness.encoder.tensors import check_weights
+from harness.encoder.folder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
+
+COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
+"""The types of a PyLate model in its settings, and of sentence-transformers' own multi-vector model."""
 
 TWO_BACKBONES = "it is more than a single backbone, or has none"
 """The reason why the positions of a model of several parts are not scaled."""
@@ -94,7 +87,7 @@ class Description:
     @property
     def is_unbound(self) -> bool:
         """Whether a longer text than its `position_limit` can be asked for as it is: ALiBi ends nowhere."""
-        return self.unscalable == ALIBI
+        return self.unscalable == backbones.ALIBI
 
 
 @read_files_once()
@@ -107,19 +100,29 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
     library = read_object(folder / SETTINGS) if modules else {}
-    kind = find_model_kind(folder, modules, library)
+    kind = _find_model_kind(folder, modules, library)
     if modules:
         _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
-    pooling, family = read_pooling(modules), read_family(find_backbone_folder(folder))
+    pooling, family = read_pooling(modules), backbones.read_family(find_backbone_folder(folder))
     token_limits, late = read_token_limits(folder, own_code=own_code), None
     if kind != "SentenceTransformer":
-        read = read_pylate_settings if kind == COLBERT else read_multi_vector_settings
+        read = _read_pylate_settings if kind == COLBERT else _read_multi_vector_settings
         late = read(folder, modules, library, token_limits[0].most)
     stages, last = _read_two_stage(folder, modules), modules[-1] if modules else Module("", folder)
-    prompts, default_prompt = _read_prompts(folder, library)
     if stages is not None:
         token_limits = (compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
+    prompts, default_prompt = _read_prompts(folder, library)
+    named = "maxsim" if late is not None else library.get("similarity_fn_name")
+    similarity = "cosine" if named is None else named
+    require_known(folder / SETTINGS, "compares vectors with", [similarity], get_args(Similarity))
+    size = library.get("truncate_dim")
+    if size is not None and size > (infer_vector_size(folder, pooling or "") or size):
+        raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
+    # Behind a Router, or in two stages, a backbone is not the first module.
+    first, unscalable = modules[0].place if modules else folder, cast(str | None, TWO_BACKBONES)
+    if list_backbone_folders(folder) == [first]:
+        unscalable = backbones.explain_unscalable(read_object(first / "config.json"), own_code=own_code)
     return Description(
         folder=folder,
         name=folder.name,
@@ -128,34 +131,29 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         # A Normalize of the vectors of tokens leaves that of a text as it is.
         normalize=last.class_name == "Normalize"
         and read_module_config(last.place, "Normalize")["module_input_name"] == TEXT,
-        truncate_dim=_read_truncation(folder, library, pooling),
+        truncate_dim=size,
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
         position_limit=max((one.limit for one in token_limits if one.limit is not None), default=None),
         lengths=token_limits,
         prompts=prompts,
         default_prompt_name=default_prompt,
-        similarity_fn_name="maxsim" if late is not None else _read_similarity(folder, library),
+        similarity_fn_name=cast(Similarity, similarity),
         late_interaction=late,
         two_stage=stages,
-        unscalable=_explain_unscalable(folder, modules, own_code=own_code),
+        unscalable=unscalable,
     )
-
-
-def _explain_unscalable(folder: Path, modules: Sequence[Module], *, own_code: bool) -> str | None:
-    """The reason why the positions of a model cannot be scaled for longer texts; None if they can."""
-    backbones = list_backbone_folders(folder)
-    # Behind a Router, or in two stages, a backbone is not the first module.
-    if backbones != [modules[0].place if modules else folder]:
-        return TWO_BACKBONES
-    return explain_unscalable(read_object(backbones[0] / "config.json"), own_code=own_code)
 
 
 def _check_files(folder: Path) -> None:
     """Refuse files that are missing, cannot be read, or have a value of another type."""
-    backbones = list_backbone_folders(folder)
-    for place in backbones:
-        _require_config(place)
+    places = list_backbone_folders(folder)
+    for place in places:
+        if not (place / "config.json").is_file():
+            hint = "Give the folder of a transformers or sentence-transformers model."
+            if (place / "adapter_config.json").is_file():
+                hint = "It is an adapter: merge it into its base model (`merge_and_unload()` of peft)."
+            raise ModelError(f"{place} has no config.json.", hint=hint)
     for place in list_module_folders(folder):
         for path in sorted(filter(is_schema_file, place.iterdir())) if place.is_dir() else ():
             read_object(path)
@@ -163,7 +161,7 @@ def _check_files(folder: Path) -> None:
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
-    for place in backbones:
+    for place in places:
         _require_tokenizer(place)
 
 
@@ -178,17 +176,8 @@ def _check_module_configs(folder: Path, *, is_late: bool) -> None:
             if own.get(name) is not None:
                 raise explain_not_run(path, name, own[name], None)
         if module.class_name == MASK and not is_late:
-            raise ModelError(
-                f"{folder} has a {MASK}, which only a {MULTI_VECTOR} has.", hint="Save the model again."
-            )
-
-
-def _read_truncation(folder: Path, library: Mapping[str, Any], pooling: str | None) -> int | None:
-    """The dimensions to which vectors are cut; None for all."""
-    size: int | None = library.get("truncate_dim")
-    if size is not None and size > (infer_vector_size(folder, pooling or "") or size):
-        raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
-    return size
+            what = f"a {MASK}, which only a {MULTI_VECTOR} has"
+            raise ModelError(f"{folder} has {what}.", hint="Save the model again.")
 
 
 def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
@@ -196,31 +185,20 @@ def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings
     if all(module.class_name != TWO_STAGE for module in modules):
         return None
     if modules[0].class_name != TWO_STAGE:
-        raise ModelError(
-            f"{folder} has two stages behind another module.",
-            hint="Save the model again, with that module first.",
-        )
+        hint = "Save the model again, with that module first."
+        raise ModelError(f"{folder} has two stages behind another module.", hint=hint)
     for stage in (TEXT_STAGE, CONTEXT_STAGE):
-        require_network(modules[0].place / stage)
+        backbones.require_network(modules[0].place / stage)
     return TwoStageSettings.read_stage_settings(modules[0].place)
 
 
 def compute_text_limits(backbone: Path, stages: TwoStageSettings, limits: _TokenLimits) -> _TokenLimits:
     """The limits of a text behind a context; ModelError if `backbone`, the second stage, has no room."""
-    shape, kind = read_architecture(backbone), str(read_object(backbone / "config.json").get("model_type"))
-    stages.check_positions(shape, limits.most if limits.most < NO_LIMIT else 1, kind)
+    shape, config = backbones.read_architecture(backbone), read_object(backbone / "config.json")
+    most = limits.most if limits.most < NO_LIMIT else 1
+    stages.check_positions(shape, most, str(config.get("model_type")))
     limit = stages.compute_text_limit(shape.positions, shape.max_position_embeddings)
-    table = limit if limits.table is not None else None
-    return replace(limits, limit=limit, table=table)
-
-
-def _require_config(place: Path) -> None:
-    """Refuse the folder of a transformer without a config."""
-    if not (place / "config.json").is_file():
-        hint = "Give the folder of a transformers or sentence-transformers model."
-        if (place / "adapter_config.json").is_file():
-            hint = "It is an adapter: merge it into its base model (`merge_and_unload()` of peft)."
-        raise ModelError(f"{place} has no config.json.", hint=hint)
+    return replace(limits, limit=limit, table=None if limits.table is None else limit)
 
 
 def _require_tokenizer(place: Path) -> None:
@@ -230,7 +208,7 @@ def _require_tokenizer(place: Path) -> None:
     of_characters = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
     needs_none = config.get("auto_map") or config.get("tokenizer_class") in of_characters
     if not needs_none and not any(any(place.glob(name)) for name in VOCABULARIES):
-        family = read_family(place)
+        family = backbones.read_family(place)
         tokenizer_id = None if family is None else family.tokenizer
         usual = f"that of {tokenizer_id}" if tokenizer_id else "the one it was trained with"
         raise ModelError(
@@ -253,16 +231,6 @@ def _read_prompts(folder: Path, library: Mapping[str, Any]) -> tuple[dict[str, s
     return prompts, name
 
 
-def _read_similarity(folder: Path, library: Mapping[str, Any]) -> Similarity:
-    name, similarities = library.get("similarity_fn_name"), get_args(Similarity)
-    if name is not None and name not in similarities:
-        raise ModelError(
-            f"{folder} compares vectors with {name!r}, which is unknown here.",
-            hint=f"There is: {', '.join(similarities)}.",
-        )
-    return cast(Similarity, name or "cosine")
-
-
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
 
@@ -283,22 +251,21 @@ class _TokenLimits:
 
 def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    is_bare = not read_modules(folder)
-    return tuple(
-        _read_module_limits(module, bare=is_bare, own_code=own_code) for module in list_input_modules(folder)
-    )
+    inputs, bare = list_input_modules(folder), not read_modules(folder)
+    return tuple(_read_module_limits(module, bare=bare, own_code=own_code) for module in inputs)
 
 
 def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _TokenLimits:
     root = module.place
     config = read_object(root / "config.json")
     # A config that also covers other inputs has a part for texts.
-    if config.get("text_config") is not None and parse_positions(config) is None:
+    if config.get("text_config") is not None and backbones.parse_positions(config) is None:
         config = config["text_config"]
     files = [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]
     lengths = [read_object(path).get("max_seq_length") or 0 for path in files if not bare]
     named = config_length = next((int(length) for length in lengths if length > 0), None)
-    table, positions = count_position_rows(config, own_code=own_code), parse_positions(config)
+    table = backbones.count_position_rows(config, own_code=own_code)
+    positions = backbones.parse_positions(config)
     # Computed positions reach as far as the config says, or to the model's own length if that is longer.
     computed = None if positions is None else max(positions, config_length or 0)
     limit = computed if table is None else table
@@ -309,3 +276,121 @@ def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _Token
     most = min((length for length in (length_limit, limit) if length), default=NO_LIMIT)
     cuts = module.class_name not in ("BoW", "WordEmbeddings", "StaticEmbedding")
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
+
+
+def _find_model_kind(folder: Path, modules: Sequence[Module], library: Mapping[str, Any]) -> str:
+    """The class whose model a folder has: SentenceTransformer, COLBERT or MULTI_VECTOR.
+
+    It is a ModelError for any other, and for a multi-vector model without one of its files, which would be
+    another one by defaults.
+    """
+    # Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate.
+    is_pylate = any(module.kind.startswith("pylate.") for module in modules)
+    is_late, lost = is_pylate or any(module.class_name == MASK for module in modules), SETTINGS
+    if not modules:
+        is_late = read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR)
+        lost = "modules.json"
+    if is_late and not (folder / lost).is_file():
+        raise DamagedModelError(f"{folder} is a multi-vector model without {lost}, which belongs to it.")
+    kind = str(library.get("model_type") or "SentenceTransformer")
+    if kind == "SentenceTransformer" and (is_pylate or library.get("similarity_fn_name") == "MaxSim"):
+        kind = COLBERT
+    for package, other in (("sparse_encoder", "SparseEncoder"), ("cross_encoder", "CrossEncoder")):
+        if any(module.kind.startswith(f"sentence_transformers.{package}.") for module in modules):
+            kind = other
+    if kind not in ("SentenceTransformer", COLBERT, MULTI_VECTOR):
+        hint = "Give a SentenceTransformer, a MultiVectorEncoder, or a bare backbone."
+        raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.", hint=hint)
+    return kind
+
+
+def _read_pylate_settings(
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], _length: int
+) -> LateInteraction:
+    """The settings of a PyLate model; those that its files do not name have PyLate's defaults."""
+    first, *others = [module.class_name for module in modules]
+    if first != "Transformer" or {*others} != {"Dense"}:
+        raise ModelError(
+            f"{folder} is a PyLate model of {_name_classes(modules)}: "
+            "it must be a backbone followed by projections of token vectors.",
+            hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
+        )
+    named = {name: value for name, value in library.items() if value is not None}
+    expansion = named.get("do_query_expansion", True)
+    return LateInteraction(
+        query_length=named.get("query_length", 32),
+        document_length=named.get("document_length", 180),
+        expansion=expansion,
+        attends_to_expansion=expansion and named.get("attend_to_expansion_tokens", False),
+        query_prefix=named.get("query_prefix", "[Q] "),
+        document_prefix=named.get("document_prefix", "[D] "),
+        skiplist=tuple(map(str, named.get("skiplist_words", string.punctuation))),
+        dimension=infer_vector_size(folder, "") or 0,
+    )
+
+
+def _name_classes(modules: Sequence[Module]) -> str:
+    return ", ".join(module.kind.rpartition(".")[2] for module in modules)
+
+
+def _read_multi_vector_settings(
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
+) -> LateInteraction:
+    """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts.
+
+    `length` is the most tokens of a text where it names none.
+    """
+    similarity = library.get("similarity_fn_name")
+    if similarity not in (None, "maxsim"):
+        raise explain_not_run(folder / SETTINGS, "similarity_fn_name", similarity, "maxsim")
+    order = [module.class_name for module in modules if module.class_name != MASK]
+    masks = [module.place / "config.json" for module in modules if module.class_name == MASK]
+    defaults: dict[str | None, str | None] = {"Dense": TOKENS, "Normalize": None}
+    inputs = {
+        read_object(one.place / "config.json").get("module_input_name", defaults[one.class_name])
+        for one in modules
+        if one.class_name in defaults
+    }
+    wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
+    if order != wanted or len(masks) != 1 or inputs != {TOKENS}:
+        raise ModelError(
+            f"{folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
+            "projections of token vectors, their normalisation and one mask.",
+            hint="Run it with sentence-transformers itself, or save it without the other modules.",
+        )
+    mask = read_object(masks[0])
+    if mask.get("keep_only_token_ids"):
+        raise explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
+    words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
+    if words and tasks not in (["document"], "document"):
+        raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
+    config = read_object(path := find_sentence_config(modules[0].place))
+    expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
+    if expansion is not None:
+        _require_fixed_expansion(path, expansion, query_length)
+    return LateInteraction(
+        query_length=query_length if expansion is None else expansion["length"],
+        document_length=config.get("document_length") or length,
+        expansion=expansion is not None,
+        attends_to_expansion=bool(expansion and expansion.get("attend")),
+        query_prefix="",
+        document_prefix="",
+        skiplist=tuple(map(str, words)),
+        skips_unknown=False,
+        dimension=infer_vector_size(folder, "") or 0,
+    )
+
+
+def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> None:
+    """Refuse an expansion of queries other than that of ColBERT, with mask tokens up to one length."""
+    run = {"strategy": "fixed", "attend": False, "token": None, "length": 32}
+    named = expansion if isinstance(expansion, dict) else {}
+    length, attend = named.get("length"), named.get("attend")
+    # At least and at most the same length is that length.
+    is_fixed = named.get("strategy") == "fixed" or query_length == length
+    is_known = named.keys() <= run.keys() and named.get("token") is None and isinstance(attend, bool | None)
+    if not is_fixed or not is_known or type(length) is not int or length < 1:
+        raise explain_not_run(path, "query_expansion", expansion, run)
+    tokenizer = path.with_name("tokenizer_config.json")
+    if read_object(tokenizer).get("padding_side") == "left":
+        raise explain_not_run(tokenizer, "padding_side", "left", "right")

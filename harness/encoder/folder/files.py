@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError
+from harness.core.errors import DamagedModelError, ModelError
 from harness.core.files import require_size
 
 SETTINGS = "config_sentence_transformers.json"
@@ -61,6 +61,12 @@ def read_object(path: Path) -> dict[str, Any]:
         raise DamagedModelError(f"{path} holds no JSON object.")
     typed = is_schema_file(path)
     return {name: _parse_field(path, name, value) if typed else value for name, value in content.items()}
+
+
+def require_inside(path: Path, name: str, what: str) -> None:
+    """Refuse a name in a file that leads out of the file's folder: ModelError. It is to be a `what`."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ModelError(f"{path} names a {what} outside of the model: {name}.")
 
 
 SCHEMA_FILES = (

@@ -1,4 +1,4 @@
-"""The modules of a model folder: weight files, and configs in the installed library's words.
+"""The modules of a model folder: weight files, pooling, and configs in the installed library's words.
 
 Version 5.4 of sentence-transformers renamed settings and added some; a value that changes a vector and is
 not run here is refused.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError
+from harness.core.errors import DamagedModelError, ModelError, find_similar_names
 from harness.core.types import SIDES
-from harness.encoder.folder.files import read_json, read_object
-from harness.encoder.tensors import list_module_weights, read_tensor_headers
+from harness.encoder.folder.files import read_json, read_object, require_inside
+from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
 
 RENAMED = {
     "embedding_dimension": "word_embedding_dimension",
@@ -42,26 +42,15 @@ RUN: Mapping[str, tuple[Any, ...]] = {
 LATE = ("query_length", "document_length", "query_expansion")
 """The settings of a Transformer that only a MultiVectorEncoder has."""
 
-NAMES = ("module_input_name", "module_output_name")
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "Dense": (*NAMES, "in_features", "out_features", "bias", "activation_function", "use_residual"),
-    "Dropout": ("dropout",),
-    "MultiVectorMask": ("skiplist_words", "skiplist_tasks", "keep_only_token_ids"),
-    "Normalize": NAMES,
-    "Pooling": ("word_embedding_dimension", "pooling_mode", "include_prompt"),
-    "Transformer": (
-        "max_seq_length",
-        "do_lower_case",
-        "unpad_inputs",
-        "model_args",
-        "tokenizer_args",
-        "config_args",
-        "backend",
-        "cache_dir",
-        "tokenizer_name_or_path",
-        *RUN,
-        *LATE,
-    ),
+_NAMES = "module_input_name module_output_name"
+SETTINGS = {
+    "Dense": f"{_NAMES} in_features out_features bias activation_function use_residual",
+    "Dropout": "dropout",
+    "MultiVectorMask": "skiplist_words skiplist_tasks keep_only_token_ids",
+    "Normalize": _NAMES,
+    "Pooling": "word_embedding_dimension pooling_mode include_prompt",
+    "Transformer": "max_seq_length do_lower_case unpad_inputs model_args tokenizer_args config_args backend "
+    f"cache_dir tokenizer_name_or_path {' '.join((*RUN, *LATE))}",
 }
 """All settings of the modules built here, by their names before 5.4; a Pooling may have flags, too."""
 
@@ -75,11 +64,12 @@ def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
 def find_sentence_config(place: Path) -> Path:
     """The file with sentence-transformers' own settings of a Transformer; ModelError if two differ."""
     first, *others = sorted(place.glob("sentence_*_config.json")) or [place / "sentence_bert_config.json"]
-    if other := next((path for path in others if read_object(path) != read_object(first)), None):
-        raise ModelError(
-            f"{place} has {first.name} and {other.name}, which contradict each other.",
-            hint="Remove the one that the model was not trained with, in a copy of the folder.",
-        )
+    for other in others:
+        if read_object(other) != read_object(first):
+            raise ModelError(
+                f"{place} has {first.name} and {other.name}, which contradict each other.",
+                hint="Remove the one that the model was not trained with, in a copy of the folder.",
+            )
     return first
 
 
@@ -92,8 +82,9 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         path: Its file, which errors name.
     """
     settings = {RENAMED.get(name, name): value for name, value in config.items()}
-    for name in settings.keys() - {*SETTINGS.get(class_name or "", settings)}:
-        if not name.startswith("pooling_mode_"):
+    known = SETTINGS[class_name].split() if class_name in SETTINGS else settings
+    for name in settings:
+        if name not in known and not name.startswith("pooling_mode_"):
             raise ModelError(
                 f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
                 hint="A newer version of its library may have it: run the model with that one.",
@@ -134,26 +125,18 @@ def read_router_config(place: Path) -> dict[str, Any]:
     if not mappings and "text" not in structure:
         return {**config, "parameters": options}
     try:
-        return _follow_mappings(structure, mappings, options, config["types"])
+        # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
+        by_pair = {ast.literal_eval(key): str(route) for key, route in mappings.items()}
+        routes = {side: _find_route(structure, by_pair, side) for side in (*SIDES, None)}
+        default = routes.pop(None) or options.get("default_route") or next(iter(structure), "")
+        names: dict[str, str] = {str(side): route for side, route in routes.items() if route}
+        # A side's mapping may send its texts elsewhere than to the route of its name.
+        alone = default if names.get(default, default) == default else f"{default}-alone"
+        taken = {side: structure[route] for side, route in {**names, alone: default}.items()}
+        inside = {name for modules in taken.values() for name in modules}
+        kept = {name: kind for name, kind in config["types"].items() if name in inside}
     except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
         raise explain_not_run(place, "route_mappings", mappings, {}) from error
-
-
-def _follow_mappings(
-    structure: Mapping[str, Any], mappings: Mapping[str, Any], options: Mapping[str, Any], types: Any
-) -> dict[str, Any]:
-    """The config of a Router of the routes alone that texts take."""
-    # The keys are pairs of a task and a modality in Python's spelling; None stands for any.
-    by_pair = {ast.literal_eval(key): str(route) for key, route in mappings.items()}
-    routes = {side: _find_route(structure, by_pair, side) for side in (*SIDES, None)}
-    default = routes.pop(None) or options.get("default_route") or next(iter(structure), "")
-    names: dict[str, str] = {str(side): route for side, route in routes.items() if route}
-    # A side's mapping may send its texts elsewhere than to the route of its name.
-    alone = default if names.get(default, default) == default else f"{default}-alone"
-    names[alone] = default
-    taken = {side: structure[route] for side, route in names.items()}
-    inside = {name for modules in taken.values() for name in modules}
-    kept = {name: kind for name, kind in types.items() if name in inside}
     return {"types": kept, "structure": taken, "parameters": {**options, "default_route": alone}}
 
 
@@ -180,30 +163,15 @@ TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 MASK = "MultiVectorMask"
 """The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
-NEEDS: Mapping[str, tuple[Literal["weights", "config", "vectors"], ...]] = {
-    ATTENTIVE: ("weights", "config", "vectors"),
-    TWO_STAGE: ("weights", "config"),
-    MASK: (),
-    "Asym": (),
-    "BoW": ("config",),
-    "CLIPModel": ("weights",),
-    "CNN": ("weights",),
-    "Dense": ("weights", "config", "vectors"),
-    "Dropout": ("config", "vectors"),
-    "LSTM": ("weights",),
-    "LayerNorm": ("weights", "config", "vectors"),
-    "Normalize": ("vectors",),
-    "Pooling": ("config", "vectors"),
-    "Router": (),
-    "StaticEmbedding": ("weights",),
-    "Transformer": ("weights",),
-    "WeightedLayerPooling": ("weights", "config", "vectors"),
-    "WordEmbeddings": ("weights",),
-    "WordWeights": ("config",),
+NEEDS = {
+    "weights": f"{ATTENTIVE} {TWO_STAGE} CLIPModel CNN Dense LSTM LayerNorm StaticEmbedding Transformer "
+    "WeightedLayerPooling WordEmbeddings",
+    "config": f"{ATTENTIVE} {TWO_STAGE} BoW Dense Dropout LayerNorm Pooling WeightedLayerPooling WordWeights",
+    "vectors": f"{ATTENTIVE} Dense Dropout LayerNorm Normalize Pooling WeightedLayerPooling",
 }
-"""What a module cannot do without: weights in its folder, a config.json, the vectors of one before it."""
+"""What modules cannot do without: weights in their folder, a config.json, the vectors of one before them."""
 
-LIBRARY = NEEDS.keys() - {ATTENTIVE, TWO_STAGE, MASK}
+LIBRARY = frozenset({*ROUTERS, *" ".join(NEEDS.values()).split()} - {ATTENTIVE, TWO_STAGE})
 """The modules of sentence-transformers; the others are ours."""
 
 MODEL2VEC = "model2vec"
@@ -261,9 +229,9 @@ class Module:
         return find_library_class(self.kind)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> list[str]:
         """What it cannot do without, as NEEDS has it."""
-        return NEEDS.get(self.class_name or "", ())
+        return [need for need, names in NEEDS.items() if self.class_name in names.split()]
 
     @property
     def place(self) -> Path:
@@ -273,15 +241,16 @@ class Module:
     @cached_property
     def inner(self) -> dict[str, Module]:
         """The modules within a Router or of two stages, by the name of their subfolder."""
-        types = dict[str, Any]()
+        types: Any = None
         if self.class_name == TWO_STAGE:
             types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
         elif self.class_name in ROUTERS:
-            named = read_router_config(self.place).get("types")
-            types = named if isinstance(named, dict) else {}
-        for name in types:
-            _require_inside(self.place / "router_config.json", name, deeper=True)
-        return {name: self._build_inner(str(kind), name) for name, kind in types.items()}
+            types = read_router_config(self.place).get("types")
+        inner = types if isinstance(types, dict) else {}
+        for name in inner:
+            # An empty name would be the Router itself, and the walk would not end.
+            require_inside(self.place / "router_config.json", name if Path(name).parts else "..", "folder")
+        return {name: self._build_inner(str(kind), name) for name, kind in inner.items()}
 
     def _build_inner(self, kind: str, name: str) -> Module:
         return Module(kind, self.folder, f"{self.sub}/{name}".lstrip("/"))
@@ -320,15 +289,15 @@ def read_modules(folder: Path) -> list[Module]:
         names = [m["name"] for m in content if "name" in m]
     except (TypeError, KeyError) as error:
         raise ModelError(f"{path} is not a list of modules.") from error
+    if not modules:
+        raise ModelError(f"{path} lists no module.")
     if not all(isinstance(text, str) for m in modules for text in (m.kind, m.sub, *names)):
         raise ModelError(f"{path} has a type, path or name of a module that is no text.")
     # The library keeps modules by their names: of two alike it would drop one.
     if len({*names}) < len(names) or any(not name or "." in name for name in names):
         raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
-    if not modules:
-        raise ModelError(f"{path} lists no module.")
     for module in modules:
-        _require_inside(path, module.sub)
+        require_inside(path, module.sub, "folder")
     if "vectors" in modules[0].needs:
         raise DamagedModelError(f"{path} begins with {modules[0].class_name}, which reads no text.")
     return modules
@@ -370,13 +339,6 @@ def find_backbone_folder(folder: Path) -> Path:
 def list_module_folders(folder: Path) -> list[Path]:
     """The folder of every module, Routers included; the model's own folder for a bare backbone."""
     return list(dict.fromkeys(module.place for module in _list_all_modules(folder)))
-
-
-def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
-    # An empty name within a Router would be the Router itself, and the walk would not end.
-    parts = Path(sub).parts
-    if Path(sub).is_absolute() or ".." in parts or (deeper and not parts):
-        raise ModelError(f"{path} names a folder outside of the model: {sub}.")
 
 
 OTHER_FORMATS = {
@@ -422,7 +384,105 @@ def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
     other = (
         f"It has {path.relative_to(folder).as_posix()}, which {why}."
         for patterns, why in OTHER_FORMATS.items()
-        for path in sorted(path for pattern in patterns.split() for path in place.glob(pattern))
+        for pattern in patterns.split()
+        for path in sorted(place.glob(pattern))
     )
     lacks = f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin."
     return ModelError(lacks, hint=next(other, "Fetch or write the model folder again."))
+
+
+POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""The flags of a Pooling config and their modes, in the order of the name: "cls+mean+max" is the library's
+name for these three, although its vector has the maximum before the mean."""
+
+ORDER = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+"""The modes in the order in which the library joins their vectors."""
+
+OWN_POOLING, ATTENTION = "own", "attention"
+"""The pooling of a model without a Pooling module, and that whose weights over the tokens are learned, which
+only a model that has it can use."""
+
+
+def read_pooling(modules: Sequence[Module]) -> str | None:
+    """The pooling of the modules, ATTENTION or OWN_POOLING without modes; None for a bare backbone."""
+    if not modules:
+        return None
+    places = {module.class_name: module.place for module in reversed(modules)}
+    if place := places.get("Pooling"):
+        return name_pooling(read_module_config(place, "Pooling"), place / "config.json")
+    if ATTENTIVE in places:
+        return ATTENTION
+    static = places.get("StaticEmbedding")
+    return MODEL2VEC if static is not None and is_model2vec(static) else OWN_POOLING
+
+
+def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
+    """The pooling of a Pooling config of any version: by flags, a name, or a list of modes.
+
+    Modes are joined by "+" where their vectors are in the library's order, and by "," in any other.
+
+    >>> [name_pooling({"pooling_mode": modes}, "") for modes in (["cls", "max", "mean"], ["mean", "cls"])]
+    ['cls+mean+max', 'mean,cls']
+
+    It is a ModelError if a mode or a flag is unknown, none is set, or the prompt would be left out.
+    """
+    named, flags = config.get("pooling_mode"), [name for name in config if name.startswith("pooling_mode_")]
+    require_known(path, "has the flag", flags, POOLING_FLAGS)
+    # A missing flag means off, but for the mean on.
+    by_flags = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
+    if named is None:
+        if not by_flags:
+            raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
+        return "+".join(by_flags)
+    text = named.lower() if isinstance(named, str) else ""
+    modes = text.split("+") if text else named if isinstance(named, list) else []
+    if not modes or not all(isinstance(mode, str) for mode in modes):
+        raise explain_not_run(path, "pooling_mode", named, "mean")
+    if "cls" in modes and config.get("include_prompt") is False:
+        # Since 5.4 that is the first token behind the prompt, before it was the first of all.
+        raise explain_not_run(path, "include_prompt", False, True)
+    require_known(path, "names the pooling", modes, ORDER)
+    if flags and {*modes} != {*by_flags}:
+        hint = "Leave out the ones that the model was not trained with, in a copy of the folder."
+        raise ModelError(f"{path} has pooling_mode = {named!r}, and flags of another pooling.", hint=hint)
+    in_order = sorted({*modes}, key=ORDER.index)
+    # "+" is the library's own way to name flags, which have no order.
+    if text or modes == in_order:
+        return "+".join(mode for mode in POOLING_FLAGS.values() if mode in modes)
+    return ",".join(modes)
+
+
+def require_known(path: Path | str, what: str, names: Sequence[str], choices: Collection[str]) -> None:
+    """Refuse names in a file that are none of the choices: ModelError; `what` is done with them, in words."""
+    for name in names:
+        if name not in choices:
+            close = " or ".join(find_similar_names(name, choices))
+            hint = f"Did you mean {close}?" if close else f"There is: {', '.join(sorted(choices))}."
+            raise ModelError(f"{path} {what} {name!r}.", hint=hint)
+
+
+def split_pooling(name: str) -> list[str]:
+    """The modes of a pooling's name."""
+    return re.split("[+,]", name)
+
+
+def counts_places(name: str) -> bool:
+    """Whether a pooling counts places from the first, and would take padding on the left for tokens."""
+    return not {"cls", "weightedmean"}.isdisjoint(split_pooling(name))
+
+
+def infer_vector_size(folder: Path, pooling: str) -> int | None:
+    """The dimension of vectors with a pooling ("cls+mean" has twice the width), None if no config says it."""
+    modules = list_modules(folder)
+    config = read_object(modules[0].place / "config.json")
+    dense = [module.place for module in modules if module.class_name == "Dense"]
+    out = read_object(dense[-1] / "config.json").get("out_features") if dense else None
+    width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
+    return out or (None if width is None else width * len(split_pooling(pooling)))

@@ -5,24 +5,16 @@ Its own code needs the user's trust, before anything of the folder is imported.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from harness.core.encoding import Encoding
-from harness.core.errors import DamagedModelError, ModelError, UsageError
+from harness.core.errors import DamagedModelError, ModelError, UsageError, warn
 from harness.core.types import Artifact
-from harness.encoder.backbones import (
-    check_family,
-    check_model_type,
-    find_uniform_length,
-    has_library_tokenizer,
-    has_network,
-    read_architecture,
-    read_family,
-    read_library_types,
-)
+from harness.encoder import backbones
 from harness.encoder.family import Config
 from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
 from harness.encoder.folder.content import RemoteClass, list_remote_classes
@@ -30,16 +22,21 @@ from harness.encoder.folder.files import SETTINGS, read_files_once, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
+    OWN,
     TEXT_STAGE,
     TOKENIZED,
     TWO_STAGE,
     VOCABULARIES,
+    Module,
+    adapt_config,
     find_library_class,
     list_module_folders,
     list_modules,
+    name_pooling,
+    read_module_config,
     read_modules,
 )
-from harness.encoder.tensors import (
+from harness.encoder.folder.tensors import (
     Shapes,
     check_downloads,
     check_present,
@@ -51,8 +48,9 @@ from harness.encoder.tensors import (
 )
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
-ORDER, UNNAMED = "order-dependence", "unnamed-modules"
-"""The names by which vectors that depend on the texts before them, and unnamed modules are accepted."""
+ORDER, UNNAMED, CARD = "order-dependence", "unnamed-modules", "model-card"
+"""The names by which vectors that depend on the texts before them, unnamed modules, and modules other than
+those of README.md are accepted."""
 
 
 @read_files_once()
@@ -74,22 +72,23 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         _check_kind(folder)
     if not any_kind and UNNAMED not in artifact.allow:
         _require_named(folder)
+    if not any_kind and CARD not in artifact.allow:
+        _require_card(folder)
     check_trust(artifact)
-    check_family(artifact, encoding)
+    backbones.check_family(artifact, encoding)
     for module in list_modules(folder):
-        class_name, place = module.class_name, module.place
+        place, config = module.place, read_object(module.place / "config.json")
         if "config" in module.needs and not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
-                f"modules.json of {folder} names the module {class_name} in "
+                f"modules.json of {folder} names the module {module.class_name} in "
                 f"{place.relative_to(folder).as_posix()}: there is {what}."
             )
-        if class_name == "Transformer":
-            _check_backbone_files(place, artifact, encoding)
-        elif list_shapes := SHAPES.get(class_name or ""):
-            shapes = list_shapes(place, read_object(place / "config.json"))
+        if module.class_name == "Transformer":
+            _check_backbone_files(place, config, artifact, encoding)
+        elif shapes := _list_shapes(module, config):
             tensors = read_tensor_headers(list_module_weights(place, sharded=False))
-            if tensors is not None and shapes is not None:
+            if tensors is not None:
                 require_shapes(place, tensors, shapes)
 
 
@@ -109,42 +108,90 @@ def _require_named(folder: Path) -> None:
         )
 
 
-def _list_dense_shapes(_place: Path, config: Config) -> Shapes | None:
-    size, width = config.get("out_features"), config.get("in_features")
-    # A config without sizes fails at the trial load.
-    if size is None or width is None:
-        return None
-    bias = {"linear.bias": (size,)} if config.get("bias", True) else {}
-    residual = {"residual.weight": (size, width)} if config.get("use_residual") and size != width else {}
-    return {"linear.weight": (size, width), **bias, **residual}
+_BLOCK = re.compile(r"^(?:SentenceTransformer|MultiVectorEncoder|ColBERT)\(\n((?:  .*\n)+)\)", re.M)
+_MODULE = re.compile(r"^  \(\w+\): (\w+)\((?:(\{.*\})\))?(?: with Transformer model: (\w+))?", re.M)
+_VERSION = re.compile(r"^- Sentence Transformers: (\S+)", re.M)
+_NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in OWN.items()}
 
 
-def _list_attentive_shapes(place: Path, config: Config) -> Shapes:
-    size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
-    if size is None or heads is None or size % heads:
-        raise ModelError(
-            f"{place / 'config.json'} says {heads!r} heads of a token vector of {size!r} dimensions.",
-            hint="The number of heads must divide that of the dimensions.",
-        )
-    return {"query": (heads, size // heads)}
+def _require_card(folder: Path) -> None:
+    """Refuse other modules than those that sentence-transformers, 2 to 6, has printed into README.md.
+
+    People copy the card of a base model, and the library keeps one where it saves a model untrained. A card
+    of another version, backbone or width is another model's: nothing is compared. Where modules were added or
+    replaced, or the length was changed, it may be an earlier save's: that is noted.
+    """
+    try:
+        differences, is_fault = _compare_card(folder, read_modules(folder))
+    # No card, or one that somebody has shortened: whatever is wrong with it says nothing about the model.
+    except Exception:
+        return
+    what = f"README.md of {folder} shows {'; '.join(differences)}"
+    if differences and is_fault:
+        hint = f"Fetch the whole folder again. Or take it as its other files say: --allow {CARD}"
+        raise ModelError(f"{what}.", hint=hint)
+    if differences:
+        warn(f"{what}: it may be outdated, and counts for nothing. To hide this: --allow {CARD}")
 
 
-def _list_two_stage_shapes(place: Path, _config: Config) -> Shapes:
-    widths = [read_architecture(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
-    return list_stage_shapes(TwoStageSettings.read_stage_settings(place), *widths)
+def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], bool]:
+    """What the card shows otherwise than the files that load, and whether these are surely at fault."""
+    with (folder / "README.md").open(encoding="utf-8") as file:
+        text = file.read(1 << 20)
+    (block,), saved = _BLOCK.findall(text), read_object(folder / SETTINGS).get("__version__") or {}
+    rows = [(_NAMES.get(kind, kind), config or "{}", model) for kind, config, model in _MODULE.findall(block)]
+    printed = {name: {"architecture": model} | ast.literal_eval(config) for name, config, model in rows}
+    classes = [module.class_name or module.kind.rpartition(".")[2] for module in modules]
+    shown, loaded = [name for name, _, _ in rows], [_NAMES.get(name, name) for name in classes]
+    configs = {name: read_module_config(m.place, name) for name, m in zip(loaded, modules, strict=True)}
+    stem = re.sub("(Encoder)?Model$", "", printed["Transformer"]["architecture"]) or "?"
+    classes = read_object(modules[0].place / "config.json")["architectures"]
+    versions = {saved.get("sentence_transformers"), *_VERSION.findall(text)} - {None}
+    is_other = len(versions) > 1 or not any(name.startswith(stem) for name in classes)
+    differences, rest = [], iter(shown)
+    if shown != loaded:
+        differences = [f"the modules {', '.join(shown)}, and modules.json has {', '.join(loaded)}"]
+    if "Pooling" in printed.keys() & configs.keys():
+        del printed["Pooling"]["architecture"]
+        pair = (adapt_config("Pooling", printed["Pooling"], folder), configs["Pooling"])
+        is_other |= len({config["word_embedding_dimension"] for config in pair}) > 1
+        poolings = [name_pooling(config, folder) for config in pair]
+        if poolings[0] != poolings[1]:
+            differences.append(f"the pooling {poolings[0]}, and the model's files have {poolings[1]}")
+    lengths = [config.get("max_seq_length") for config in (printed["Transformer"], configs["Transformer"])]
+    if is_later := None not in lengths and lengths[0] != lengths[1]:
+        differences.append(f"a length of {lengths[0]} tokens, and the model's files have {lengths[1]}")
+    is_lost = all(name in rest for name in loaded) or sorted(shown) == sorted(loaded)
+    return [] if is_other else differences, is_lost and not is_later
 
 
-SHAPES: Mapping[str, Callable[[Path, Config], Shapes | None]] = {
-    "Dense": _list_dense_shapes,
-    ATTENTIVE: _list_attentive_shapes,
-    TWO_STAGE: _list_two_stage_shapes,
-}
-"""By module, the shapes of its tensors that its config says; None where it does not say."""
+def _list_shapes(module: Module, config: Config) -> Shapes | None:
+    """The shapes of a module's tensors that its config says; None where it does not say."""
+    if module.class_name == "Dense":
+        size, width = config.get("out_features"), config.get("in_features")
+        # A config without sizes fails at the trial load.
+        if size is None or width is None:
+            return None
+        bias = {"linear.bias": (size,)} if config.get("bias", True) else {}
+        residual = {"residual.weight": (size, width)} if config.get("use_residual") and size != width else {}
+        return {"linear.weight": (size, width), **bias, **residual}
+    if module.class_name == ATTENTIVE:
+        size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
+        if size is None or heads is None or size % heads:
+            raise ModelError(
+                f"{module.place}/config.json says {heads!r} heads of a token vector of {size!r} dimensions.",
+                hint="The number of heads must divide that of the dimensions.",
+            )
+        return {"query": (heads, size // heads)}
+    if module.class_name == TWO_STAGE:
+        stages = (module.place / CONTEXT_STAGE, module.place / TEXT_STAGE)
+        widths = [backbones.read_architecture(place).hidden_size for place in stages]
+        return list_stage_shapes(TwoStageSettings.read_stage_settings(module.place), *widths)
+    return None
 
 
-def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -> None:
-    config = read_object(place / "config.json")
-    check_model_type(place, config, own_code=artifact.trust_remote_code)
+def _check_backbone_files(place: Path, config: Config, artifact: Artifact, encoding: Encoding) -> None:
+    backbones.check_model_type(place, config, own_code=artifact.trust_remote_code)
     if quantization := config.get("quantization_config"):
         method = f" ({quantization['quant_method']})" if quantization.get("quant_method") else ""
         raise ModelError(
@@ -164,7 +211,8 @@ def _check_backbone_files(place: Path, artifact: Artifact, encoding: Encoding) -
 
 def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_code: bool) -> None:
     """Refuse a backbone whose vectors depend on the texts before or beside them."""
-    length = None if has_network(place, own_code=own_code) else find_uniform_length(config)
+    is_ours = backbones.has_network(place, own_code=own_code)
+    length = None if is_ours else backbones.find_uniform_length(config)
     if config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full":
         why = "block-sparse attention, which its first short text switches off for good"
         cure = 'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
@@ -173,13 +221,9 @@ def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_co
         cure = f"Add --max-length {length}."
     else:
         return
-    raise ModelError(
-        f"{place} has {why}: its scores would depend on the order of texts.",
-        hint=f"{cure} Or take it as it is: --allow {ORDER}",
-    )
+    hint = f"{cure} Or take it as it is: --allow {ORDER}"
+    raise ModelError(f"{place} has {why}: its scores would depend on the order of texts.", hint=hint)
 
-
-COLBERT_AI = "a ColBERT of colbert-ai, which gives a vector for each token"
 
 KINDS = (
     ("ForTokenClassification", None, "a classifier of tokens"),
@@ -195,32 +239,30 @@ KINDS = (
 def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
-    if (what := _detect_model_kind(folder)) == COLBERT_AI:
-        save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
-        hint = f"{save} to evaluate it as it is. {hint}"
-    if what is not None:
-        raise UsageError(f"{folder} is {what}, not an embedding model.", hint=hint)
-
-
-def _detect_model_kind(root: Path) -> str | None:
-    """The kind of model in words, None for an encoder with or without its pretraining head."""
-    config = read_object(root / "config.json")
+    config = read_object(folder / "config.json")
     classes = config.get("architectures") or []
-    if any("ColBERT" in name for name in classes) or (root / "artifact.metadata").is_file():
-        return COLBERT_AI
+    # Where the config names no class, the tensors of a head tell.
+    tensors = read_tensor_headers([*list_module_weights(folder), *folder.glob(f"{ADAPTER}/{WEIGHTS}")]) or {}
+    names = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
+    kinds = [
+        what
+        for ending, head, what in KINDS
+        if head in names or any(name.endswith(ending) for name in classes)
+    ]
     # sentence-transformers writes a section of its own into the config of a CrossEncoder.
-    scores_pairs = (
+    if kinds and (
         len(config.get("id2label") or ()) == 1
         or config.get("num_labels") == 1
         or isinstance(config.get("sentence_transformers"), Mapping)
-    )
-    # Where the config names no class, the tensors of a head tell.
-    tensors = read_tensor_headers([*list_module_weights(root), *root.glob(f"{ADAPTER}/{WEIGHTS}")]) or {}
-    names = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
-    for ending, head, what in KINDS:
-        if head in names or any(name.endswith(ending) for name in classes):
-            return "a cross-encoder, which scores two texts at once" if scores_pairs else what
-    return COLBERT_AI if "linear.weight" in tensors else None
+    ):
+        kinds = ["a cross-encoder, which scores two texts at once"]
+    is_colbert = any("ColBERT" in name for name in classes) or (folder / "artifact.metadata").is_file()
+    if is_colbert or (not kinds and "linear.weight" in tensors):
+        kinds = ["a ColBERT of colbert-ai, which gives a vector for each token"]
+        save = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`)"
+        hint = f"{save} to evaluate it as it is. {hint}"
+    if kinds:
+        raise UsageError(f"{folder} is {kinds[0]}, not an embedding model.", hint=hint)
 
 
 ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")
@@ -253,7 +295,14 @@ def check_trust(artifact: Artifact) -> None:
                 f"{version('sentence-transformers')}.",
                 hint="It may have been saved with another version: save it with this one.",
             )
-    _check_activations(artifact.folder)
+    for module in modules:
+        # In those the field is a setting of the backbone, and nothing is imported.
+        name = read_object(module.place / "config.json").get("activation_function")
+        if module.class_name not in TOKENIZED and name is not None and not name.startswith(ACTIVATIONS):
+            raise ModelError(
+                f"{module.place} wants to import {name!r} as its activation function: refused.",
+                hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
+            )
     remote_classes = list_remote_classes(artifact.folder)
     if artifact.trust_remote_code:
         _check_pinned(artifact, remote_classes, names)
@@ -262,13 +311,13 @@ def check_trust(artifact: Artifact) -> None:
         raise ModelError(f"{needs}: its module {foreign[0]}.", hint=hint)
     for remote in remote_classes:
         kind = str(read_object(remote.folder / "config.json").get("model_type", ""))
-        family = read_family(remote.folder) if remote.file == "config.json" else None
+        family = backbones.read_family(remote.folder) if remote.file == "config.json" else None
         # That of a family without a network of ours runs as any other.
         family = None if family is None or family.shape is None else family
-        if family is None and kind not in read_library_types():
+        if family is None and kind not in backbones.read_library_types():
             raise ModelError(f"{needs}: transformers knows no {kind or 'such model type'!r}.", hint=hint)
         is_ours = family is not None and family.replaces(remote.reference)
-        is_own_tokenizer = remote.name == "AutoTokenizer" and has_library_tokenizer(kind)
+        is_own_tokenizer = remote.name == "AutoTokenizer" and backbones.has_library_tokenizer(kind)
         if remote.is_replacement and not is_ours and not is_own_tokenizer:
             owner = "transformers'" if family is None or family.native else "the harness's"
             raise ModelError(
@@ -295,15 +344,4 @@ def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass], nam
             raise ModelError(
                 f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
                 hint=f"Copy that code into the model's folder, and name it there in {file}.",
-            )
-
-
-def _check_activations(folder: Path) -> None:
-    for module in list_modules(folder):
-        # In those the field is a setting of the backbone, and nothing is imported.
-        name = read_object(module.place / "config.json").get("activation_function")
-        if module.class_name not in TOKENIZED and name is not None and not name.startswith(ACTIVATIONS):
-            raise ModelError(
-                f"{module.place} wants to import {name!r} as its activation function: refused.",
-                hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder.files import read_object
-from harness.encoder.tensors import format_command
+from harness.encoder.folder.tensors import format_command
 
 SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
 """The names by which a contradiction is accepted, that of special tokens and of all others."""
@@ -77,22 +77,19 @@ class SpecialTokens:
     def explain_difference(self, first: str, last: str) -> tuple[str, str] | None:
         """What the tokens around a text, "" for none, contradict, and the cure; None if they are declared."""
         done = {"first": first, "last": last}
-        wrong = [end for end in _FLAGS if self.declare(end) not in (None, done[end])]
-        if wrong:
+        if wrong := [end for end in _FLAGS if self.declare(end) not in (None, done[end])]:
             faults = " and ".join(self._explain_end(end, done[end]) for end in wrong)
-            return f"{faults}.", self._cure(wrong)
+            return f"{faults}.", self._build_cure(wrong)
         named = [self.config.get(of_encoders) for _, _, of_encoders in _FLAGS.values()]
         # Lists have tokens of languages, some of which stand around a text.
-        names = [*self.config.values()]
-        names += [token for value in names if isinstance(value, list) for token in value]
+        lists = (value if isinstance(value, list) else [value] for value in self.config.values())
+        names = [token for tokens in lists for token in tokens]
         others = [token for token in (first, last) if token and token not in names]
-        if all(isinstance(token, str) for token in named) and (others or not (first or last)):
-            does = f"puts {others[0]} around a text" if others else "adds neither to a text"
-            return (
-                f"The tokenizer names {named[0]} and {named[1]}, and {does}.",
-                f"Put them into its post-processor: {self._build_command(*map(str, named))}",
-            )
-        return None
+        if not all(isinstance(token, str) for token in named) or not (others or not (first or last)):
+            return None
+        does = f"puts {others[0]} around a text" if others else "adds neither to a text"
+        cure = f"Put them into its post-processor: {self._build_command(*map(str, named))}"
+        return f"The tokenizer names {named[0]} and {named[1]}, and {does}.", cure
 
     def _explain_end(self, end: str, done: str) -> str:
         flag, declared = _FLAGS[end][0], self.declare(end)
@@ -102,7 +99,7 @@ class SpecialTokens:
             return f'{_CONFIG} says "{flag}": {str(self.config[flag]).lower()}, and a text {does}'
         return f"{_TOKENIZER} puts {declared or 'no token'} {place} a text, which gets {done or 'none'}"
 
-    def _cure(self, wrong: Sequence[str]) -> str:
+    def _build_cure(self, wrong: Sequence[str]) -> str:
         flags = [_FLAGS[end][0] for end in wrong if isinstance(self.config.get(_FLAGS[end][0]), bool)]
         if not flags:
             return f'Set "tokenizer_class": "PreTrainedTokenizerFast" in {_CONFIG} to use {_TOKENIZER} alone.'

@@ -24,6 +24,7 @@ from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.backbones import parse_harness_architecture
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import read_object
+from harness.encoder.folder.tensors import list_module_weights, require_flat
 from harness.encoder.network.checkpoint import CheckpointTensors
 from harness.encoder.network.layers import (
     Block,
@@ -41,7 +42,6 @@ from harness.encoder.network.pretrained import (
     Published,
     merge_folder_adapter,
 )
-from harness.encoder.tensors import list_module_weights, require_flat
 
 
 class _Sealed:

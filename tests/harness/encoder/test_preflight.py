@@ -19,6 +19,7 @@ from harness.core.types import Artifact
 from harness.encoder.backbones import read_library_types
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
+from harness.encoder.folder.preflight import check_folder
 from harness.encoder.resolved_encoding import resolve_encoding
 from preflights import check_model
 
@@ -105,7 +106,7 @@ def test_tensors_in_a_pickle_are_known_without_torch(copy: Path, tmp_path: Path)
     from safetensors.torch import load_file
 
     from fakes import Evil
-    from harness.encoder.tensors import read_tensor_headers
+    from harness.encoder.folder.tensors import read_tensor_headers
 
     held = load_file(copy / "model.safetensors")
     before = read_tensor_headers([copy / "model.safetensors"]) or {}
@@ -149,6 +150,138 @@ def test_what_no_modules_json_names_is_refused(
     (whole / "modules.json").write_text(json.dumps(modules[:2]))
     with pytest.raises(ModelError, match=r"has 2_Dense/config\.json, which modules\.json does not name"):
         check(whole)
+
+
+OLD_CARD = """## Full Model Architecture
+```
+SentenceTransformer(
+  (0): Transformer({{'max_seq_length': 32, 'do_lower_case': False}}) with Transformer model: BertModel
+  (1): Pooling({{'word_embedding_dimension': 32, 'pooling_mode_cls_token': {cls}, \
+'pooling_mode_mean_tokens': {mean}, 'pooling_mode_max_tokens': False}})
+{more})
+```
+"""
+NEW_CARD = """SentenceTransformer(
+  (0): Transformer({{'transformer_task': 'feature-extraction', 'modality_config': {{'text': {{'method': \
+'forward', 'method_output_name': 'last_hidden_state'}}}}, 'architecture': 'BertModel'}})
+  (1): Pooling({{'embedding_dimension': 32, 'pooling_mode': '{pooling}', 'include_prompt': True}})
+{more})
+"""
+
+
+@pytest.fixture
+def carded(build: Callable[..., Path], tmp_path: Path) -> Path:
+    """A folder with a Dense and a Normalize, and with the card that sentence-transformers has written."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path / "carded"
+    SentenceTransformer(str(build(dense=True, normalize=True)), device="cpu").save_pretrained(str(folder))
+    return folder
+
+
+def drop_modules(folder: Path, *numbers: int) -> None:
+    path = folder / "modules.json"
+    modules = [module for module in json.loads(path.read_text()) if module["idx"] not in numbers]
+    path.write_text(json.dumps(modules))
+    for number in numbers:
+        shutil.rmtree(next(folder.glob(f"{number}_*")))
+
+
+def check_files(folder: Path, **fields: Any) -> None:
+    given = {"name": "tiny", "source": "tiny", "folder": folder, "key": "a" * 64, "weights": "w" * 64}
+    check_folder(Artifact(**{**given, **fields}), resolve_encoding(describe(folder), Settings()))
+
+
+def edit_card(folder: Path, old: str, new: str) -> None:
+    text = (folder / "README.md").read_text()
+    assert old in text
+    (folder / "README.md").write_text(text.replace(old, new))
+
+
+def test_modules_that_the_card_shows_and_modules_json_lost(carded: Path, tmp_path: Path) -> None:
+    check_files(carded)
+    for numbers in ((2,), (3,), (2, 3)):
+        folder = Path(shutil.copytree(carded, tmp_path / f"without{numbers}"))
+        drop_modules(folder, *numbers)
+        with pytest.raises(ModelError, match="shows the modules Transformer, Pooling, Dense, Normalize, and"):
+            check_files(folder)
+        check_files(folder, allow=("model-card",))
+        (folder / "README.md").unlink()
+        check_files(folder)
+    # The one order is the card's, the other that of modules.json.
+    modules = json.loads((carded / "modules.json").read_text())
+    (carded / "modules.json").write_text(json.dumps([*modules[:2], modules[3], modules[2]]))
+    with pytest.raises(ModelError, match=r"modules\.json has Transformer, Pooling, Normalize, Dense"):
+        check_files(carded)
+
+
+def test_a_pooling_that_the_card_shows_otherwise(carded: Path) -> None:
+    faulty.rewrite(
+        carded / "1_Pooling/config.json", pooling_mode_cls_token=True, pooling_mode_mean_tokens=False
+    )
+    with pytest.raises(ModelError, match="shows the pooling mean, and the model's files have cls"):
+        check_files(carded)
+    check_files(carded, allow=("model-card",))
+
+
+@pytest.mark.parametrize("change", ["version", "backbone", "width", "second", "shortened", "broken", "none"])
+def test_the_card_of_another_model_counts_for_nothing(
+    change: str, carded: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    drop_modules(carded, 3)
+    text = (carded / "README.md").read_text()
+    if change == "version":
+        faulty.rewrite(
+            carded / "config_sentence_transformers.json", __version__={"sentence_transformers": "2.7.0"}
+        )
+    elif change == "backbone":
+        edit_card(carded, "'architecture': 'BertModel'", "'architecture': 'MPNetModel'")
+    elif change == "width":
+        edit_card(carded, "'word_embedding_dimension': 32", "'word_embedding_dimension': 768")
+    elif change == "second":
+        (carded / "README.md").write_text(f"{text}\n{OLD_CARD.format(cls=True, mean=False, more='')}")
+    elif change == "shortened":
+        edit_card(carded, "(0): Transformer({", "(0): Transformer({..., ")
+    elif change == "broken":
+        (carded / "README.md").write_bytes(b"\xff\xfe" + text.encode())
+    else:
+        (carded / "README.md").write_text("# A model\n")
+    check_files(carded)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("change", ["length", "module"])
+def test_what_may_have_been_changed_after_the_card_is_noted(
+    change: str, carded: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if change == "length":
+        faulty.rewrite(carded / "sentence_bert_config.json", max_seq_length=16)
+        drop_modules(carded, 3)
+        what = "a length of 32 tokens, and the model's files have 16"
+    else:
+        edit_card(carded, "  (3): Normalize()\n", "")
+        what = "and modules.json has Transformer, Pooling, Dense, Normalize"
+    check_files(carded)
+    assert what in caplog.text
+    check_files(carded, allow=("model-card",))
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("more", ["", "  (2): Normalize()\n"])
+def test_cards_of_other_versions(more: str, build: Callable[..., Path]) -> None:
+    folder = build(normalize=bool(more))
+    for right, wrong in (
+        (OLD_CARD.format(cls=False, mean=True, more=more), OLD_CARD.format(cls=True, mean=False, more=more)),
+        (NEW_CARD.format(pooling="mean", more=more), NEW_CARD.format(pooling="cls", more=more)),
+    ):
+        (folder / "README.md").write_text(right)
+        check_files(folder)
+        (folder / "README.md").write_text(wrong)
+        with pytest.raises(ModelError, match="shows the pooling cls, and the model's files have mean"):
+            check_files(folder)
+    (folder / "README.md").write_text(OLD_CARD.format(cls=False, mean=True, more=f"{more}  (3): Dense()\n"))
+    with pytest.raises(ModelError, match=r"shows the modules Transformer, Pooling, .*Dense, and"):
+        check_files(folder)
 
 
 def test_a_download_that_stopped_is_refused(copy: Path) -> None:

@@ -18,8 +18,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import NO_LIMIT, describe
-from harness.encoder.folder.modules import weight_files
-from harness.encoder.folder.pooling import OWN_POOLING
+from harness.encoder.folder.modules import OWN_POOLING, weight_files
 from harness.encoder.library import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
@@ -167,6 +166,7 @@ NOT_WHOLE = "is not a whole safetensors file: "
         ({"modules.json": b'["Transformer"]'}, "is not a list of modules"),
         (OUTSIDE, "names a folder outside of the model"),
         (MODULES | {SETTINGS: b'{"similarity_fn_name": "cosinus"}'}, "compares vectors with 'cosinus'"),
+        (MODULES | {SETTINGS: b'{"similarity_fn_name": ""}'}, "compares vectors with ''"),
         (MODULES | {SETTINGS: b'{"model_type": "SparseEncoder"}'}, "is a SparseEncoder"),
     ],
 )

@@ -14,39 +14,27 @@ import re
 import shlex
 import zipfile
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError, shorten_names
 from harness.core.files import list_unfinished_downloads
-from harness.encoder.folder.files import read_object
+from harness.encoder.folder.files import read_object, require_inside
 
 FLOAT, OTHER, PACKED = "weights", "what counts, indexes or rotates", "packed weights"
 
-TYPES: Mapping[str, tuple[str | None, str]] = {
-    "U64": (None, OTHER),
-    "I64": ("Long", OTHER),
-    "F64": ("Double", FLOAT),
-    "C64": (None, OTHER),
-    "F32": ("Float", FLOAT),
-    "U32": (None, OTHER),
-    "I32": ("Int", OTHER),
-    "BF16": ("BFloat16", FLOAT),
-    "F16": ("Half", FLOAT),
-    "U16": (None, OTHER),
-    "I16": ("Short", OTHER),
-    "F8_E8M0": (None, PACKED),
-    "F8_E4M3": (None, PACKED),
-    "F8_E5M2": (None, PACKED),
-    "I8": ("Char", PACKED),
-    "U8": ("Byte", PACKED),
-    "BOOL": ("Bool", OTHER),
+_STORAGES = {"I64": "Long", "F64": "Double", "F32": "Float", "I32": "Int", "BF16": "BFloat16", "F16": "Half"}
+_STORAGES |= {"I16": "Short", "I8": "Char", "U8": "Byte", "BOOL": "Bool"}
+_KINDS = {
+    **dict.fromkeys(("F64", "F32", "BF16", "F16"), FLOAT),
+    **dict.fromkeys(("F8_E8M0", "F8_E4M3", "F8_E5M2", "I8", "U8"), PACKED),
 }
+_ORDER = "U64 I64 F64 C64 F32 U32 I32 BF16 F16 U16 I16 F8_E8M0 F8_E4M3 F8_E5M2 I8 U8 BOOL"
+TYPES = {name: (_STORAGES.get(name), _KINDS.get(name, OTHER)) for name in _ORDER.split()}
 """The types of tensors in the order in which safetensors writes them, those of one type by name: the storage
 that torch names in a pickle, and what such tensors are."""
-
 
 WHOLE = "model.safetensors"
 """The weights of a module in one file."""
@@ -63,27 +51,22 @@ def list_module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
 
 def list_parts(form: Path) -> list[Path]:
     """The weight files that a file of FORMS stands for; ModelError if one is missing."""
-    return _list_shards(form) if form.suffix == ".json" else [form]
-
-
-def _list_shards(index: Path) -> list[Path]:
-    mapping = read_object(index).get("weight_map")
-    if not isinstance(mapping, dict) or not mapping:
-        raise DamagedModelError(f"{index} names no weight file.")
-    names = sorted({str(name) for name in mapping.values()})
-    outside = [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]
-    if outside:
-        raise ModelError(f"{index} names a file outside of the model: {outside[0]}.")
-    parts = [index.parent / name for name in names]
-    missing = [part.name for part in parts if not part.is_file()]
-    if missing:
+    if form.suffix != ".json":
+        return [form]
+    names = sorted({str(name) for name in (read_object(form).get("weight_map") or {}).values()})
+    if not names:
+        raise DamagedModelError(f"{form} names no weight file.")
+    for name in names:
+        require_inside(form, name, "file")
+    parts = [form.parent / name for name in names]
+    if missing := [part.name for part in parts if not part.is_file()]:
         raise DamagedModelError(
-            f"{index.parent} lacks {len(missing)} of its {len(parts)} weight files, {missing[0]} first."
+            f"{form.parent} lacks {len(missing)} of its {len(parts)} weight files, {missing[0]} first."
         )
     return parts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StoredTensor:
     """A tensor as its file describes it; in a safetensors file its bytes lie from `begin` to `end`."""
 
@@ -97,16 +80,13 @@ class StoredTensor:
 def read_tensor_headers(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
     """The tensors of weight files by name, from headers alone; None where a file must be loaded to know.
 
-    Raises:
-        ModelError: A safetensors file is truncated or corrupt.
+    It is a ModelError if a safetensors file is truncated or corrupt.
     """
-    tensors: dict[str, StoredTensor] = {}
-    for path in paths:
-        some = read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle_entries(path)
-        if some is None:
-            return None
-        tensors |= some
-    return tensors or None
+    files = [
+        read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle(path) for path in paths
+    ]
+    tensors = {name: tensor for some in files for name, tensor in (some or {}).items()}
+    return None if None in files else tensors or None
 
 
 LONGEST_HEADER = 16_000_000
@@ -116,29 +96,26 @@ LONGEST_HEADER = 16_000_000
 def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str] | None]:
     """The tensors in the header of a safetensors file, and its metadata, if any.
 
-    Raises:
-        ModelError: It is truncated or corrupt: no readable header, or another size than the header's.
+    It is a ModelError if the file is truncated or corrupt: no readable header, or another size than its.
     """
-    # Not by the library's safe_open: it imports numpy, and a plan must do without.
-    size = path.stat().st_size
+    # Not by the library's safe_open, which imports numpy: a plan must do without. huggingface_hub's reader
+    # compares no sizes.
+    size, tensors = path.stat().st_size, {}
     with path.open("rb") as file:
         # The format: 8 bytes with the length of the header, the header as JSON, the bytes of the tensors.
         length = int.from_bytes(file.read(8), "little")
-        if length > LONGEST_HEADER:
-            raise _explain_damage(path, f"its header says {length} bytes, more than {LONGEST_HEADER:,}")
-        if size < 8 or length > size - 8:
-            raise _explain_damage(path, f"its header says {length} bytes, the file has {size}")
+        most = min(LONGEST_HEADER, size - 8)
+        if length > most:
+            limit = f"more than {most:,}" if most == LONGEST_HEADER else f"the file has {size}"
+            raise _explain_damage(path, f"its header says {length} bytes, {limit}")
         text = file.read(length)
     try:
         header = json.loads(text)
         metadata = header.pop("__metadata__", None)
-        tensors = {}
         for name, value in header.items():
             begin, end = (8 + length + int(place) for place in value["data_offsets"])
-            shape = tuple(int(size) for size in value["shape"])
-            tensors[name] = StoredTensor(
-                path=path, dtype=str(value["dtype"]), shape=shape, begin=begin, end=end
-            )
+            shape = tuple(map(int, value["shape"]))
+            tensors[name] = StoredTensor(path, str(value["dtype"]), shape, begin, end)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         raise _explain_damage(path, "its header cannot be read") from None
     if not tensors:
@@ -146,9 +123,8 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
     spans = [(0, 8 + length), *sorted((tensor.begin, tensor.end) for tensor in tensors.values())]
     if any(begin != end for (_, end), (begin, _) in itertools.pairwise(spans)):
         raise _explain_damage(path, "its tensors do not lie one after the other")
-    promised = spans[-1][1]
-    if promised != size:
-        raise _explain_damage(path, f"it has {size} bytes, its header promises {promised}")
+    if spans[-1][1] != size:
+        raise _explain_damage(path, f"it has {size} bytes, its header promises {spans[-1][1]}")
     return tensors, metadata
 
 
@@ -159,17 +135,15 @@ def _explain_damage(path: Path, problem: str) -> ModelError:
     )
 
 
-def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
+def _read_pickle(path: Path) -> dict[str, StoredTensor] | None:
     """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
     try:
         with zipfile.ZipFile(path) as archive:
             # torch.save compresses nothing.
             unpacked = sum(member.file_size for member in archive.infolist())
             if unpacked > path.stat().st_size:
-                raise ModelError(
-                    f"{path} unpacks to {unpacked:,} bytes, more than it has.",
-                    hint="torch.save writes no such file. Get the model as safetensors.",
-                )
+                hint = "torch.save writes no such file. Get the model as safetensors."
+                raise ModelError(f"{path} unpacks to {unpacked:,} bytes, more than it has.", hint=hint)
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             content = _Unpickler(path, archive.read(name)).load()
     except ModelError:
@@ -177,12 +151,11 @@ def _read_pickle_entries(path: Path) -> dict[str, StoredTensor] | None:
     except Exception:
         # An older form, or a pickle that loading looks at more closely.
         return None
-    if not isinstance(content, dict):
-        return None
-    require_flat(path, content)
-    if not all(isinstance(one, StoredTensor) for one in content.values()):
-        return None
-    return {str(name): one for name, one in content.items()}
+    if isinstance(content, dict):
+        require_flat(path, content)
+        if all(isinstance(one, StoredTensor) for one in content.values()):
+            return {str(name): one for name, one in content.items()}
+    return None
 
 
 # The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
@@ -197,14 +170,12 @@ class _Unpickler(pickle._Unpickler):
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, _offset, size, *_: StoredTensor(
-                path=self._path, dtype=storage, shape=tuple(size)
-            )
+            return lambda storage, _offset, size, *_: StoredTensor(self._path, storage, tuple(size))
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *_: tensor
-        dtype = next((dtype for dtype, (storage, _) in TYPES.items() if name == f"{storage}Storage"), None)
-        if module == "torch" and dtype is not None:
-            return dtype
+        for dtype, storage in _STORAGES.items():
+            if (module, name) == ("torch", f"{storage}Storage"):
+                return dtype
         raise pickle.UnpicklingError(f"{module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
@@ -228,21 +199,13 @@ FLATTEN = 'import torch; p = {}; torch.save(torch.load(p, map_location="cpu", we
 
 
 def require_flat(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuse the content of a pickle whose tensors lie in an object within it.
-
-    Raises:
-        ModelError: They do, as in a training checkpoint.
-    """
-    nested = [
-        name
-        for name, value in content.items()
-        if isinstance(value, Mapping) and any(hasattr(part, "shape") for part in value.values())
-    ]
-    if nested:
-        raise ModelError(
-            f"{path} is a training checkpoint: its tensors are not at the top, but in {nested[0]!r}.",
-            hint=f"Save the part with the tensors alone: `{format_command(FLATTEN, str(path), nested[0])}`.",
-        )
+    """Refuse the content of a pickle whose tensors lie in an object within it: ModelError."""
+    for name, value in content.items():
+        if isinstance(value, Mapping) and any(hasattr(part, "shape") for part in value.values()):
+            raise ModelError(
+                f"{path} is a training checkpoint: its tensors are not at the top, but in {name!r}.",
+                hint=f"Save the part with the tensors alone: `{format_command(FLATTEN, str(path), name)}`.",
+            )
 
 
 POINTER = b"version https://git-lfs.github.com/spec/"
@@ -250,18 +213,11 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def check_present(path: Path) -> None:
-    """Refuse a file that is empty, or that is a pointer of git-lfs in place of the file.
-
-    Raises:
-        ModelError: It is.
-    """
-    with path.open("rb") as file:
-        start = file.read(len(POINTER))
+    """Refuse a file that is empty, or a pointer of git-lfs in place of the file: ModelError."""
+    start = read_span(path, 0, len(POINTER))
     if start == POINTER:
-        raise ModelError(
-            f"{path} is a git-lfs pointer, not the file itself.",
-            hint=f"Type `git lfs pull` in {path.parent}.",
-        )
+        hint = f"Type `git lfs pull` in {path.parent}."
+        raise ModelError(f"{path} is a git-lfs pointer, not the file itself.", hint=hint)
     if not start:
         raise DamagedModelError(f"{path} is empty.")
 
@@ -280,14 +236,14 @@ def check_downloads(folder: Path) -> None:
 
 
 def check_weights(path: Path) -> None:
-    """Refuse a weight file that has only a pointer in its place, or that is incomplete.
-
-    Raises:
-        ModelError: It is a git-lfs pointer, empty, truncated or corrupt.
-    """
+    """Refuse a weight file that is a git-lfs pointer, empty, truncated or corrupt: ModelError."""
     check_present(path)
     if path.suffix == ".safetensors":
         read_safetensors(path)
+
+
+BLOCK = 1 << 20
+"""Bytes that are read at once."""
 
 
 def read_span(path: Path, begin: int, end: int) -> bytes:
@@ -299,20 +255,8 @@ def read_span(path: Path, begin: int, end: int) -> bytes:
 
 def have_other_numbers(first: StoredTensor, second: StoredTensor) -> bool:
     """Whether two tensors of one size differ in their first megabyte, as far as safetensors tell."""
-    starts = [read_span(one.path, one.begin, min(one.end, one.begin + 2**20)) for one in (first, second)]
+    starts = [read_span(one.path, one.begin, min(one.end, one.begin + BLOCK)) for one in (first, second)]
     return (first.dtype, first.shape) == (second.dtype, second.shape) and starts[0] != starts[1]
-
-
-def _require_one_form(index: Path) -> None:
-    """Refuse parts that hold a tensor twice, with other numbers."""
-    headers = [read_safetensors(path)[0] for path in list_parts(index)]
-    for name in read_object(index)["weight_map"]:
-        copies = [tensors[name] for tensors in headers if name in tensors]
-        if any(have_other_numbers(copies[0], other) for other in copies[1:]):
-            raise ModelError(
-                f"{index.parent} holds {name} twice, with other numbers in {copies[1].path.name}.",
-                hint="Its parts are of two saves: fetch or write the folder again.",
-            )
 
 
 def require_one_model(place: Path) -> None:
@@ -321,14 +265,22 @@ def require_one_model(place: Path) -> None:
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
     whole, index = (place / name for name in FORMS[:2])
-    if not (whole.is_file() and index.is_file()):
-        if index.is_file():
-            _require_one_form(index)
+    if not whole.is_file():
+        headers = [read_safetensors(path)[0] for path in list_parts(index)] if index.is_file() else []
+        for name in dict.fromkeys(name for tensors in headers for name in tensors):
+            copies = [tensors[name] for tensors in headers if name in tensors]
+            if any(have_other_numbers(copies[0], other) for other in copies[1:]):
+                raise ModelError(
+                    f"{place} holds {name} twice, with other numbers in {copies[1].path.name}.",
+                    hint="Its parts are of two saves: fetch or write the folder again.",
+                )
         return
     try:
-        parts = read_tensor_headers(list_parts(index)) or {}
+        parts = read_tensor_headers(list_parts(index)) if index.is_file() else None
     # An index that was left behind, without its parts.
     except ModelError:
+        return
+    if parts is None:
         return
     tensors = read_tensor_headers([whole]) or {}
     wrong = [name for name in tensors.keys() & parts.keys() if tensors[name].shape != parts[name].shape]
@@ -377,20 +329,12 @@ def require_plain(place: Path, tensors: Mapping[str, StoredTensor]) -> None:
     )
 
 
-BLOCK = 1 << 24
-"""Bytes that are read at once."""
-
-
 def hash_shards(parts: Sequence[Path]) -> str:
     """The SHA-256 of the one file that safetensors would write of the tensors in several parts."""
-    tensors, order = read_tensor_headers(parts) or {}, [*TYPES]
-    ranks = {
-        name: order.index(one.dtype) if one.dtype in TYPES else len(TYPES) for name, one in tensors.items()
-    }
-    names = sorted(tensors, key=lambda name: (ranks[name], name.encode()))
-    metadata = read_safetensors(parts[0])[1]
+    tensors, order = read_tensor_headers(parts) or {}, {name: rank for rank, name in enumerate(TYPES)}
+    names = sorted(tensors, key=lambda name: (order.get(tensors[name].dtype, len(order)), name.encode()))
+    metadata, end = read_safetensors(parts[0])[1], 0
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
-    end = 0
     for name in names:
         tensor = tensors[name]
         begin, end = end, end + tensor.end - tensor.begin
@@ -399,13 +343,9 @@ def hash_shards(parts: Sequence[Path]) -> str:
     # safetensors fills its header up with blanks to a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     hasher = hashlib.sha256(len(text).to_bytes(8, "little") + text)
-    for name in names:
-        with tensors[name].path.open("rb") as file:
-            file.seek(tensors[name].begin)
-            left = tensors[name].end - tensors[name].begin
-            while left and (block := file.read(min(left, BLOCK))):
-                hasher.update(block)
-                left -= len(block)
+    for tensor in map(tensors.__getitem__, names):
+        for begin in range(tensor.begin, tensor.end, BLOCK):
+            hasher.update(read_span(tensor.path, begin, min(begin + BLOCK, tensor.end)))
     return hasher.hexdigest()
 
 
@@ -423,17 +363,10 @@ def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> N
     Raises:
         ModelError: A tensor is missing, left over, or of another shape.
     """
-    present_shapes = {(name, tuple(tensor.shape)) for name, tensor in tensors.items()}
-    due = {(name, tuple(shape)) for name, shape in wanted.items()}
-    if present_shapes != due:
-        raise DamagedModelError(
-            f"{place} has {_format_tensor_shapes(present_shapes - due)}, and its config.json wants "
-            f"{_format_tensor_shapes(due - present_shapes)}."
+    present = {f"a tensor {name} of {tuple(tensor.shape)}" for name, tensor in tensors.items()}
+    due = {f"a tensor {name} of {tuple(shape)}" for name, shape in wanted.items()}
+    if present != due:
+        has, wants = (
+            shorten_names(sorted(some), 3) or "no such tensor" for some in (present - due, due - present)
         )
-
-
-def _format_tensor_shapes(tensors: Collection[tuple[str, tuple[int, ...]]]) -> str:
-    return (
-        shorten_names([f"a tensor {name} of {shape}" for name, shape in sorted(tensors)], 3)
-        or "no such tensor"
-    )
+        raise DamagedModelError(f"{place} has {has}, and its config.json wants {wants}.")
