@@ -45,6 +45,8 @@ from harness.encoder.folder.tensors import (
     read_span,
     read_tensor_headers,
 )
+from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
+from harness.encoder.library_load import TEXT, explain_other_tokens, find_text_ends
 
 BOTH, CAUSAL = "both ways", "causal"
 
