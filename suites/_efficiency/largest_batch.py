@@ -23,20 +23,11 @@ import psutil
 import torch
 
 from harness.core.errors import ModelError
-from harness.core.process import hold_collector, shorten_exit
 from harness.core.provenance import measure_peak_memory
 from suites._efficiency.timing import Device, LoadedNetwork, Workload, measure_once, time_run
 
 CPU_MEMORY = 4 * 2**30
 """The resident memory that a try may take on a CPU, libraries included: a whole machine is never filled."""
-
-START = """
-from harness.core.process import hold_collector
-with hold_collector():
-    from suites._efficiency import largest_batch
-largest_batch._answer_trial()
-"""
-"""The program that tries the batch of its standard input."""
 
 PRECISION = 0.03
 """How much larger a batch may fit than the one that is found."""
@@ -128,7 +119,7 @@ class Trials:
         request = pickle.dumps((self.build, self.device, self.longest, size, torch.get_num_threads()))
         # What was put on the path by hand is not inherited.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-c", START]
+        command = [sys.executable, "-m", "suites._efficiency.largest_batch"]
         temporary = tempfile.TemporaryFile
         with temporary() as request_file, temporary() as output_file, temporary() as error_file:
             request_file.write(request)
@@ -184,10 +175,5 @@ def _try_batch(
     return peak["device"] - held if on_gpu else peak["host"] - before
 
 
-def _answer_trial() -> None:
-    codes: list[int] = []
-    shorten_exit(codes)
-    with hold_collector():
-        request = pickle.load(sys.stdin.buffer)
-    print(json.dumps(_try_batch(*request)))
-    codes.append(0)
+if __name__ == "__main__":
+    print(json.dumps(_try_batch(*pickle.load(sys.stdin.buffer))))

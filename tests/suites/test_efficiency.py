@@ -28,7 +28,6 @@ from tokenizers import Tokenizer
 
 import late_models
 import tiny
-from allocating import Allocating
 from harness import run
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, MeasuredModel
@@ -232,6 +231,18 @@ def test_the_largest_batch_is_found_within_three_percent(limit: int) -> None:
     assert find_largest_batch(lambda _size: False, 4096) == 0
     assert find_largest_batch(lambda _size: True, limit) == limit
     assert find_released_batch(lambda size: size <= limit, 4096) <= limit
+
+
+@dataclass(frozen=True)
+class Allocating:
+    """A network that takes 200 MB for each sequence."""
+
+    def move_batch(self, ids: torch.Tensor, lengths: Sequence[int]) -> int:
+        return len(lengths)
+
+    def run_pass(self, batch: int) -> None:
+        torch.ones(batch * 50_000_000).sum()
+        time.sleep(0.2)
 
 
 @pytest.mark.slow
