@@ -16,6 +16,7 @@ import click
 
 from harness.core.errors import HarnessError, UsageError, find_similar_names
 from harness.core.paths import explain_not_utf8, require_utf8
+from harness.core.process import hold_collector, shorten_exit
 from harness.core.provenance import find_version
 from harness.core.terminal import clean_output
 
@@ -131,13 +132,9 @@ class _Commands(click.Group):
         home = "leaderboard" if cmd_name in SITE else "harness"
         # import.py could not be imported by a statement: that command's file is import_.py.
         name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        # Imports make many objects and no garbage: the collector would search them in vain, again and again.
-        gc.disable()
-        try:
+        with hold_collector():
             module = importlib.import_module(f"{home}.commands.{name}")
-        finally:
-            gc.enable()
-            _freeze()
+        _freeze()
         command: click.Command = module.command
         return command
 
@@ -231,6 +228,10 @@ FAULT_CODE = 70
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
+    codes: list[int] = []
+    # With arguments this process is another program's.
+    if arguments is None:
+        shorten_exit(codes)
     # Slurm, Docker and Kubernetes stop a process by SIGTERM, which Python does not turn into an exception.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
@@ -247,8 +248,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     if code == SIGPIPE_CODE:
         # Python flushes once more at the end, and would end with 120.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    # The process ends here and frees everything: without this the collector would look through it once more.
-    _freeze()
+    codes.append(code)
     sys.exit(code)
 
 

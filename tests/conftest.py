@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from harness.core.process import shorten_exit
+
 # Each of several workers has its share of the cores. Alone a process has one thread: networks of a
 # few numbers are slower with several.
 CORES = os.cpu_count() or 1
@@ -41,9 +43,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs Chromium"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shorten_exit([0])  # it has sent everything by then
+    # Else libraries find their own objects alive at the end, and say so.
+    config.add_cleanup(gc.unfreeze)
+
+
 def pytest_unconfigure() -> None:
-    """Else libraries find their own objects alive at the end, and say so."""
+    """A last search of all, for errors at the end of what was dropped, in place of pytest's two."""
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _gpu() -> bool:

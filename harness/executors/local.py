@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import multiprocessing as mp
 import os
@@ -27,6 +28,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 from harness.core.errors import UsageError
+from harness.core.process import hold_collector, shorten_exit
 from harness.core.provenance import count_cores
 from harness.data.offline import forbid_network, set_variable
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, parse_executor, run_job
@@ -352,13 +354,23 @@ def _serve(
     has_device: bool,
     line: Connection,
 ) -> None:
+    codes: list[int] = []
+    shorten_exit(codes)
     for number in (signal.SIGINT, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # the driver, or a scheduler's worker, decides when to stop
-    # So that what it shares with the driver is cleaned up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+
+    def exit_worker(*_: object) -> None:
+        # So that what it shares with the driver is cleaned up.
+        codes.append(0)
+        sys.exit()
+
+    signal.signal(signal.SIGTERM, exit_worker)
     _end_with_parent()
-    for library in libraries:
-        importlib.import_module(library)
+    with hold_collector():
+        for library in libraries:
+            importlib.import_module(library)
+    # They stay to the end: each search for garbage would look through them.
+    gc.freeze()
     if offline:
         forbid_network()
     context = JobContext(device=device, cache=cache, emit=line.send, limits=limits, has_device=has_device)
@@ -369,7 +381,7 @@ def _serve(
         try:
             message = line.recv()
         except EOFError:  # the driver is gone
-            return
+            break
         if message is None:
             context.forget()
             continue
@@ -378,7 +390,8 @@ def _serve(
         try:
             line.send(finished)
         except BrokenPipeError:  # the driver is gone, and its user has been told
-            return
+            break
+    codes.append(0)
 
 
 def _end_with_parent() -> None:

@@ -33,6 +33,7 @@ from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
 from harness.core.lineage import Lineage, read_document
 from harness.core.paths import resolve_home_path, shorten_folder
+from harness.core.process import hold_collector
 from harness.core.types import (
     Artifact,
     DataReport,
@@ -161,7 +162,8 @@ class Resolve:
         """Load the model, refuse it if it loads wrongly, and return its facts."""
         began = time.monotonic()
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
-        from harness.encoder import sanity
+        with hold_collector():
+            from harness.encoder import sanity
 
         # The import above takes seconds, and is measured apart from the load.
         started = time.monotonic()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
+import importlib
 import os
 import signal
 import sys
@@ -12,6 +14,7 @@ import traceback
 from pathlib import Path
 
 from harness.core.errors import HarnessError
+from harness.core.process import hold_collector
 from harness.data.offline import forbid_network
 from harness.data.training.loading import write_text_hashes
 from harness.training.training import STOP, STOPPED, TrainingSpec, read_spec
@@ -24,7 +27,11 @@ def _run_training_process(folder: str, rank: str) -> int:
     # The process that started this one decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: STOP.set())
-    spec = read_spec(Path(folder), int(rank))
+    with hold_collector():
+        importlib.import_module("sentence_transformers")
+        spec = read_spec(Path(folder), int(rank))
+    # They stay to the end: each search for garbage would look through them.
+    gc.freeze()
     with forbid_network() if spec.offline else contextlib.nullcontext():
         return _train(spec)
 

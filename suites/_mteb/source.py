@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.process import hold_collector
 from harness.core.provenance import find_package_version
 from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
 from harness.data.locate import explain_unreachable
@@ -245,7 +246,8 @@ def _copy_loaded_task(planned: Task, more: tuple[object, ...], make: Callable[[]
 
 def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     """mteb's task object, narrowed to the splits and subsets, with its data path in place."""
-    import mteb
+    with hold_collector():
+        import mteb
 
     mteb_task = mteb.get_task(task.name, eval_splits=list(task.splits), hf_subsets=list(task.subsets))
     # mteb.get_task takes no seed, and 42 is mteb's own.

@@ -590,11 +590,23 @@ def test_an_option_and_its_value_in_one_argument_are_told_apart(capfd: pytest.Ca
     assert error.startswith("Error: '--data /my/data' is one argument. An option and its value are two")
 
 
-def test_nothing_is_frozen_at_the_end_where_triton_would_call_it_leaked(tmp_path: Path) -> None:
-    script = (
-        "import atexit, gc, sys; sys.modules['triton'] = sys; "
-        "atexit.register(lambda: print(gc.get_freeze_count())); "
-        "from harness.cli import main; main(['--version'])"
+@pytest.mark.parametrize(("word", "code"), [("--version", 0), ("--nonsense", 2)])
+def test_it_ends_with_its_code_after_what_is_registered_and_before_objects_are_taken_apart(
+    tmp_path: Path, word: str, code: int
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "import atexit, threading, time\n"
+        "from harness.cli import main\n"
+        "class Loud:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "loud = Loud()\n"
+        "def work():\n"
+        "    time.sleep(0.3)\n"
+        "    atexit.register(print, 'registered')\n"
+        "    print('a thread')\n"
+        "threading.Thread(target=work).start()\n"
+        "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout.splitlines()[-1] == "0"
+    done = subprocess.run([sys.executable, "own.py", word], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == code
+    assert done.stdout.splitlines()[-2:] == ["a thread", "registered"]

@@ -207,7 +207,7 @@ def batch(model: TwoStage, rank: int) -> tuple[list[Any], list[list[Any]]]:
     ]
 
 
-def process(rank: int, where: str) -> None:
+def process(_: int, where: str, rank: int) -> None:
     """One of two processes, wrapped by torch as in training: the gradients of its batch, in a file."""
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel

@@ -879,8 +879,9 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
     two_values = {"sweep": {"share": "0,1"}}
     script = tmp_path / "go.py"
     script.write_text(
-        "import json, os, signal, sys\n"
+        "import gc, json, os, signal, sys\n"
         "if __name__ == '__main__':\n"
+        "    gc.disable()\n"  # for a few seconds in all
         "    import harness, harness.jobs.training_jobs as jobs, sample_model_recipe\n"
         "    import pytest, stopped_trainings\n"
         "    from harness.plan import catalog\n"
@@ -899,6 +900,7 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
         "    copy = jobs.copy_model\n"
         "    jobs.copy_model = lambda *of: (copy(*of), kill()) if point == 'half' else copy(*of)\n"
         "    harness.run(asked.pop('model'), asked.pop('suite'), listeners=Listeners(event=event), **asked)\n"
+        "    os._exit(0)\n"
     )
 
     made = tmp_path / "made"
