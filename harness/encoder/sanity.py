@@ -231,9 +231,9 @@ def load_checked(
     load = partial(load_any, artifact, encoding, device="cpu")
     encoder = load()
     if gate:
-        told: Any = {"folder": artifact.folder, "allow": artifact.allow, "timed": False}
+        check = partial(check_encoder, folder=artifact.folder, allow=artifact.allow, timed=False)
         try:
-            require_sane(check_encoder(encoder, load if twice else None, **told))
+            require_sane(check(encoder, load if twice else None))
         except ModelError as error:
             raise ModelError(f"{artifact.name}: {error.message}", hint=error.hint) from None
     return encoder

@@ -264,8 +264,8 @@ def require_one_model(place: Path) -> None:
 
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
-    whole, index = (place / name for name in FORMS[:2])
-    if not whole.is_file():
+    single, index = (place / name for name in FORMS[:2])
+    if not single.is_file():
         headers = [read_safetensors(path)[0] for path in list_parts(index)] if index.is_file() else []
         for name in dict.fromkeys(name for tensors in headers for name in tensors):
             copies = [tensors[name] for tensors in headers if name in tensors]
@@ -282,15 +282,15 @@ def require_one_model(place: Path) -> None:
         return
     if parts is None:
         return
-    tensors = read_tensor_headers([whole]) or {}
+    tensors = read_tensor_headers([single]) or {}
     wrong = [name for name in tensors.keys() & parts.keys() if tensors[name].shape != parts[name].shape]
     # A buffer, a pooler or a head may be in one of them alone.
     alone = tensors.keys() ^ parts.keys()
     if wrong or len(alone) > len(tensors.keys() | parts.keys()) / 10:
         raise ModelError(
-            f"{place} has two models, in {whole.name} and in the parts of {index.name}: "
+            f"{place} has two models, in {single.name} and in the parts of {index.name}: "
             f"{min(wrong or alone)} is not the same in both.",
-            hint=f"{whole.name} would be loaded. Remove the one that is not meant, in a copy of the folder.",
+            hint=f"{single.name} would be loaded. Remove the one that is not meant, in a copy of the folder.",
         )
 
 

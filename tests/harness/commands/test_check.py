@@ -497,10 +497,14 @@ def test_tasks_leave_out_suites_that_have_none_of_them(measured: Any, asked: Any
 
 
 def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any, tmp_path: Path) -> None:
-    """Exit 3 is for statistics alone: a pipeline may let it pass."""
+    """Exit 3 is for statistics alone, and a pipeline may let it pass; a model without numbers is refused."""
     folder = shutil.copytree(measured.model("good"), tmp_path / "spoiled")
     faulty.tensors(folder, lambda held: {name: one * np.float32(np.nan) for name, one in held.items()})
-    code, told = check(measured, asked, str(folder), "last", "--tasks", "alike")
+    typed = ("check", "--candidate", str(folder), "--baseline", "last", "--offline", "--tasks", "alike")
+    code, _, err = asked(*typed)
+    assert (code, "spoiled: 6 of 6 vectors are not finite" in err) == (2, True)
+    code, out, _ = asked(*typed, "--no-gate", "--json")
+    told = json.loads(out)
     assert (code, told["overall"], of(told, "alike")["verdict"]) == (1, "inconclusive", "missing")
 
 
