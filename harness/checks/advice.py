@@ -47,8 +47,8 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         note = 'The exit code is 0. To reject this: parts = "fail" in the policy file.'
         return ["But look at what collapsed before you accept it.", command, *([note] if part else [])]
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
-    unchecked = [warning.rstrip(".") for warning in check.warnings if warning.endswith(UNCHECKED)]
-    return [", but ".join((f"Accept the {subject}{allowed}", *unchecked)) + "."]
+    unchecked = "; ".join(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))
+    return [f"Accept the {subject}{allowed}{', but ' if unchecked else ''}{unchecked}."]
 
 
 def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
@@ -148,7 +148,8 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
 
 def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
-    alone = find_single_tasks(check.tasks, check.means).values()  # named above the table
+    is_above = check.overall in ("passed", "improved") and check.question.name != "port"
+    alone = find_single_tasks(check.tasks, check.means).values() if is_above else ()
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
     tasks = [one for one in lower if one.verdict in COUNTED and one not in alone]
     if check.question.name == "port":

@@ -106,13 +106,12 @@ def _describe_regressions(
 
 
 def _describe_loss(line: TaskOutcome | MeanOutcome) -> str:
-    """A loss that is red, by the end of its interval that says more."""
-    low, high = (-100 * (bound or 0.0) for bound in (line.low, line.high))
+    """A loss that is red, and why it is where it is smaller than the margin."""
     most = f"; {line.margin_text} is allowed"
     if (line.delta or 0.0) >= -line.margin:
+        low = -100 * (line.low or 0.0)
         most = f": over half of the {line.margin_text} that is allowed, and perhaps {low:.2f}"
-    size = f"at least {high:.2f}" if high > 100 * line.margin else "surely"
-    return f"{format_delta(line.delta)} points, {size} lower{most}"
+    return f"{format_delta(line.delta)} points, surely lower{most}"
 
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:

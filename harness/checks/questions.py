@@ -64,7 +64,7 @@ def _resolve_baseline_model(baseline: Baseline, typed: Request) -> ConfiguredMod
     try:
         (model,) = ResolvedRequest.resolve_request(request).asked
     except HarnessError as error:
-        raise HarnessError(f"{ABSENT}{pinned} was not found: {error.message}") from error
+        raise HarnessError(f"{ABSENT}{pinned} cannot be used: {error.message}") from error
     if model.artifact.key != run.artifact:
         raise HarnessError(f"{ABSENT}{pinned} has changed since the baseline was set")
     return model
@@ -293,10 +293,11 @@ def judge_port(
     unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)
     if unsure and not outputs.compared and end.verdict not in ("inconclusive", "regressed"):
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
-        end = Conclusion(verdict="inconclusive", because=(doubt,), exit_code=EXIT_CODES[policy.inconclusive])
+        code = EXIT_CODES[policy.inconclusive]
+        return tasks, means, Conclusion(verdict="inconclusive", because=(text, doubt), exit_code=code)
     because = (f"The same model: {outputs.text}" if outputs.compared else text,)
     if end.verdict in ("inconclusive", "regressed"):
-        because = (*end.because, text) if outputs.compared else (text, *end.because)
+        because = (*end.because, text)
     return tasks, means, replace(end, because=because)
 
 

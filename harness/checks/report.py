@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
-from harness.checks.conclusion import describe_anchor, describe_collapsed_parts, find_single_tasks
+from harness.checks.conclusion import UNCHECKED, describe_anchor, describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
@@ -98,10 +98,7 @@ COLUMNS = ("task", "metric", *NUMBERS, "verdict", "why")
 
 
 def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict[str, str]:
-    """The cells of a task or a mean by column; the number of runs only where it is not 1.
-
-    The mean of a port has no verdict, as its tasks are judged one by one.
-    """
+    """The cells of a task or a mean by column; the mean of a port has no verdict."""
     if isinstance(line, MeanOutcome):
         name = line.suite if line.wanted == 1 else f"mean of {line.suite}"
         values = {"task": name, "n": f"{line.there} of {line.wanted} tasks"}
@@ -157,8 +154,8 @@ PREDICTED = (
     "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
 )
 PORT_RULE = (
-    "Margin: 0.05 points plus 3 standard errors. Regressed: off by more. Without vectors: passed within "
-    "0.05 points, else inconclusive. Probes, clusterings and trained tasks are never red."
+    "Margin: 0.05 points plus 3 standard errors. Regressed: off by more. Without vectors: passed within 0.05 "
+    "points, inconclusive from there to the margin. Probes, clusterings and trained tasks are never red."
 )
 
 
@@ -168,21 +165,25 @@ def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
     lines: list[TaskOutcome | MeanOutcome] = [*check.tasks, *check.means]
     single = any(line.needs_trainings for line in lines)
     tested = any(line.low is not None and line.verdict != "same" for line in lines)
+    low, of_tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
+    others = _select_rows(check)[1]
     if tested:
         once = not port and any(one.delta and one.runs == (1, 1) for one in check.tasks)
         only = ", for these two models only, not for other seeds" if single or once else ""
-        sure = f"each end {100 * (1 - check.policy.get('alpha', 0.0)):g} % sure or more"
+        sure = f"each end {min(low, 97.5, of_tasks if others else low):g} % sure or more"
         yield f"Difference: candidate − baseline in points (score × 100), with an interval, {sure}{only}."
         yield (PORT_RULE if port else ONE_TRAINING if single else RULE) + ("" if every else " More: --all.")
+    if check.chain and not single:
+        ends = "; ".join(f"{m.suite} {m.delta_text} ({m.margin_text} allowed)" for m in check.chain.means)
+        yield f"Against {describe_anchor(check.chain)}: {ends}. Regressed: below 0, and more is lost."
     for mean in check.means:
         if predicted := mean.predicted:
             points = {name: 100 * value for name, value in predicted.items() if name != "target"}
             yield f"{mean.suite}: predicted {predicted['target']}: {PREDICTED.format(**points)}"
-    if not tested or not every:
+    if not (tested and every):
         return
-    low, of_tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
     high = f"97.5 % sure{f' for all {len(check.means)} means together' if several else ''}"
-    if _select_rows(check)[1]:
+    if others:
         high += f"{'' if several else ' for the mean'}, and {of_tasks:g} % sure for all tasks together"
     yield f"The true difference is above the lower bound ({low:g} % sure) and below the upper one ({high})."
     if port or single:
@@ -192,8 +193,6 @@ def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
     if seen := ", ".join(f"{loss} on {m.there} of {m.wanted} tasks of {m.suite}" for loss, m in known):
         losses = seen.replace("points on 1 of 1 tasks of", "points on")
         yield f"What it can see: a true loss of {losses} is red in 80 % of checks."
-    if check.chain:
-        yield f"Also red: a sure loss of more than the margin against {describe_anchor(check.chain)}."
 
 
 def _format_verdict_counts(check: Check) -> str:
@@ -235,13 +234,14 @@ def _format_sides(check: Check) -> str:
     for suite in check.suites:
         mean, notes, name = means.get(suite), [], suite
         if mean and mean.left_out:
-            notes.append(f"{mean.left_out:,} are not in this check")
+            notes.append(f"{mean.left_out:,} not in this check")
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
             notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
         names.setdefault("; ".join(notes), []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
+    suites = ". ".join([suites, *(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))])
     sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
     return f"Question {check.question.name}: {QUESTIONS[check.question.name].format(*sides)} On {suites}"
 
@@ -264,8 +264,7 @@ LABEL = 7
 def print_check(check: Check, console: Console, *, every: bool, results: Path | None = None) -> None:
     """Print a check: the verdict with why and what to do, the lines that matter, counts, and the exit code.
 
-    Names are printed as they are, nothing in them is markup. `every`: also tasks that passed. `results`: the
-    folder, where it is not the default one, for the commands to type.
+    Nothing in names is markup. `every`: also tasks that passed. `results`: the folder, if not the default.
     """
     most = sys.maxsize if every else NAMES_SHOWN
     reasons = _collect_verdict_reasons(check, most)

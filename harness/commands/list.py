@@ -76,7 +76,7 @@ def command(
         raise UsageError("--suite, --facts and --out are of runs.", hint="Type harness list runs.")
     match what:
         case "records":
-            rows = list_index_rows(results, cache)
+            rows = list_index_rows(results, cache, match=part)
         case "runs":
             places = paths.resolve_results_folder(results), paths.resolve_cache_folder(cache)
             rows = list_run_rows(*places, suites)
@@ -100,7 +100,8 @@ def command(
         click.echo(f"Warning: {error}", err=True)
     # Rows of different lists have different fields: any of these may be the one that is meant.
     named = ("name", "model", "task", "run", "paper")
-    rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
+    if what != "records":
+        rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     total = len(rows)
     rows = rows[:limit]
     if out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shlex
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core import paths
-from harness.core.errors import UsageError, explain_unknown
+from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.keys import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.prompts import select_prompt
@@ -410,7 +411,8 @@ class MeasuredSuite:
         }
         if not artifacts and not names and os.path.isfile(os.path.join(model, "config.json")):
             # A folder of the present one, as after `harness run --model`, recorded under another name.
-            names = _list_folder_keys(f"./{model}")
+            with contextlib.suppress(ModelError):
+                names = _list_folder_keys(f"./{model}")
             artifacts = {one.artifact for one in models if one.artifact in names}
         read, keys = _read_artifacts(artifacts, indexes, labels)
         mine = [_name_model(records, model) for records in read if records]

@@ -188,9 +188,12 @@ def _name_row(measured: MeasuredSuite) -> dict[str, Any]:
 
 
 def list_index_rows(
-    results: Path | None, cache: Path | None, *, purpose: Purpose = "final"
+    results: Path | None, cache: Path | None, *, purpose: Purpose = "final", match: str = ""
 ) -> list[dict[str, Any]]:
-    """A row for each record of a purpose in a results folder, with one name for each model."""
+    """A row for each record of a purpose in a results folder, with one name for each model.
+
+    `match` is a part of that name, of the name that a record has, or of its task, in any case.
+    """
     index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
     labels = distinguish_models(index.list_models(purpose=purpose))
     rows = index.list_rows(purpose=purpose)
@@ -205,6 +208,7 @@ def list_index_rows(
             "key": row.key,
         }
         for row in rows
+        if any(match.lower() in one.lower() for one in (names[row.model.artifact], row.model.name, row.task))
     ]
 
 

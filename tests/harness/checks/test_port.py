@@ -161,7 +161,7 @@ def test_a_baseline_whose_model_changed_is_judged_by_scores(world: Path, tmp_pat
     shutil.rmtree(model)
     found = harness.check(str(world / "model"), "last", question="port", **asked)  # type: ignore[arg-type]
     assert found.because[0].startswith("Vectors were not compared")
-    assert f"the baseline's model {model} was not found: " in found.because[0]
+    assert f"the baseline's model {model} cannot be used: " in found.because[0]
     assert found.overall in ("passed", "same")
     shutil.copytree(world / "model", model)
     change_weights(model, add_noise)
@@ -190,6 +190,9 @@ def test_a_collapsed_language_is_red_whatever_else_is_in_doubt() -> None:
     outputs = PortComparison(text="vectors were not compared.", compared=False)
     (judged,), _, end = judge_port((task,), (), outputs, Policy(parts="fail"))
     assert (judged.verdict, end.verdict, end.exit_code) == ("inconclusive", "regressed", 1)
+    assert end.because[0].startswith("de of ")
+    (judged,), _, end = judge_port((replace(task, lost=()),), (), outputs, Policy())
+    assert (end.verdict, end.because[0]) == ("inconclusive", "Vectors were not compared.")
 
 
 def test_zeros_of_both_models_are_the_same() -> None:

@@ -50,7 +50,9 @@ def test_records_are_those_of_show(results: Path, capsys: pytest.CaptureFixture[
         harness.records("minilm-isch", results=results)
 
 
-def test_a_model_recorded_under_two_names_is_listed_under_one(tmp_path: Path) -> None:
+def test_a_model_recorded_under_two_names_is_listed_under_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = (site_data.measured_model(name) for name in ("runs-last", "acme/small"))
     tasks = site_data.names("nanobeir")[:2]
     site_data.put(tmp_path, first, [site_data.scored(first, tasks[0], 0.5)])
@@ -60,6 +62,9 @@ def test_a_model_recorded_under_two_names_is_listed_under_one(tmp_path: Path) ->
     assert {(row["model"], row["task"]) for row in harness.records(results=tmp_path)} == {
         ("acme/small", task) for task in tasks
     }
+    for part, count in (("RUNS-last", 1), ("acme", 2), (tasks[0], 1)):
+        rows = ask(capsys, "list", "records", "--match", part, "--results", tmp_path)["records"]
+        assert len(rows) == count
 
 
 def test_scores_are_those_of_show_with_means_that_say_what_they_lack(
