@@ -229,8 +229,9 @@ FAULT_CODE = 70
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
     codes: list[int] = []
-    # With arguments this process is another program's.
-    if arguments is None:
+    # In the process of another program, what that leaves to its end must happen.
+    script, module = [*sys.orig_argv, "", ""][1:3]
+    if os.path.basename(script) == "harness" or (script, module) == ("-m", "harness"):
         shorten_exit(codes)
     # Slurm, Docker and Kubernetes stop a process by SIGTERM, which Python does not turn into an exception.
     signal.signal(signal.SIGTERM, _raise_interrupt)

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, cast
 
+from packaging.version import Version
 from torch import nn
 
 from harness.encoder.folder.modules import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
 from harness.encoder.folder.modules import RENAMED as LATER_NAMES
 
-RENAMED = tuple(map(int, version("sentence-transformers").split(".")[:2])) >= (5, 4)
+RENAMED = Version(version("sentence-transformers")) >= Version("5.4.dev0")
 """Whether the installed release has the names of 5.4."""
 
 

@@ -594,7 +594,7 @@ def test_an_option_and_its_value_in_one_argument_are_told_apart(capfd: pytest.Ca
 def test_it_ends_with_its_code_after_what_is_registered_and_before_objects_are_taken_apart(
     tmp_path: Path, word: str, code: int
 ) -> None:
-    (tmp_path / "own.py").write_text(
+    (tmp_path / "harness").write_text(
         "import atexit, threading, time\n"
         "from harness.cli import main\n"
         "class Loud:\n"
@@ -607,6 +607,20 @@ def test_it_ends_with_its_code_after_what_is_registered_and_before_objects_are_t
         "threading.Thread(target=work).start()\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "own.py", word], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "harness", word], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == code
     assert done.stdout.splitlines()[-2:] == ["a thread", "registered"]
+
+
+def test_a_program_that_calls_it_ends_in_its_own_way(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import atexit, sys\n"
+        "atexit.register(print, 'saved')\n"
+        "from harness.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: sys.exit(5)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "own.py", "--version"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (5, "saved")
