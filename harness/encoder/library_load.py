@@ -120,11 +120,16 @@ def explain_other_tokens(tokenizer: Any, config: Mapping[str, Any], reference: A
             first = next(
                 (pair for pair in zip(of_file, of_class, strict=False) if len({*pair}) > 1), ("", "")
             )
+            hint = 'Set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use '
+            hint += "tokenizer.json alone."
+            # Releases after 5.3 do so with some model types, Qwen2 among them.
+            if config.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend"):
+                hint = f"transformers {transformers.__version__} takes that class whatever "
+                hint += "tokenizer_config.json says: use transformers 5.3, which takes tokenizer.json."
             return (
                 f"Of {text!r} tokenizer.json makes {len(of_file)} tokens, and transformers' "
                 f"{type(tokenizer).__name__} {len(of_class)}: {first[0]!r} is {first[1]!r}.",
-                'Set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use '
-                "tokenizer.json alone.",
+                hint,
             )
     return None
 

@@ -245,13 +245,15 @@ MAKERS: dict[str, tuple[Callable[[Path], Path], dict[str, Any], dict[str, tuple[
         "attention",
     ),
     "class that builds another tokenizer": (
-        lambda f: decoder(f, kind="llama", files={"tokenizer_class": "LlamaTokenizerFast"}),
+        lambda f: decoder(
+            f, kind="llama", files={"tokenizer_class": "GemmaTokenizerFast", "unk_token": "<s>"}
+        ),
         {},
-        {**DECODER, "padding_side": (None, "left"), "tokens": ("tokenizer.json", "LlamaTokenizer")},
+        {**DECODER, "padding_side": (None, "left"), "tokens": ("tokenizer.json", "GemmaTokenizer")},
         "tokenization",
     ),
     "prefix space that is not added": (
-        lambda f: decoder(f, files={"add_prefix_space": True}),
+        lambda f: decoder(f, kind="llama", files={"add_prefix_space": True}),
         {},
         {**DECODER, "tokens": ("tokenizer.json", "TokenizersBackend")},
         "tokenization",

@@ -120,7 +120,7 @@ def test_a_vocabulary_is_split_as_its_tokenizer_does(
 
 def headed(name: str, **settings: Any) -> Any:
     config: Any = getattr(transformers, f"{name}Config")(vocab_size=160, **settings)
-    head = {"Qwen2": "ForCausalLM", "T5": "ForConditionalGeneration"}.get(name, "ForMaskedLM")
+    head = {"Qwen3": "ForCausalLM", "T5": "ForConditionalGeneration"}.get(name, "ForMaskedLM")
     return getattr(transformers, f"{name}{head}")(config)
 
 
@@ -131,7 +131,7 @@ TIED: dict[str, Callable[[], Any]] = {
         "ModernBert", **{**LONG, **{f"{n}_token_id": 0 for n in ("pad", "bos", "eos", "cls", "sep")}}
     ),
     "MPNet": lambda: headed("MPNet", **LONG),
-    "Qwen2": lambda: headed("Qwen2", num_key_value_heads=2, tie_word_embeddings=True, **SMALL),
+    "Qwen3": lambda: headed("Qwen3", num_key_value_heads=2, tie_word_embeddings=True, **SMALL),
     "T5": lambda: headed("T5", d_model=32, d_kv=8, num_layers=2, num_heads=4, d_ff=48),
 }
 
@@ -147,6 +147,21 @@ def test_a_tied_table_may_be_stored_under_the_name_of_the_head(
     names = set(load_file(other / "model.safetensors"))
     assert len(set(load_file(whole / "model.safetensors")) - names) == 1
     assert np.array_equal(vectors(other, pooling="mean"), vectors(whole, pooling="mean"))
+
+
+def test_a_tokenizer_class_that_no_setting_of_the_folder_changes(
+    tmp_path: Path, artifact: MakeArtifact, rewrite: Callable[..., None]
+) -> None:
+    """Newer releases of transformers take Qwen2's own for every Qwen2."""
+    config = transformers.Qwen2Config(vocab_size=160, num_key_value_heads=2, **SMALL)
+    folder = saved(transformers.Qwen2Model(config), tmp_path / "model")
+    rewrite(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    if type(transformers.AutoTokenizer.from_pretrained(folder)).__name__ == "Qwen2Tokenizer":
+        with pytest.raises(ModelError, match=r"takes that class whatever .*: use transformers 5\.3, which"):
+            passes(artifact(folder))
+        passes(artifact(folder, allow=("tokenization",)))
+    else:
+        passes(artifact(folder))
 
 
 def test_an_untied_decoder_is_no_token_embedding(
