@@ -73,7 +73,7 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
     if not any_kind and UNNAMED not in artifact.allow:
         _require_named(folder)
     if not any_kind and CARD not in artifact.allow:
-        _require_card(folder)
+        _note_card(folder)
     check_trust(artifact)
     backbones.check_family(artifact, encoding)
     for module in list_modules(folder):
@@ -114,28 +114,24 @@ _VERSION = re.compile(r"^- Sentence Transformers: (\S+)", re.M)
 _NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in OWN.items()}
 
 
-def _require_card(folder: Path) -> None:
-    """Refuse other modules than those that sentence-transformers, 2 to 6, has printed into README.md.
+def _note_card(folder: Path) -> None:
+    """Note other modules than those that sentence-transformers, 2 to 6, has printed into README.md.
 
-    People copy the card of a base model, and the library keeps one where it saves a model untrained. A card
-    of another version, backbone or width is another model's: nothing is compared. Where modules were added or
-    replaced, or the length was changed, it may be an earlier save's: that is noted.
+    Nothing is refused: people copy the card of a base model, and the library keeps that of a model which it
+    loaded. A card of another version, backbone or width is another model's, and is not compared.
     """
     try:
-        differences, is_fault = _compare_card(folder, read_modules(folder))
+        differences = _compare_card(folder, read_modules(folder))
     # No card, or one that somebody has shortened: whatever is wrong with it says nothing about the model.
     except Exception:
         return
-    what = f"README.md of {folder} shows {'; '.join(differences)}"
-    if differences and is_fault:
-        hint = f"Fetch the whole folder again. Or take it as its other files say: --allow {CARD}"
-        raise ModelError(f"{what}.", hint=hint)
     if differences:
-        warn(f"{what}: it may be outdated, and counts for nothing. To hide this: --allow {CARD}")
+        what = f"README.md of {folder} shows {'; '.join(differences)}"
+        warn(f"{what}: one is outdated. If files were lost, fetch it again. To hide this: --allow {CARD}")
 
 
-def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], bool]:
-    """What the card shows otherwise than the files that load, and whether these are surely at fault."""
+def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
+    """What the card shows otherwise than the files that load."""
     with (folder / "README.md").open(encoding="utf-8") as file:
         text = file.read(1 << 20)
     (block,), saved = _BLOCK.findall(text), read_object(folder / SETTINGS).get("__version__") or {}
@@ -145,10 +141,10 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], b
     shown, loaded = [name for name, _, _ in rows], [_NAMES.get(name, name) for name in classes]
     configs = {name: read_module_config(m.place, name) for name, m in zip(loaded, modules, strict=True)}
     stem = re.sub("(Encoder)?Model$", "", printed["Transformer"]["architecture"]) or "?"
-    classes = read_object(modules[0].place / "config.json")["architectures"]
+    architectures = read_object(modules[0].place / "config.json")["architectures"]
     versions = {saved.get("sentence_transformers"), *_VERSION.findall(text)} - {None}
-    is_other = len(versions) > 1 or not any(name.startswith(stem) for name in classes)
-    differences, rest = [], iter(shown)
+    is_other = len(versions) > 1 or not any(name.startswith(stem) for name in architectures)
+    differences = []
     if shown != loaded:
         differences = [f"the modules {', '.join(shown)}, and modules.json has {', '.join(loaded)}"]
     if "Pooling" in printed.keys() & configs.keys():
@@ -159,10 +155,9 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> tuple[list[str], b
         if poolings[0] != poolings[1]:
             differences.append(f"the pooling {poolings[0]}, and the model's files have {poolings[1]}")
     lengths = [config.get("max_seq_length") for config in (printed["Transformer"], configs["Transformer"])]
-    if is_later := None not in lengths and lengths[0] != lengths[1]:
+    if None not in lengths and lengths[0] != lengths[1]:
         differences.append(f"a length of {lengths[0]} tokens, and the model's files have {lengths[1]}")
-    is_lost = all(name in rest for name in loaded) or sorted(shown) == sorted(loaded)
-    return [] if is_other else differences, is_lost and not is_later
+    return [] if is_other else differences
 
 
 def _list_shapes(module: Module, config: Config) -> Shapes | None:

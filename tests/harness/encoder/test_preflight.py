@@ -199,29 +199,33 @@ def edit_card(folder: Path, old: str, new: str) -> None:
     (folder / "README.md").write_text(text.replace(old, new))
 
 
-def test_modules_that_the_card_shows_and_modules_json_lost(carded: Path, tmp_path: Path) -> None:
+def test_modules_that_the_card_shows_and_modules_json_lost(
+    carded: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     check_files(carded)
     for numbers in ((2,), (3,), (2, 3)):
         folder = Path(shutil.copytree(carded, tmp_path / f"without{numbers}"))
         drop_modules(folder, *numbers)
-        with pytest.raises(ModelError, match="shows the modules Transformer, Pooling, Dense, Normalize, and"):
-            check_files(folder)
         check_files(folder, allow=("model-card",))
+        assert not caplog.records
+        check_files(folder)
+        assert "shows the modules Transformer, Pooling, Dense, Normalize, and" in caplog.text
+        caplog.clear()
         (folder / "README.md").unlink()
         check_files(folder)
+        assert not caplog.records
     # The one order is the card's, the other that of modules.json.
     modules = json.loads((carded / "modules.json").read_text())
     (carded / "modules.json").write_text(json.dumps([*modules[:2], modules[3], modules[2]]))
-    with pytest.raises(ModelError, match=r"modules\.json has Transformer, Pooling, Normalize, Dense"):
-        check_files(carded)
+    check_files(carded)
+    assert "modules.json has Transformer, Pooling, Normalize, Dense" in caplog.text
 
 
-def test_a_pooling_that_the_card_shows_otherwise(carded: Path) -> None:
+def test_a_pooling_that_the_card_shows_otherwise(carded: Path, caplog: pytest.LogCaptureFixture) -> None:
     cls = {"word_embedding_dimension": 32, "pooling_mode": "cls"}
     (carded / "1_Pooling/config.json").write_text(json.dumps(cls))
-    with pytest.raises(ModelError, match="shows the pooling mean, and the model's files have cls"):
-        check_files(carded)
-    check_files(carded, allow=("model-card",))
+    check_files(carded)
+    assert "shows the pooling mean, and the model's files have cls" in caplog.text
 
 
 @pytest.mark.parametrize("change", ["version", "backbone", "width", "second", "shortened", "broken", "none"])
@@ -271,7 +275,9 @@ def test_what_may_have_been_changed_after_the_card_is_noted(
 
 
 @pytest.mark.parametrize("more", ["", "  (2): Normalize()\n"])
-def test_cards_of_other_versions(more: str, build: Callable[..., Path]) -> None:
+def test_cards_of_other_versions(
+    more: str, build: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
     folder = build(normalize=bool(more))
     for right, wrong in (
         (OLD_CARD.format(cls=False, mean=True, more=more), OLD_CARD.format(cls=True, mean=False, more=more)),
@@ -279,12 +285,14 @@ def test_cards_of_other_versions(more: str, build: Callable[..., Path]) -> None:
     ):
         (folder / "README.md").write_text(right)
         check_files(folder)
+        assert not caplog.records
         (folder / "README.md").write_text(wrong)
-        with pytest.raises(ModelError, match="shows the pooling cls, and the model's files have mean"):
-            check_files(folder)
-    (folder / "README.md").write_text(OLD_CARD.format(cls=False, mean=True, more=f"{more}  (3): Dense()\n"))
-    with pytest.raises(ModelError, match=r"shows the modules Transformer, Pooling, .*Dense, and"):
         check_files(folder)
+        assert "shows the pooling cls, and the model's files have mean" in caplog.text
+        caplog.clear()
+    (folder / "README.md").write_text(OLD_CARD.format(cls=False, mean=True, more=f"{more}  (3): Dense()\n"))
+    check_files(folder)
+    assert re.search(r"shows the modules Transformer, Pooling, .*Dense, and", caplog.text)
 
 
 def test_a_download_that_stopped_is_refused(copy: Path) -> None:
