@@ -6,13 +6,16 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from fakes import artifact, encoding, record, task
+from harness.core.lineage import Lineage, ParentPart
 from harness.driver.execute import Result
-from harness.driver.progress import Follower, follow_events
+from harness.driver.progress import Follower, _format_stage_lines, follow_events
 from harness.executors.run_log import Node
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind, RecordLocation, Resources
@@ -462,3 +465,23 @@ def test_work_that_is_no_run_has_a_bar_on_a_terminal() -> None:
         listen(Event(kind="encoding", text="document", texts=4))
         listen(Event(kind="encoded", texts=3, tokens=9))
     assert "encoding documents" in out.getvalue()
+
+
+def test_notes_of_a_recipe_are_printed_once_and_those_of_another_too() -> None:
+    """Two models of one recipe and one of another, whose notes read the same."""
+    printed: set[str] = set()
+
+    def tell(recipe: str, seed: int) -> list[str]:
+        lineage = Lineage(
+            recipe=recipe,
+            settings={},
+            parents=(ParentPart.of(MODEL.artifact),),
+            data=(),
+            seed=seed,
+            assumed=("seed: as in a paper; other sources: 7",),
+        )
+        training: Any = SimpleNamespace(done=True, model=SimpleNamespace(notes=("more",)))
+        return _format_stage_lines(replace(MODEL, lineage=lineage, training=training), printed)[1:]
+
+    notes = ["  sources differ on or leave open: seed", "  more"]
+    assert [tell("a", 1), tell("a", 2), tell("b", 1)] == [notes, [], notes]
