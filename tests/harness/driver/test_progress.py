@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -323,10 +325,26 @@ def test_a_resumed_training_has_done_nothing_of_what_is_left() -> None:
     assert seen.follower.forecast.describe_time_left() == "15 min 0 s"
 
 
+def test_a_forecast_that_took_a_second_is_kept_for_fifty_with_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(seconds)))
+    encode = replace(job("1", kind="encode"), resources=Resources(seconds=100.0))
+    seen = Watched(encode, time=TimeRange.from_seconds(100.0))
+    seen.follower.listeners.event(encode, Event(kind="encoding", text="document", tokens=1000))
+    shown = [seen.follower.forecast.describe_time_left()]
+    for _ in range(6):
+        seen.seconds += 10.0
+        seen.follower.listeners.event(encode, Event(kind="encoded", tokens=100))
+        shown.append(seen.follower.forecast.describe_time_left())
+    assert shown == [*["59 s to 2.8 min"] * 5, *["50 s", "50 s"]]
+
+
 def test_the_end_of_work_is_near_without_words_on_it() -> None:
     encode = replace(job("1", kind="encode"), resources=Resources(seconds=0.4))
-    for time in (TimeRange.from_seconds(0.4), None):
-        assert Watched(encode, time=time).follower.forecast.describe_time_left() == ""
+    for expected in (TimeRange.from_seconds(0.4), None):
+        assert Watched(encode, time=expected).follower.forecast.describe_time_left() == ""
 
 
 def test_lines_have_the_time_and_count_the_runs() -> None:
