@@ -169,7 +169,12 @@ def describe_notes(rows: Sequence[SourcedSetting]) -> tuple[str, ...]:
         for row in rows
         if row.source is not None and row.source.note and not row.inert
     )
-    return (*(f"{shorten_names(names)}: {note}" for note, names in noted.items()), *describe_ours(rows))
+    # The last sentence has all choices of ours. Other names are cut where they are printed.
+    named = {
+        note: shorten_names(names) if note.startswith(_CHOICE) else ", ".join(names)
+        for note, names in noted.items()
+    }
+    return (*(f"{names}: {note}" for note, names in named.items()), *describe_ours(rows))
 
 
 def explain_sources(recipe: str) -> str:
@@ -178,12 +183,16 @@ def explain_sources(recipe: str) -> str:
 
 
 def describe_assumptions(sentences: Sequence[str]) -> list[str]:
-    """Two lines on the sentences of a lineage or a record, and those that are of no setting.
+    """Up to three lines on the sentences of a lineage or a record, and those that are of no setting.
 
     >>> describe_assumptions(["seed: as in a paper; other sources: 7", OURS + "heads = 1; rate = 2."])
     ['our own choice, as no source states it: heads = 1; rate = 2', 'sources differ on or leave open: seed']
+    >>> describe_assumptions(["seed: as in a paper; done here: one for each device"])
+    ['done in our own way: seed']
     """
-    lines, names = [], []
+    lines: list[str] = []
+    names: dict[str, list[str]] = {"sources differ on or leave open": [], "done in our own way": []}
+    differ, own_way = names.values()
     for sentence in sentences:
         name, _, text = sentence.partition(": ")
         if sentence.startswith(OURS):
@@ -191,10 +200,12 @@ def describe_assumptions(sentences: Sequence[str]) -> list[str]:
             lines.append(f"{OURS[:1].lower()}{OURS[1:]}{choices}")
         elif text and _NAMES.fullmatch(name):
             # Choices of ours have the line above.
-            names += [] if text.startswith(_CHOICE) else name.split(", ")
+            if not text.startswith(_CHOICE):
+                is_own = "; done here: " in text and "; other sources: " not in text
+                (own_way if is_own else differ).extend(name.split(", "))
         else:
             lines.append(f"assumed: {sentence}")
-    return [*lines, *([f"sources differ on or leave open: {shorten_names(names)}"] if names else [])]
+    return [*lines, *(f"{what}: {shorten_names(some)}" for what, some in names.items() if some)]
 
 
 _NAMES = re.compile(r"[^\s,]+(, [^\s,]+)*( and [\d,]+ more)?")

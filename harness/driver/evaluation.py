@@ -148,7 +148,12 @@ def _plan_request(resolved_request: ResolvedRequest, remote: Remote | None) -> P
     _require_runnable_dtype(prepared)
     if any(cell.is_indexed for cell in plan.open):
         require_package("fast_plaid", extra="colbert", purpose="--index plaid")
-    return replace(prepared, plan=add_expected_seconds(prepared)) if plan.jobs else prepared
+    return _expect_seconds(prepared)
+
+
+def _expect_seconds(prepared: PreparedRun) -> PreparedRun:
+    """The run with the expected seconds of its jobs and of its whole."""
+    return replace(prepared, plan=add_expected_seconds(prepared)) if prepared.plan.jobs else prepared
 
 
 def _prepare_lengths(request: Request) -> PreparedRun:
@@ -204,7 +209,7 @@ def join_prepared_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRu
     )
     request = replace(base, suites=tuple(dict.fromkeys(name for run in runs for name in run.request.suites)))
     first = next((run for run in runs if run.recipe), runs[0])
-    return replace(
+    joined = replace(
         first,
         request=request,
         subjects=tuple(dict.fromkeys(model for run in runs for model in run.subjects)),
@@ -212,6 +217,7 @@ def join_prepared_runs(base: Request, runs: Sequence[PreparedRun]) -> PreparedRu
         plan=plan,
         stages=(),
     )
+    return _expect_seconds(joined)
 
 
 def _require_runnable_dtype(prepared: PreparedRun) -> None:
@@ -365,7 +371,7 @@ def make_choices(prepared: PreparedRun, train: Callable[[PreparedRun], Driver]) 
     plan = prepared.plan.choices
     if prepared.choices is not None or not plan.jobs:
         return prepared
-    choosing = replace(prepared, plan=plan)
+    choosing = _expect_seconds(replace(prepared, plan=plan))
     driver = train(choosing)
     choices = Choices(
         failures=find_failures(choosing, driver),
@@ -381,7 +387,7 @@ def make_choices(prepared: PreparedRun, train: Callable[[PreparedRun], Driver]) 
         name for job in again.plan.jobs if job.key not in vain and job.kind != "select" for name in job.inputs
     }
     jobs = tuple(job for job in again.plan.jobs if job.key not in vain)
-    return replace(again, plan=replace(again.plan, jobs=jobs), choices=choices)
+    return _expect_seconds(replace(again, plan=replace(again.plan, jobs=jobs), choices=choices))
 
 
 def _send_missing(prepared: PreparedRun) -> None:

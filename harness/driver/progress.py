@@ -63,6 +63,7 @@ class _JobTimes:
 
     begun: float | None = None
     ended: float | None = None
+    unit: str = "steps"
     total: int = 0
     done: int = 0
     first: int = 0
@@ -94,10 +95,10 @@ class _JobTimes:
 
     @property
     def share(self) -> float:
-        """How much of it is done."""
+        """How much of it is done without its first part, which may be that of an earlier run."""
         if self.ended is not None:
             return 1.0
-        return min(1.0, self.done / self.total) if self.total else 0.0
+        return min(1.0, (self.done - self.first) / max(1, self.total - self.first)) if self.done else 0.0
 
 
 class Forecast:
@@ -120,7 +121,19 @@ class Forecast:
             and job.kind not in ("resolve", "select")
             and (job.kind != "score" or job.claim not in encoded)
         ]
+        once = {
+            score.key
+            for score in (*plan.cells, *plan.trials)
+            if len(score.task.cells) == 1 and not score.is_indexed
+        }
+        # One of several encodings, or one before a training, says nothing of how far the job is.
+        self._in_parts = {
+            key
+            for key, job in self._jobs.items()
+            if job.kind == "train" or (job.kind == "score" and job.claim not in encoded and key not in once)
+        }
         self._left: TimeRange | None = None
+        self._share = 0.0
         self._next = -math.inf
 
     def count(self, kind: JobKind, *, ended: bool = False) -> int:
@@ -137,13 +150,15 @@ class Forecast:
             times.begun = self._clock()
             for key in job.inputs:
                 self.note_job_end(key)
+        if event.kind in ("encoding", "encoded") and job.key in self._in_parts:
+            return
         if event.kind in ("encoding", "training"):
+            times.unit = next((unit for unit in ("steps", "tokens") if getattr(event, unit)), "texts")
             # Queries are few, and their texts are short: how far they are says nothing of the whole.
-            counts = event.text != "query"
-            times.total = (event.steps or event.tokens or event.texts) if counts else 0
+            times.total = getattr(event, times.unit) if event.text != "query" else 0
             times.done = 0
         elif event.kind in ("encoded", "trained") and times.total:
-            times.note_progress(event.steps or event.tokens or event.texts, self._clock())
+            times.note_progress(getattr(event, times.unit), self._clock())
 
     def note_job_end(self, key: str) -> None:
         """Note the end of a job, and of those of its claim."""
@@ -153,8 +168,7 @@ class Forecast:
                 times.ended = self._clock()
                 times.begun = times.ended if times.begun is None else times.begun
 
-    @property
-    def share(self) -> float:
+    def _measure_share(self) -> float:
         """How much of the work of models is done: by expected seconds, and by number where none are known."""
         done: dict[bool, list[float]] = {}
         for key in self._evidence:
@@ -167,17 +181,19 @@ class Forecast:
     def describe_time_left(self) -> str:
         """The time left in words: a range before a tenth of the work is done; empty if not known."""
         left = self.estimate_time_left()
-        if left is None:
+        if left is None or left.seconds < 1:
             return ""
-        share = self.share
+        share = self._share
         if share >= EVIDENCE:
-            return format_duration(left.seconds) if left.seconds >= 1 else ""
+            return format_duration(left.seconds)
         if self._expected is None:
             return left.text
         begun = [times.begun for times in self._times.values() if times.begun is not None]
         spent = self._clock() - min(begun, default=self._clock())
-        # An estimate that the run has disproved says nothing.
-        return self._expected.split_time(1 / (1 - share)).text if spent < self._expected.high else ""
+        # What the run has disproved says nothing.
+        if spent + left.seconds > self._expected.high:
+            return left.text if share else ""
+        return self._expected.split_time(1 / (1 - share)).text
 
     def estimate_time_left(self) -> TimeRange | None:
         """The time until all jobs have ended; None while too little is known.
@@ -202,7 +218,7 @@ class Forecast:
             if job.kind != "select" and job.resources.needs_device
         ]
         work = _drop_start(work, {*self._evidence})
-        self._left = time_left(work, now)
+        self._left, self._share = time_left(work, now), self._measure_share()
         # 20,000 jobs take 0.4 s: no more than a fiftieth of the time goes into this.
         self._next = now + max(0.0, 50 * (time.thread_time() - began) - PATIENCE)
         return self._left
@@ -415,6 +431,7 @@ class Follower:
                 self._print_line(f"✓ chose {job.label}: {event.text}")
             case "finished":
                 self._drop(job)
+                self.forecast.note_job_end(job.key)
                 steps = f"{event.steps:,} steps, {format_duration(event.seconds)}"
                 self._print_line(f"✓ trained {job.label}  {steps}; {event.text}")
             case "note":
@@ -617,8 +634,10 @@ def _format_stage_lines(stage: ConfiguredModel, printed_notes: set[str]) -> list
     lineage, planned = stage.lineage, stage.training.model
     notes = [*describe_assumptions(lineage.assumed), *planned.notes]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
-    fresh = [f"  {note}" for note in notes if note not in printed_notes]
-    printed_notes.update(notes)
+    # Two recipes may have the same note.
+    keyed = {f"{lineage.recipe}:{lineage.variant}: {note}": f"  {note}" for note in notes}
+    fresh = [line for key, line in keyed.items() if key not in printed_notes]
+    printed_notes.update(keyed)
     return [f"{about}; {_format_training_state(stage.training, stage.artifact.folder)}", *fresh]
 
 

@@ -26,7 +26,7 @@ from harness.cli import invoke
 from harness.commands.recipes import _list_paper_recipes
 from harness.core import paths
 from harness.core.encoding import Encoding
-from harness.core.sources import Source, SourcedSetting, describe_assumptions, describe_ours
+from harness.core.sources import Source, SourcedSetting, describe_assumptions, describe_notes, describe_ours
 from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
 from harness.plan.recipe_request import Recipes
@@ -178,6 +178,16 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     assert open_ == "sources differ on or leave open: data, loss, learning_rate, batch_size, pooling"
     assert not more
     assert "`harness recipes show simcse`" in planned.notes[-1]
+
+
+def test_settings_on_which_no_source_differs_are_told_apart_and_names_are_cut_once() -> None:
+    other, here = Source("a paper", other="7"), Source("a paper", here="for each device; with a mask")
+    rows = [SourcedSetting(name=f"n{at}", value=1, source=other) for at in range(10)]
+    rows += [SourcedSetting(name="clip", value=1, source=here)]
+    assert describe_assumptions(describe_notes(rows)) == [
+        "sources differ on or leave open: n0, n1, n2, n3, n4, n5 and 4 more",
+        "done in our own way: clip",
+    ]
 
 
 def test_a_recipe_comes_before_a_paper_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import tiny
 from harness.cli import invoke
+from harness.driver.evaluation import prepare
 from harness.plan.request import Request
 
 
@@ -88,6 +90,13 @@ def test_several_lengths_are_one_run_with_the_records_of_single_ones(tmp_path: P
     plan = ask(capsys, "run", *given, *lengths, "--dry-run")
     assert [line["model"] for line in plan["plan"]] == [f"tiny, {n} tokens" for n in (8, 16, 64)]
     assert plan["evaluations"][-1] == "tiny at 64 tokens: its 16 positions are scaled by yarn:5"
+    asked = Request(
+        models=(str(model),), suites=(f"local:{data}",), lengths=(8, 16), cache=tmp_path / "cache"
+    )
+    joined = prepare(replace(asked, results=tmp_path / "results")).plan
+    assert joined.time is not None
+    seconds = [job.resources.seconds or 0.0 for job in joined.jobs if job.resources.needs_device]
+    assert joined.time.seconds == pytest.approx(sum(seconds))
     report = ask(capsys, "run", *given, *lengths, "--save", tmp_path / "run.toml")
     assert [one["max_length"] for one in report["records"]] == [8, 16, 64]
     assert [one["max_length"] for one in report["suites"]] == [8, 16, 64]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from fakes import artifact, encoding, record, task
+from harness.core.lineage import Lineage, ParentPart
 from harness.driver.execute import Result
-from harness.driver.progress import Follower, follow_events
+from harness.driver.progress import Follower, _format_stage_lines, follow_events
 from harness.executors.run_log import Node
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind, RecordLocation, Resources
@@ -39,13 +44,14 @@ class Watched:
         terminal: bool = False,
         recipe: bool = True,
         time: TimeRange | None = None,
+        subsets: tuple[str, ...] = ("default",),
     ) -> None:
         self.seconds = 0.0
         self.out = io.StringIO()
         how = RecipePlan(identity={}, jobs=jobs) if recipe else None
         cell = PlannedScore(
             subject=MODEL,
-            task=task("RTE"),
+            task=replace(task("RTE"), subsets=subsets),
             seed=42,
             key="score",
             identity={},
@@ -214,11 +220,131 @@ def test_before_there_is_evidence_the_range_of_the_plan_is_shown() -> None:
     for seconds in (40.0, 10.0):
         seen.seconds += seconds
         tell(encode, Event(kind="encoded", tokens=10))
-    assert seen.follower.forecast.describe_time_left() == "3.3 to 29 min"
-    seen.seconds += 1800.0
-    assert seen.follower.forecast.describe_time_left() == ""
+    assert seen.follower.forecast.describe_time_left() == "3.3 to 30 min"
+    seen.seconds += 90.0
+    tell(encode, Event(kind="encoded", tokens=80))
+    assert seen.follower.forecast.describe_time_left() == "3 to 27 min"
     tell(encode, Event(kind="encoded", tokens=90))
     assert " to " not in seen.follower.forecast.describe_time_left()
+
+
+def test_a_range_that_the_run_has_disproved_is_not_shown() -> None:
+    """An encoding that takes ten times as long as expected, before a tenth of it is done."""
+    encode = replace(job("1", kind="encode"), resources=Resources(seconds=600.0))
+    seen = Watched(encode, time=TimeRange.from_seconds(600.0, 3.0))
+    seen.follower.listeners.event(encode, Event(kind="encoding", text="document", tokens=1000))
+    for _ in range(5):
+        seen.seconds += 60.0
+        seen.follower.listeners.event(encode, Event(kind="encoded", tokens=10))
+    left = seen.left
+    assert left == pytest.approx(950 * 6)
+    found = seen.follower.forecast.estimate_time_left()
+    assert found is not None
+    assert seen.follower.forecast.describe_time_left() == found.text
+    waits = Watched(encode, time=TimeRange.from_seconds(600.0, 3.0))
+    waits.follower.listeners.event(encode, Event(kind="stage", text="loading"))
+    waits.seconds = 1801.0
+    assert waits.follower.forecast.describe_time_left() == ""
+
+
+@pytest.mark.parametrize("seconds", [None, 50.0])
+def test_trainings_that_have_ended_tell_of_those_that_wait(seconds: float | None) -> None:
+    """Ten trainings of 100 s, half of which the plan expected."""
+    jobs = [replace(job(str(n), kind="train"), resources=Resources(seconds=seconds)) for n in range(10)]
+    seen, shown = Watched(*jobs), []
+    tell = seen.follower.listeners.event
+    for one in jobs:
+        tell(one, Event(kind="training", steps=10))
+        for _ in range(10):
+            seen.seconds += 10.0
+            tell(one, Event(kind="trained", steps=1))
+            if seen.seconds >= 120.0:
+                shown.append((seen.seconds, seen.left))
+        tell(one, Event(kind="finished", text="folder", steps=10, seconds=100.0))
+    assert shown == [(at, pytest.approx(1000 - at, abs=25)) for at, _ in shown]
+
+
+def test_what_a_training_encodes_first_says_nothing_of_its_steps() -> None:
+    train = replace(job("1", kind="train"), resources=Resources(seconds=3600.0))
+    seen = Watched(train, time=TimeRange.from_seconds(3600.0))
+    tell = seen.follower.listeners.event
+    for _ in range(10):
+        tell(train, Event(kind="encoding", text="document", texts=100))
+        for _ in range(10):
+            seen.seconds += 1.0
+            tell(train, Event(kind="encoded", texts=10))
+            assert seen.follower.forecast.describe_time_left() == "35 to 100 min"
+    tell(train, Event(kind="training", steps=100))
+    for _ in range(20):
+        seen.seconds += 36.0
+        tell(train, Event(kind="trained", steps=1))
+    assert seen.follower.forecast.describe_time_left() == "48 min 0 s"
+
+
+@pytest.mark.parametrize(("subsets", "late"), [(("a", "b", "c", "d"), False), (("a",), True)])
+def test_a_score_that_encodes_each_subset_says_nothing_of_the_whole_in_one(
+    subsets: tuple[str, ...], late: bool
+) -> None:
+    score = replace(job("score", kind="score"), resources=Resources(seconds=400.0))
+    seen = Watched(score, time=TimeRange.from_seconds(400.0), recipe=False, subsets=subsets)
+    tell = seen.follower.listeners.event
+    for _ in subsets:
+        for side in ("query", "document"):
+            tell(score, Event(kind="encoding", text=side, texts=10))
+            for _ in range(10):
+                seen.seconds += 1.0
+                tell(score, Event(kind="encoded", texts=1, tokens=30))
+            assert (" to " not in seen.follower.forecast.describe_time_left()) == (
+                late and side == "document"
+            )
+
+
+@pytest.mark.parametrize("tokens", [0, 30_000])
+def test_progress_is_counted_in_the_unit_of_its_announcement(tokens: int) -> None:
+    one = job("1", kind="encode")
+    seen = Watched(one)
+    seen.follower.listeners.event(one, Event(kind="encoding", text="document", texts=100, tokens=tokens))
+    for _ in range(4):
+        seen.seconds += 10.0
+        seen.follower.listeners.event(one, Event(kind="encoded", texts=10, tokens=3000))
+    assert seen.left == pytest.approx(60)
+
+
+def test_a_resumed_training_has_done_nothing_of_what_is_left() -> None:
+    train = replace(job("1", kind="train"), resources=Resources(seconds=1000.0))
+    seen = Watched(train, time=TimeRange.from_seconds(1000.0))
+    tell = seen.follower.listeners.event
+    tell(train, Event(kind="training", steps=1000))
+    tell(train, Event(kind="trained", steps=900))
+    for _ in range(9):
+        seen.seconds += 10.0
+        tell(train, Event(kind="trained", steps=1))
+        assert " to " in seen.follower.forecast.describe_time_left()
+    seen.seconds += 10.0
+    tell(train, Event(kind="trained", steps=1))
+    assert seen.follower.forecast.describe_time_left() == "15 min 0 s"
+
+
+def test_a_forecast_that_took_a_second_is_kept_for_fifty_with_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(seconds)))
+    encode = replace(job("1", kind="encode"), resources=Resources(seconds=100.0))
+    seen = Watched(encode, time=TimeRange.from_seconds(100.0))
+    seen.follower.listeners.event(encode, Event(kind="encoding", text="document", tokens=1000))
+    shown = [seen.follower.forecast.describe_time_left()]
+    for _ in range(6):
+        seen.seconds += 10.0
+        seen.follower.listeners.event(encode, Event(kind="encoded", tokens=100))
+        shown.append(seen.follower.forecast.describe_time_left())
+    assert shown == [*["59 s to 2.8 min"] * 5, *["50 s", "50 s"]]
+
+
+def test_the_end_of_work_is_near_without_words_on_it() -> None:
+    encode = replace(job("1", kind="encode"), resources=Resources(seconds=0.4))
+    for expected in (TimeRange.from_seconds(0.4), None):
+        assert Watched(encode, time=expected).follower.forecast.describe_time_left() == ""
 
 
 def test_lines_have_the_time_and_count_the_runs() -> None:
@@ -249,7 +375,7 @@ def test_encoding_is_told_of_by_tokens_every_half_minute_or_tenth() -> None:
         seen.seconds += seconds
         seen.follower.listeners.event(one, Event(kind="encoded", texts=100, tokens=tokens))
     assert [re.sub(r"^\S+ \S+ +", "", line) for line in seen.lines()] == [
-        "SciFact, run 1: 10 % of about 400,000 tokens, 1,000 tokens/s; about 6 min 0 s left",
+        "SciFact, run 1: 10 % of about 400,000 tokens, 1,000 tokens/s; about 2.2 to 9.8 min left",
         "SciFact, run 1: 62 % of about 400,000 tokens, 5,556 tokens/s; about 16 s left",
         "SciFact, run 1: 65 % of about 400,000 tokens, 3,467 tokens/s; about 32 s left",
     ]
@@ -357,3 +483,23 @@ def test_work_that_is_no_run_has_a_bar_on_a_terminal() -> None:
         listen(Event(kind="encoding", text="document", texts=4))
         listen(Event(kind="encoded", texts=3, tokens=9))
     assert "encoding documents" in out.getvalue()
+
+
+def test_notes_of_a_recipe_are_printed_once_and_those_of_another_too() -> None:
+    """Two models of one recipe and one of another, whose notes read the same."""
+    printed: set[str] = set()
+
+    def tell(recipe: str, seed: int) -> list[str]:
+        lineage = Lineage(
+            recipe=recipe,
+            settings={},
+            parents=(ParentPart.of(MODEL.artifact),),
+            data=(),
+            seed=seed,
+            assumed=("seed: as in a paper; other sources: 7",),
+        )
+        training: Any = SimpleNamespace(done=True, model=SimpleNamespace(notes=("more",)))
+        return _format_stage_lines(replace(MODEL, lineage=lineage, training=training), printed)[1:]
+
+    notes = ["  sources differ on or leave open: seed", "  more"]
+    assert [tell("a", 1), tell("a", 2), tell("b", 1)] == [notes, [], notes]

@@ -35,7 +35,7 @@ from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.plan import catalog
 from harness.plan.recipe_request import Recipes, _draw_members
-from harness.plan.request import Request
+from harness.plan.request import PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.plan.training_plan import Sweep, _require_comparable
 from harness.storage.record import Record
@@ -629,6 +629,15 @@ def test_a_sweep_that_fails_leaves_the_others_and_seeds_stay_together(
     one, other = seeds.subjects
     chose_cls = replace(other, encoding=replace(other.encoding, pooling="cls"))
     assert replace(seeds, subjects=(one, chose_cls)).groups == ((one, chose_cls),)
+
+    def leave_untrained(choosing: PreparedRun) -> Any:
+        time, jobs = choosing.plan.time, [job for job in choosing.plan.jobs if job.resources.needs_device]
+        assert time is not None
+        assert time.seconds == pytest.approx(sum(job.resources.seconds or 0.0 for job in jobs))
+        raise DataError("no more")
+
+    with pytest.raises(DataError, match="no more"):
+        evaluation.make_choices(seeds, leave_untrained)
 
     train = pooled_recipe.CenteringRecipe.train
 
