@@ -43,6 +43,17 @@ def count_cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/s
     return max(1, min([allowed, *(int(limit) for limit in _iter_cpu_limits(groups, own))]))
 
 
+def measure_free_memory(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """The bytes that this process may still take: those of the machine, or of a container (cgroup v2)."""
+    import psutil
+
+    rooms = [psutil.virtual_memory().available]
+    for line in _read_system_lines(own):
+        if line.startswith("0::"):
+            rooms += _iter_group_rooms(groups, line.removeprefix("0::/"))
+    return max(0, min(rooms))
+
+
 @cache
 def read_nvidia_driver() -> str | None:
     """The version of NVIDIA's driver, None if there is none."""
@@ -62,6 +73,19 @@ def _iter_cpu_limits(groups: Path, own: Path) -> Iterator[float]:
             yield from _iter_group_limits(groups, place, "cpu.max")
         elif "cpu" in controllers.split(","):
             yield from _iter_group_limits(groups / "cpu", place, "cpu.cfs_quota_us", "cpu.cfs_period_us")
+
+
+def _iter_group_rooms(tree: Path, place: str) -> Iterator[int]:
+    """The free bytes of a control group and of those above it that have a limit."""
+    for group in (PurePosixPath(place), *PurePosixPath(place).parents):
+        limit, used = (
+            "".join(_read_system_lines(tree / group / f"memory.{name}")) for name in ("max", "current")
+        )
+        if limit.isdigit() and used.isdigit():
+            stat = map(str.split, _read_system_lines(tree / group / "memory.stat"))
+            # The kernel gives up what it holds of files as soon as a process asks for memory.
+            files = sum(int(number) for name, number in stat if name in ("active_file", "inactive_file"))
+            yield int(limit) - int(used) + files
 
 
 def _iter_group_limits(tree: Path, place: str, *names: str) -> Iterator[float]:

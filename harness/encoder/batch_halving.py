@@ -145,20 +145,20 @@ def _try_span(run: Callable[[Span], None], span: Span) -> bool:
     try:
         run(span)
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return False
     return True
 
 
-SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Parts of torch's out-of-memory messages: on a GPU, on a CPU, and in a library on a GPU."""
+SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
+"""Parts of out-of-memory messages: torch's on a GPU, on a CPU, in a library on a GPU, and the system's."""
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of a forward pass means that the batch was too large.
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, as of a forward pass with too large a batch, is for want of memory.
 
-    >>> _is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
     True
     """
     return isinstance(error, MemoryError) or any(s in str(error) for s in SAID)

@@ -22,7 +22,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import tokenizers
 import torch
 import transformers
@@ -41,8 +40,10 @@ from transformers import (
 from harness.core.arguments import list_allowed_tensors
 from harness.core.encoding import Encoding, parse_rope_scaling
 from harness.core.errors import DamagedModelError, DataError, HarnessError, ModelError
+from harness.core.provenance import measure_free_memory
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
+from harness.encoder.batch_halving import is_out_of_memory
 from harness.encoder.folder.files import read_json, read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
@@ -105,13 +106,12 @@ ENCODER_CLASSES = {
 }
 """The classes that sentence-transformers loads instead of AutoModel's, by their config."""
 
+GPU = re.compile("CUDA|GPU|Triton")
+"""What an error says where something runs on a GPU alone."""
+
 
 class _DoubtError(Exception):
     """Nothing is wrong as far as the files tell, which is not far enough."""
-
-
-class _TooLargeError(Exception):
-    """A model does not fit into the free memory."""
 
 
 def try_load(artifact: Artifact, encoding: Encoding, *, gate: bool) -> tuple[int, str | None]:
@@ -123,7 +123,7 @@ def try_load(artifact: Artifact, encoding: Encoding, *, gate: bool) -> tuple[int
         gate: Whether the sanity gate may refuse it.
 
     Returns:
-        The special tokens that its tokenizers add to a text, at most; a note where it was not tried whole.
+        The special tokens that its tokenizers add to a text, at most; why it was not tried whole, if so.
 
     Raises:
         ModelError: It does not load, or does not pass the gate.
@@ -131,19 +131,25 @@ def try_load(artifact: Artifact, encoding: Encoding, *, gate: bool) -> tuple[int
     try:
         with hide_library_output():
             special, doubt = _try_modules(artifact, encoding, gate=gate), None
-    except HarnessError:
-        raise
     # Any library that reads the folder may fail in its own way; whether the load does is seen by loading.
     except Exception as error:
+        if isinstance(error, HarnessError) and not _is_machine_fault(artifact, error):
+            raise
         special, doubt = 0, error
     if doubt is None and not encoding.may_exceed_half and not (gate and _is_gated_whole(artifact, encoding)):
         return special, None
+    if shortage := _explain_shortage(artifact.folder):
+        if not (doubt is None or isinstance(doubt, _DoubtError) or _is_machine_fault(artifact, doubt)):
+            raise _explain_failure(artifact, doubt, "load") from doubt
+        return special, shortage
     try:
         return max(special, _load_whole(artifact, encoding, gate=gate)), None
-    except (_TooLargeError, MemoryError) as large:
-        if doubt is not None and not isinstance(doubt, _DoubtError):
-            raise _explain_failure(artifact, doubt, "load") from doubt
-        return special, f"{artifact.name} is not tried before a run, which may refuse it: {large}"
+    except Exception as error:
+        if _is_machine_fault(artifact, error):
+            return special, f"on the CPU its trial ends with {_format_error(error.__cause__ or error)}"
+        if isinstance(error, HarnessError):
+            raise
+        raise _explain_failure(artifact, error, "run") from error
 
 
 def _is_gated_whole(artifact: Artifact, encoding: Encoding) -> bool:
@@ -161,8 +167,34 @@ def _count_bytes(folder: Path) -> int:
 
 
 def _explain_failure(artifact: Artifact, error: Exception, what: str) -> ModelError:
+    return ModelError(f"{artifact.name} does not {what}: {_format_error(error)}")
+
+
+def _format_error(error: BaseException) -> str:
     first_line = (str(error).strip().splitlines() or [""])[0]
-    return ModelError(f"{artifact.name} does not {what}: {type(error).__name__}: {first_line}")
+    return f"{type(error).__name__}: {first_line}".rstrip(".: ")
+
+
+def _is_machine_fault(artifact: Artifact, error: BaseException | None) -> bool:
+    """Whether an error, or one that it explains, may be for want of memory or of a GPU."""
+    while error is not None:
+        # A model's own code may run on a GPU alone, and fail here in any way.
+        is_own = artifact.trust_remote_code and not isinstance(error, ImportError | pickle.UnpicklingError)
+        if not isinstance(error, HarnessError) and (
+            is_own or is_out_of_memory(error) or GPU.search(str(error))
+        ):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _explain_shortage(folder: Path) -> str | None:
+    """Why a model cannot be loaded in the free memory; None if it can."""
+    size, room = _count_bytes(folder), measure_free_memory()
+    # Weights in 16 bits take twice their size in float32, and others may be in memory twice for a moment.
+    if 2 * size <= room:
+        return None
+    return f"twice its weights are {2 * size / 1e9:.1f} GB, and {room / 1e9:.1f} GB of memory are free"
 
 
 def _load_whole(artifact: Artifact, encoding: Encoding, *, gate: bool) -> int:
@@ -170,12 +202,6 @@ def _load_whole(artifact: Artifact, encoding: Encoding, *, gate: bool) -> int:
 
     Returns the special tokens of a text as far as known.
     """
-    size, room = _count_bytes(artifact.folder), psutil.virtual_memory().available
-    # Weights in 16 bits take twice their size in float32, and others may be in memory twice for a moment.
-    if 2 * size > room:
-        raise _TooLargeError(
-            f"twice its weights are {2 * size / 1e9:.1f} GB, and {room / 1e9:.1f} GB of memory are free"
-        )
     # The program of `harness/plan/models.py` hides these, which sentence-transformers needs.
     for name in ("sklearn", "scipy"):
         if sys.modules.get(name, torch) is None:
@@ -185,15 +211,11 @@ def _load_whole(artifact: Artifact, encoding: Encoding, *, gate: bool) -> int:
     # A CPU does not run float16.
     encoding = replace(encoding, dtype="float32") if encoding.dtype == "float16" else encoding
     try:
-        encoder = load_checked(artifact, encoding, gate=gate, twice=size <= LARGEST)
+        encoder = load_checked(artifact, encoding, gate=gate, twice=_count_bytes(artifact.folder) <= LARGEST)
         for vectors in encoder.first_outputs.values() if encoding.may_exceed_half else ():
             round_to_half(vectors)
     except DataError as error:
         raise ModelError(f"{artifact.name}: {error.args[0]}", hint=error.hint) from None
-    except (HarnessError, MemoryError):
-        raise
-    except Exception as error:
-        raise _explain_failure(artifact, error, "run") from error
     loaded = [getattr(module, "tokenizer", None) for module in encoder.model.modules()]
     return max(
         (one.num_special_tokens_to_add() for one in loaded if isinstance(one, PreTrainedTokenizerBase)),
@@ -303,9 +325,8 @@ def _try_backbone(
         raise
     # A panic of the tokenizers library is no Exception.
     except BaseException as error:
-        first_line = (str(error).strip().splitlines() or [""])[0]
         raise DamagedModelError(
-            f"The tokenizer in {place} cannot be used: {type(error).__name__}: {first_line}."
+            f"The tokenizer in {place} cannot be used: {_format_error(error)}."
         ) from error
     rows: int | None
     if ours:
@@ -415,7 +436,9 @@ def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
 def _load_network(place: Path, artifact: Artifact, encoding: Encoding) -> EncoderModel:
     """Load our network of a folder, whose weights are read from disk only as far as they are used."""
     # sentence-transformers asks such a config for the width of a token.
-    if _count_bytes(place) > LARGEST or "text_config" in read_object(place / "config.json"):
+    if "text_config" in read_object(place / "config.json"):
+        raise _DoubtError
+    if _count_bytes(place) > LARGEST or _explain_shortage(place):
         raise _DoubtError
     kind, factor = parse_rope_scaling(encoding.rope_scaling or "")
     model = load_network(
@@ -525,9 +548,11 @@ def answer_model(artifact: Artifact, encoding: Encoding, *, gate: bool) -> dict[
     """The fields of the verdict on a model; arguments as in `try_load`."""
     try:
         special_tokens, note = try_load(artifact, encoding, gate=gate)
-        return {"special_tokens": special_tokens, "note": note}
+        return {"special_tokens": special_tokens, "note": note, "lasting": note is None}
     except HarnessError as error:
-        return {"message": error.args[0], "hint": error.hint}
+        # What explains another error may come of the machine: a package, a disk or memory may be wanting.
+        lasting = isinstance(error, ModelError) and error.__cause__ is None
+        return {"message": error.message, "hint": error.hint, "lasting": lasting}
 
 
 if __name__ == "__main__":

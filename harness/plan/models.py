@@ -413,7 +413,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
 # Whether models load: each is tried once for each content, in a process of its own
 
 
-TRIAL_FORM = 7
+TRIAL_FORM = 8
 """The number of the present trial; another number makes every verdict anew."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers")
@@ -433,10 +433,6 @@ SECONDS = 600
 
 QUIET_SECONDS = 5
 """The seconds of a process after which it is said what goes on."""
-
-
-UNTRIED = "{} is not tried before a run, which may refuse it: its trial took too much memory or time"
-"""The note on a model with which a process ends."""
 
 
 @contextmanager
@@ -463,7 +459,8 @@ def check_load(
 
 def _require_loads(artifact: Artifact, encoding: Encoding, verdict: Verdict) -> None:
     if verdict.note is not None:
-        print(f"{verdict.note}.", file=sys.stderr)
+        text = f"{artifact.name} is not tried before a run, which may refuse it: {verdict.note}."
+        print(text, file=sys.stderr)
     if verdict.message is not None:
         raise ModelError(verdict.message, hint=verdict.hint)
     if encoding.late_interaction is None and encoding.max_length <= verdict.special_tokens:
@@ -479,13 +476,14 @@ class Verdict:
     """The outcome of a trial load: `message` and `hint` of the refusal, if any.
 
     `special_tokens` is the number of tokens that the tokenizer adds to a text; `note` says why a model was
-    not tried whole.
+    not tried whole. `lasting` is whether it holds as long as the folder is the same.
     """
 
     message: str | None = None
     hint: str | None = None
     special_tokens: int = 0
     note: str | None = None
+    lasting: bool = True
 
 
 @contextmanager
@@ -500,22 +498,24 @@ def start_trials(
         gate: Whether the sanity gate may refuse a model.
     """
     places = [None if cache is None else _locate_verdict(cache, *model, gate=gate) for model in models]
-    verdicts = [
-        None if place is None else _read_verdict(place, artifact)
-        for place, (artifact, _) in zip(places, models, strict=True)
-    ]
-    due = [number for number, verdict in enumerate(verdicts) if verdict is None]
+    verdicts = {
+        number: verdict
+        for number, place in enumerate(places)
+        if place is not None and (verdict := _read_verdict(place, models[number][0]))
+    }
+    due = [number for number in range(len(models)) if number not in verdicts]
 
     def collect() -> list[Verdict]:
         for number, verdict in zip(due, collect_new(), strict=True):
-            verdicts[number] = verdict
-            place = places[number]
-            # Another time there may be the memory or the time for a model.
-            if verdict is not None and verdict.note is None and place is not None:
-                content = {"schema": 1, "folder": str(models[number][0].folder), **asdict(verdict)}
+            (artifact, _), place = models[number], places[number]
+            if place is not None and verdict.lasting:
+                if verdict.note is not None:
+                    verdict = replace(verdict, note=f"{verdict.note}; to try it again, remove {place}")
+                names = {"name": artifact.name, "folder": str(artifact.folder)}
                 with suppress(OSError, StoreError):
-                    write_content_file(place, content)
-        return [verdict or Verdict() for verdict in verdicts]
+                    write_content_file(place, {"schema": 1, **names, **asdict(verdict)})
+            verdicts[number] = verdict
+        return [verdicts[number] for number in range(len(models))]
 
     with _try_models([models[number] for number in due], gate=gate) as collect_new:
         yield collect
@@ -554,16 +554,16 @@ def _read_verdict(path: Path, artifact: Artifact) -> Verdict | None:
         verdict = Verdict(**{name: content[name] for name in asdict(Verdict())})
     except (OSError, ValueError, KeyError):
         return None
-    # The refusal names the folder in which it was found.
-    moved = verdict.message is not None and content["folder"] != str(artifact.folder)
-    return None if moved else verdict
+    # The refusal names the model and the folder in which it was found.
+    same = (content.get("name"), content["folder"]) == (artifact.name, str(artifact.folder))
+    return verdict if same or verdict.message is None else None
 
 
 @contextmanager
 def _try_models(
     models: list[tuple[Artifact, Encoding]], *, gate: bool
-) -> Iterator[Callable[[], list[Verdict | None]]]:
-    """Try models in a process of its own, as torch's import takes seconds; None for one that ends it."""
+) -> Iterator[Callable[[], list[Verdict]]]:
+    """Try models in a process of its own, as torch's import takes seconds; a note on one that ends it."""
     if not models:
         yield list
     elif {"torch", "transformers"} <= sys.modules.keys():
@@ -577,15 +577,14 @@ def _try_models(
 
 def _read_verdicts(
     models: Sequence[tuple[Artifact, Encoding]], process: subprocess.Popen[bytes] | None, *, gate: bool
-) -> list[Verdict | None]:
+) -> list[Verdict]:
     """The verdicts of a process, and of one more for each model with which one ends."""
-    verdicts: list[Verdict | None] = []
+    verdicts: list[Verdict] = []
     while len(verdicts) < len(models):
         left = models[len(verdicts) :]
         with ExitStack() as stack:
             process = process or stack.enter_context(_start_process(left, gate=gate))
-            answers = _read_answers(process, [artifact.name for artifact, _ in left])
-        verdicts += answers or [Verdict(note=UNTRIED.format(left[0][0].name))]
+            verdicts += _read_answers(process, [artifact.name for artifact, _ in left])
         process = None
     return verdicts
 
@@ -623,8 +622,10 @@ def _start_process(
 
 
 def _read_answers(process: subprocess.Popen[bytes] | None, names: Sequence[str]) -> list[Verdict]:
+    """The verdicts of a process, or a note on the first model if there is none."""
     if process is None:
-        return []
+        return [Verdict(note="no process could be started for its trial", lasting=False)]
+    late = False
     # Of a process that is killed or runs out of memory the answers count; the run itself shows what the next
     # model does.
     try:
@@ -634,7 +635,14 @@ def _read_answers(process: subprocess.Popen[bytes] | None, names: Sequence[str])
         try:
             answers, _ = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
+            late = True
             process.kill()
             answers, _ = process.communicate()
     lines = answers.splitlines(keepends=True)
-    return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")]
+    reason = (
+        f"its trial took more than {SECONDS} s" if late else f"its trial ended with code {process.returncode}"
+    )
+    # Another trial would take as long again.
+    return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")] or [
+        Verdict(note=reason, lasting=late)
+    ]

@@ -130,7 +130,9 @@ def _resolve_guide(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe
     """A recipe with its guide attached, if it needs one."""
     if not isinstance(recipe, GuidedRecipe) or not recipe.guide:
         return recipe
-    options = ModelOptions(offline=request.data.offline, cache=request.data.cache, results=request.results)
+    # The training has the gate check its guide, whatever the request accepts of other models.
+    data = request.data
+    options = ModelOptions(offline=data.offline, cache=data.cache, results=request.results, gate=True)
     try:
         guide = resolve_model(recipe.guide, Settings(), options)
     except HarnessError as error:

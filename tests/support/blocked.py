@@ -40,7 +40,8 @@ SEVERAL = f"""{BLOCKER}
 import contextlib, io, json
 from harness.cli import invoke
 from harness.plan import models
-models._try_models = lambda models, **_: contextlib.nullcontext(lambda: [None] * len(models))
+untried = models.Verdict(lasting=False)
+models._try_models = lambda tried, **_: contextlib.nullcontext(lambda: [untried] * len(tried))
 told = []
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:

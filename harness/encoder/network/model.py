@@ -367,7 +367,6 @@ def load_network(
     changes: Mapping[str, Any] | None = None,
     scaling: Mapping[str, Any] | None = None,
     allow_extra: Sequence[str] = (),
-    tensors: Mapping[str, Tensor] | None = None,
 ) -> _Loaded:
     """The network in a folder.
 
@@ -380,7 +379,6 @@ def load_network(
         changes: Fields of the Architecture that override the config.
         scaling: The arguments of `Architecture.scale_rotary`; None to leave positions as they are.
         allow_extra: Tensors, with * and ?, that may have no place in the network.
-        tensors: Tensors without values, on the meta device, in place of those of the files.
 
     Raises:
         ModelError: A tensor is missing, or an unknown tensor exists.
@@ -390,7 +388,7 @@ def load_network(
     else:
         shape = _resolve_architecture(config, family)
     folder_tensors = CheckpointTensors.sort_tensors(
-        read_raw_tensors(folder) if tensors is None else tensors,
+        read_raw_tensors(folder),
         None if family is None else family.names,
         head=head,
         allowed=allow_extra,

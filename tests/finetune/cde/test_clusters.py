@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from transformers.trainer_callback import CallbackHandler
 
+import faulty
 import tiny
 from contextual_pairs import pairs_file
 from finetune.cde import clusters as module
@@ -651,6 +652,11 @@ def test_the_guide_is_found_like_any_model(guide: Path, tmp_path: Path) -> None:
     assert "--set guide=minilm" in (caught.value.hint or "")
     with pytest.raises(UsageError, match="bm25 gives no vectors"):
         found("bm25")
+    # The training's gate would refuse it.
+    flat = Path(shutil.copytree(guide, tmp_path / "flat"))
+    faulty.tensors(flat, lambda held: {name: np.zeros_like(tensor) for name, tensor in held.items()})
+    with pytest.raises(UsageError, match=r"guide of cde-batching: flat: .*the same vector"):
+        found(str(flat))
 
 
 def test_numbers_are_those_of_the_sources() -> None:

@@ -13,7 +13,13 @@ import pytest
 
 from harness import __version__
 from harness.core import provenance
-from harness.core.provenance import count_cores, find_checkout, read_cpu_flags, read_cpu_model
+from harness.core.provenance import (
+    count_cores,
+    find_checkout,
+    measure_free_memory,
+    read_cpu_flags,
+    read_cpu_model,
+)
 
 
 def test_a_snapshot_is_plain_json_with_every_documented_field():
@@ -145,6 +151,24 @@ def test_cores_are_those_a_container_leaves(tmp_path, own, files, limit):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
     assert count_cores(tmp_path / "groups", tmp_path / "own") == (limit or len(os.sched_getaffinity(0)))
+
+
+def test_free_memory_is_what_a_container_leaves(tmp_path):
+    """Files that the kernel holds for it count as free, as psutil counts those of a machine."""
+    (tmp_path / "own").write_text("0::/slice/job\n")
+    (tmp_path / "slice/job").mkdir(parents=True)
+    arguments = (tmp_path, tmp_path / "own")
+    assert measure_free_memory(*arguments) > 1e8
+    (tmp_path / "slice/job/memory.max").write_text("max\n")
+    for name, text in {
+        "max": "5000",
+        "current": "4500",
+        "stat": "anon 7\nactive_file 30\ninactive_file 100",
+    }.items():
+        (tmp_path / f"slice/memory.{name}").write_text(f"{text}\n")
+    assert measure_free_memory(*arguments) == 630
+    (tmp_path / "slice/memory.current").write_text("5200\n")
+    assert measure_free_memory(*arguments) == 0
 
 
 def git(folder, *arguments):
