@@ -43,9 +43,10 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         return [*_explain_missing_evidence(check)]
     if lost:
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
-        part = not lost[0].collapsed
-        note = 'The exit code is 0. To reject this: parts = "fail" in the policy file.'
-        return ["But look at what collapsed before you accept it.", command, *([note] if part else [])]
+        steps = ["But look at what collapsed before you accept it.", command]
+        if not lost[0].collapsed:
+            steps.append('The exit code is 0. To reject this: parts = "fail" in the policy file.')
+        return steps
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
     unchecked = "; ".join(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))
     return [f"Accept the {subject}{allowed}{', but ' if unchecked else ''}{unchecked}."]
@@ -155,9 +156,7 @@ def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
     if check.question.name == "port":
         tasks = [one for one in tasks if (one.high or 0.0) < 0]
     named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
-    texts = []
-    if tasks:
-        texts = [f"Lower, but within their margins: {named}."]
+    texts = [f"Lower, but within their margins: {named}."] if tasks else []
     parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"

@@ -175,7 +175,8 @@ def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
         yield (PORT_RULE if port else ONE_TRAINING if single else RULE) + ("" if every else " More: --all.")
     if check.chain and not single:
         ends = "; ".join(f"{m.suite} {m.delta_text} ({m.margin_text} allowed)" for m in check.chain.means)
-        yield f"Against {describe_anchor(check.chain)}: {ends}. Regressed: below 0, and more is lost."
+        rule = "Regressed: surely lower, and by more than is allowed as measured"
+        yield f"Against {describe_anchor(check.chain)}: {ends}. {rule}."
     for mean in check.means:
         if predicted := mean.predicted:
             points = {name: 100 * value for name, value in predicted.items() if name != "target"}

@@ -11,6 +11,9 @@ from typing import Any
 
 from harness.core.errors import group_names, shorten_names
 
+_OTHERS, _HERE = "other sources: ", "done here: "
+"""The beginnings of the two parts of a note."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -32,7 +35,7 @@ class Source:
     @property
     def note(self) -> str:
         """What other sources say, and what is done here."""
-        parts = (self.other and f"other sources: {self.other}", self.here and f"done here: {self.here}")
+        parts = (self.other and f"{_OTHERS}{self.other}", self.here and f"{_HERE}{self.here}")
         return "; ".join(filter(None, parts))
 
     @property
@@ -201,7 +204,7 @@ def describe_assumptions(sentences: Sequence[str]) -> list[str]:
         elif text and _NAMES.fullmatch(name):
             # Choices of ours have the line above.
             if not text.startswith(_CHOICE):
-                is_own = "; done here: " in text and "; other sources: " not in text
+                is_own = f"; {_HERE}" in text and f"; {_OTHERS}" not in text
                 (own_way if is_own else differ).extend(name.split(", "))
         else:
             lines.append(f"assumed: {sentence}")

@@ -434,7 +434,7 @@ def _require_consistent(place: Path, config: Mapping[str, Any]) -> None:
 
 
 def _load_network(place: Path, artifact: Artifact, encoding: Encoding) -> EncoderModel:
-    """Load our network of a folder, whose weights are read from disk only as far as they are used."""
+    """Load our network of a folder in float32; too large a one is a doubt."""
     # sentence-transformers asks such a config for the width of a token.
     if "text_config" in read_object(place / "config.json"):
         raise _DoubtError

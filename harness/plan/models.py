@@ -642,7 +642,7 @@ def _read_answers(process: subprocess.Popen[bytes] | None, names: Sequence[str])
     reason = (
         f"its trial took more than {SECONDS} s" if late else f"its trial ended with code {process.returncode}"
     )
-    # Another trial would take as long again.
+    # A late one is kept, as another trial would take as long again.
     return [Verdict(**json.loads(line)) for line in lines if line.endswith(b"\n")] or [
         Verdict(note=reason, lasting=late)
     ]

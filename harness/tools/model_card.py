@@ -136,16 +136,13 @@ class _ProtocolBill:
         """The bill in a line."""
         if not self.trainings and not self.scores:
             return f"protocol {self.name}: no record yet; `harness run --protocol {self.name}` begins"
-        count, dollars = (
-            len(self.trainings),
-            _add_amounts([*(b.dollars for b in self.trainings), self.dollars]),
-        )
-        facts = {
-            f"{count:,} trainings: {_format_total(self.trainings)}": count,
-            f"{self.scores:,} scores in {format_duration(self.seconds)}": True,
-            f"${dollars or 0:,.2f} together": dollars is not None,
-        }
-        return f"protocol {self.name}: {'; '.join(text for text, holds in facts.items() if holds)}"
+        facts = [f"{self.scores:,} scores in {format_duration(self.seconds)}"]
+        if self.trainings:
+            facts.insert(0, f"{len(self.trainings):,} trainings: {_format_total(self.trainings)}")
+        dollars = _add_amounts([*(bill.dollars for bill in self.trainings), self.dollars])
+        if dollars is not None:
+            facts.append(f"${dollars:,.2f} together")
+        return f"protocol {self.name}: {'; '.join(facts)}"
 
 
 def collect_protocol_bill(
