@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import itertools
@@ -324,9 +325,10 @@ def invoke(arguments: list[str]) -> int:
         click.echo(f"Error: {explain_not_utf8(error.object)}", err=True)
         return 2
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         click.echo(f"Error: {place}{error.strerror or error}", err=True)
-        return FAULT_CODE
+        # What is typed is the only source of names that no file can have.
+        return 2 if error.errno == errno.ENAMETOOLONG else FAULT_CODE
     return code if isinstance(code, int) else 0
 
 

@@ -624,3 +624,12 @@ def test_a_program_that_calls_it_ends_in_its_own_way(tmp_path: Path) -> None:
         [sys.executable, "own.py", "--version"], capture_output=True, text=True, cwd=tmp_path
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (5, "saved")
+
+
+@pytest.mark.parametrize("words", [("audit",), ("list", "records"), ("baseline", "show", "b")])
+def test_a_name_that_no_file_can_have_is_misuse(
+    words: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    long = tmp_path / ("x" * 300)
+    assert invoke([*words, "--results", str(long)]) == 2
+    assert capfd.readouterr().err.startswith(f"Error: {long}")

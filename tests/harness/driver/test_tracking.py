@@ -31,7 +31,7 @@ from tiny import WORDS
 RUN = TrackedRun(id="0123456789ab", name="tiny", kind="train", config={"rate": 0.1})
 NAMES = ("mlflow", "tensorboard", "trackio", "wandb")
 INSTALLED = [name for name in NAMES if importlib.util.find_spec(name)]
-NEEDED = "pip install mlflow-skinny tensorboard trackio wandb"
+NEEDED = "pip install mlflow-skinny sqlalchemy alembic tensorboard trackio wandb"
 needs_trackers = pytest.mark.skipif(len(INSTALLED) < len(NAMES), reason=NEEDED)
 
 
