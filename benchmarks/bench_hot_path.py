@@ -25,7 +25,7 @@ BAR = 1.6
 
 KEYS = """
 import sys
-from harness.core import paths
+from harness.core import files
 from harness.plan import catalog
 from harness.data.locate import DataSettings
 from harness.core.encoding import Settings
@@ -35,12 +35,12 @@ from harness.core.types import SuiteOptions
 from harness.plan.plan import plan_scores
 
 model, suite, recipe = sys.argv[1:4]
-cache = paths.resolve_cache_folder()
+cache = files.resolve_cache_folder()
 opened = catalog.open_suite(suite, SuiteOptions(cache=cache))
 planned = resolve_model(model, Settings(), ModelOptions(cache=cache))
 trained = catalog.open_recipe(recipe) if recipe else None
 asked = plan_scores([planned], [opened], settings=DataSettings(cache=cache), recipe=trained)
-store = Store(paths.resolve_results_folder())
+store = Store(files.resolve_results_folder())
 paths = [store.locate_record(c.subject.artifact.slug, c.task.name, c.key) for c in asked.cells]
 """
 """A process that gets the keys of a model (or a folder) on a suite, by a recipe unless it is empty."""

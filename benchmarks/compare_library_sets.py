@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 import tiny
-from harness.core.encoding import Settings
-from harness.core.prompts import OwnTexts
+from harness.core.encoding import OwnTexts, Settings
 from harness.core.types import SIDES, Artifact
 from harness.encoder.backbones import minilm
 from harness.encoder.engine import Encoder

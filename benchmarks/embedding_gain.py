@@ -26,7 +26,7 @@ from safetensors.numpy import load, load_file, save_file
 
 import harness
 from finetune.recipes.simcse import NLI, STSB
-from harness.core import paths
+from harness.core import files
 from harness.core.lineage import read_document
 from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training
@@ -74,7 +74,7 @@ def read_gain_options(doc: str, what: tuple[str, ...] = (), **more: Any) -> Any:
 
 def data_settings(data: Path) -> DataSettings:
     """A data root without the network."""
-    return DataSettings(root=data, offline=True, cache=paths.resolve_cache_folder())
+    return DataSettings(root=data, offline=True, cache=files.resolve_cache_folder())
 
 
 def shared_request(given: Any) -> dict[str, Any]:

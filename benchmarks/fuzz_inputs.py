@@ -539,7 +539,7 @@ def encode_texts(model: Any) -> dict[str, Any]:
 
 def _check_tasks(folder: Path, settings: Any) -> Any:
     from harness.core.types import SuiteOptions
-    from harness.data.finding import Finding as Checked
+    from harness.data.locate import Finding as Checked
     from harness.plan.catalog import open_suites
 
     (suite,) = open_suites((f"local:{folder}",), SuiteOptions(cache=settings.cache))

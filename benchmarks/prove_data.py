@@ -22,7 +22,7 @@ import duckdb
 import mteb
 import pyarrow.parquet as pq
 
-from harness.core import paths
+from harness.core import files
 from harness.plan import catalog
 from harness.results.revisions import REVISIONS
 from leaderboard.views.reproductions import read_aliases
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="a data root")
     parser.add_argument("--results", type=Path, required=True, help="a results folder with an import")
     options = parser.parse_args()
-    reference = paths.find_reference_folder()
+    reference = files.find_reference_folder()
     assert reference is not None
     records = [json.loads(path.read_bytes()) for path in sorted(reference.glob("records/*/*/*.json"))]
     records = [one for one in records if one["identity"]["data"].get("content", "").startswith("sha256:")]

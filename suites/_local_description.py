@@ -16,9 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.core.errors import DataError, UsageError, ask_for_names, explain_unknown
-from harness.core.files import hash_file, require_size
+from harness.core.files import hash_file, require_plain_name, require_size
 from harness.core.keys import digest
-from harness.core.paths import require_plain_name
 from harness.data.tables import FORMATS, explain_file_error
 from suites.glue import TASKS
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import DataError, UsageError
+from harness.core.files import require_plain_name
 from harness.core.keys import digest
-from harness.core.paths import require_plain_name
 from harness.core.types import Data, Task
 from harness.data.tables import explain_file_error, is_readable_folder, require_unchanged, resolve_user_path
 from suites._code.parsing import format_python_version

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.core import paths
+from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, StoreError, UsageError, find_similar_names
-from harness.core.paths import require_plain_name
+from harness.core.files import require_plain_name
 from harness.core.types import (
     DOCUMENT_TEXT,
     REGRESSION,
@@ -502,7 +502,7 @@ def _build_local_column(task: LocalTask, content: str, cache: Path | None) -> Co
     )
     with contextlib.suppress(DataError):  # the plan says what is wrong with the data
         planned_task = replace(
-            planned_task, size=source.measure(planned_task, cache=cache or paths.resolve_cache_folder(None))
+            planned_task, size=source.measure(planned_task, cache=cache or files.resolve_cache_folder(None))
         )
     return Column(name=task.name, type=type_, tasks=(planned_task,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.core.types import Column, Predicted, Suite, SuiteEntry, SuiteOptions
 from harness.plan import catalog
@@ -18,7 +18,7 @@ def _open_proxy_suite(argument: str, options: SuiteOptions) -> Suite:
             "A proxy predicts from its tasks as they were fitted.",
             hint="Leave out --languages, --subsets and --splits.",
         )
-    proxy = PROXIES.read_document_file(Proxy.find(argument, paths.resolve_results_folder(options.results)))
+    proxy = PROXIES.read_document_file(Proxy.find(argument, files.resolve_results_folder(options.results)))
     if proxy.target.suite.partition(":")[0] == "proxy":
         raise UsageError(f"{proxy.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
     target = catalog.open_suite(proxy.target.suite, SuiteOptions(cache=options.cache))

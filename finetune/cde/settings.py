@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from finetune.cde.prefixes import parse_prefix
 from finetune.embedding.settings import EmbeddingSettings, Rule
-from harness.core.encoding import Encoding
+from harness.core.encoding import Encoding, OwnTexts
 from harness.core.keys import build_encoding_identity
-from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.two_stage_settings import Pooling, RotaryStart, TwoStageSettings

@@ -29,19 +29,19 @@ from finetune.embedding.setups import EmbeddingSetup, open_backbone, open_whole,
 from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
+from harness.core.encoding import OwnTexts
 from harness.core.errors import DataError, HarnessError
 from harness.core.keys import digest
-from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import describe
-from harness.encoder.library import build_collator
+from harness.encoder.library_load import build_collator
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
-from harness.storage.leases import Leases
+from harness.storage.remote import Leases
 from harness.storage.vectors import EmbeddingCache
 from harness.training.training import STOP, TrainingSpec
 

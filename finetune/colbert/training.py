@@ -19,7 +19,7 @@ from harness.core.errors import HarnessError
 from harness.core.types import Role
 from harness.data.training.loading import load_scored
 from harness.encoder.folder.description import describe
-from harness.encoder.library import get_dimension
+from harness.encoder.library_load import get_dimension
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.token_encoder import (
     TokenProjection,

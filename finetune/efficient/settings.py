@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from finetune.embedding.settings import EmbeddingSettings, Rule
-from finetune.flops import ParameterCount, count_gpt_neox_parameters
 from harness.core.errors import UsageError
 from harness.encoder.backbones import find_family
+from harness.results.compute import ParameterCount, count_gpt_neox_parameters
 
 Method = Literal["full", "freeze", "lora", "bias"]
 

@@ -16,16 +16,16 @@ from finetune.efficient.settings import SAMPLE, EfficientSettings, FreezeSetting
 from finetune.embedding.row_order import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, batch_order
-from finetune.flops import (
+from harness.core.errors import HarnessError, UsageError
+from harness.encoder.library_load import enable_checkpointing, tokenize_batch
+from harness.encoder.network.pretrained import merge_adapters
+from harness.results.compute import (
     ParameterCount,
     collect_embedding_parameters,
     find_final_norms,
+    is_used,
     list_blocks,
 )
-from harness.core.errors import HarnessError, UsageError
-from harness.encoder.library import enable_checkpointing, tokenize_batch
-from harness.encoder.network.pretrained import merge_adapters
-from harness.results.compute import is_used
 from harness.training.training import TrainingSpec
 
 

@@ -26,7 +26,7 @@ from harness.core.types import Artifact
 from harness.data.training.loading import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
-from harness.encoder.library import build_pooling, get_dimension
+from harness.encoder.library_load import build_pooling, get_dimension
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import TrainingSpec
 

@@ -30,7 +30,6 @@ from finetune.embedding.row_order import (
 )
 from finetune.embedding.settings import SuggestedRows, TrainerSettings
 from finetune.embedding.setups import Setup
-from finetune.flops import ParameterCount
 from finetune.gpu_steps import (
     READ_SECONDS,
     READ_STEPS,
@@ -46,6 +45,7 @@ from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.data.training.loading import describe_repeats, load_training
 from harness.encoder.inputs import takes_packing
+from harness.results.compute import ParameterCount
 from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 
 MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"

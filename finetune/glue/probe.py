@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapt_trial
 from finetune.glue.settings import Cadence, Trial
@@ -20,6 +19,7 @@ from harness.data.locate import Unavailable
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
+from harness.results.compute import ParameterCount
 from harness.results.cost.training import FinetuneSpeed, StepTime
 
 STEPS = 20

@@ -22,7 +22,12 @@ from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows
 from harness.data.training.text_rows import TextRow, TextRows, join_rows
-from harness.encoder.library import build_pooling, count_prompt_tokens, get_pooled_dimension, tokenize_batch
+from harness.encoder.library_load import (
+    build_pooling,
+    count_prompt_tokens,
+    get_pooled_dimension,
+    tokenize_batch,
+)
 from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000

@@ -21,7 +21,6 @@ from finetune.efficient.settings import (
 )
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
-from finetune.flops import ParameterCount, count_backbone_parameters
 from finetune.origins import ADAMW, EFFICIENT, MTEB, PEFT, read_sources
 from finetune.recipes.simcse import PREMISES
 from harness.core.errors import UsageError
@@ -32,6 +31,7 @@ from harness.encoder.folder.description import Description
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry
+from harness.results.compute import ParameterCount, count_backbone_parameters
 from harness.training.training import TrainingSpec
 
 

@@ -16,12 +16,12 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from harness.checks.outcome import Power
-from harness.core import files, paths
+from harness.core import files
 from harness.core.arguments import collect_options
 from harness.core.documents import DocumentFolder, DocumentKind, FileName
 from harness.core.errors import RecordError, UsageError, explain_unknown, shorten_names
 from harness.encoder import backbones
-from harness.plan.evaluations import OWN
+from harness.plan.catalog import OWN
 from harness.plan.request import Request
 from harness.search import bm25
 from harness.storage.store import Store
@@ -347,7 +347,7 @@ def _unpack_baseline(path: Path, cache: Path | None) -> Path:
         RecordError: The file is damaged, or of a newer version.
     """
     # The folder is named by the content, so that a changed file is unpacked again beside the old one.
-    home = paths.resolve_cache_folder(cache) / "baselines" / files.hash_file(path)[:32]
+    home = files.resolve_cache_folder(cache) / "baselines" / files.hash_file(path)[:32]
     try:
         if not (home / _CONTENT).is_file():
             _unpack(path, home)
@@ -427,7 +427,7 @@ class Reference:
             UsageError: No baseline or model has this name.
             RecordError: A baseline's file cannot be read.
         """
-        path, home = paths.resolve_home_path(text), paths.resolve_results_folder(results)
+        path, home = files.resolve_home_path(text), files.resolve_results_folder(results)
         if path.suffix in (".json", EXPORT) and path.is_file():
             file = path if path.suffix == ".json" else _unpack_baseline(path, cache)
             # It is in <results>/baselines, so its records may be in <results>/records.

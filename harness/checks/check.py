@@ -27,7 +27,7 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
 from harness.core.errors import (
     HarnessError,
@@ -45,7 +45,7 @@ from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import find_provenance_differences, require_alike
-from harness.results.names import NamedModel, distinguish_names
+from harness.results.scores import NamedModel, distinguish_names
 
 
 def run_check(
@@ -406,7 +406,7 @@ def set_baseline(
         UsageError: The request cannot be carried out, or there is a baseline of this name.
         HarnessError: A score is missing after the run; nothing was pinned.
     """
-    results = paths.resolve_results_folder(request.results)
+    results = files.resolve_results_folder(request.results)
     # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
     every = [

@@ -13,7 +13,7 @@ import click
 from harness.checks.baselines import BASELINES, find_unpacked_problem
 from harness.checks.outcome import CHECKS
 from harness.commands import options
-from harness.core import files, paths
+from harness.core import files
 from harness.core.documents import DocumentFolder, read_content_file
 from harness.core.errors import UsageError
 from harness.core.keys import digest, serialize_canonical
@@ -145,8 +145,8 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
         raise UsageError(f"There is no folder {results}.", hint="See --results.")
     with show_progress("reading", quiet=as_json, in_bytes=True) as progress:
         outcome = audit(
-            paths.resolve_results_folder(results),
-            paths.resolve_cache_folder(cache),
+            files.resolve_results_folder(results),
+            files.resolve_cache_folder(cache),
             kinds=KINDS,
             repair=repair,
             strict=strict,

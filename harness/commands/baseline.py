@@ -12,15 +12,14 @@ import click
 from harness.checks.advice import SOURCES, explain_unseen_margins
 from harness.checks.baselines import BASELINES, EXPORT, Baseline, Reference, export_baseline
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import collect_options
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.terminal import create_console, print_table
 from harness.core.types import SuiteOptions
 from harness.driver.progress import run_with_progress
-from harness.plan.catalog import find_suites
-from harness.plan.evaluations import RECIPE, read_prompts
+from harness.plan.catalog import RECIPE, find_suites, read_prompts
 from harness.plan.request import Request
 
 _PARTS = {**collect_options(SuiteOptions), **collect_options(Settings)}
@@ -121,7 +120,7 @@ def _set_baseline(
 def _list(results: Path | None, as_json: bool) -> int:
     """List the baselines that are set."""
     # A baseline that cannot be read must not hide the others.
-    home = paths.resolve_results_folder(results)
+    home = files.resolve_results_folder(results)
     baselines, broken = [], []
     for name in BASELINES.list_names(home):
         try:
@@ -147,7 +146,7 @@ def _show_baseline(name: str, results: Path | None, as_json: bool) -> int:
     """Show the baseline NAME, or of a file: models, how they were evaluated, and the keys of the records."""
     reference = Reference.resolve(name, results) if name.endswith((EXPORT, ".json")) else None
     baseline = reference and reference.baseline
-    baseline = baseline or BASELINES.find_document(paths.resolve_results_folder(results), name)
+    baseline = baseline or BASELINES.find_document(files.resolve_results_folder(results), name)
     return _print_baseline(baseline, as_json, name)
 
 
@@ -161,7 +160,7 @@ def _export(name: str, file: Path | None, results: Path | None, as_json: bool) -
 
     `harness check --baseline FILE` takes it. Without FILE it is NAME.zip.
     """
-    facts = export_baseline(paths.resolve_results_folder(results), name, file or Path(f"{name}.zip"))
+    facts = export_baseline(files.resolve_results_folder(results), name, file or Path(f"{name}.zip"))
     if as_json:
         click.echo(json.dumps({"schema": 1, "baseline": name, **facts}, indent=1))
     else:

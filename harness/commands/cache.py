@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.data.locate import format_size
 from harness.search.plaid import read_index_artifact
@@ -40,7 +40,7 @@ def command() -> None:
 @options.as_json
 def _print_cache_size(cache: Path | None, as_json: bool) -> int:
     """Print where the cache is and how much lies in it."""
-    root = paths.resolve_cache_folder(cache)
+    root = files.resolve_cache_folder(cache)
     parts = {name: _count_folder_bytes(root / name) for name in PARTS}
     if as_json:
         click.echo(
@@ -77,7 +77,7 @@ def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run:
             f"{artifact!r} is not six or more digits of a model's key.",
             hint="`harness list records` shows keys, and a run prints them.",
         )
-    root = paths.resolve_cache_folder(cache)
+    root = files.resolve_cache_folder(cache)
     chosen = [
         f
         for f in _list_cache_folders(root, vectors_only=bool(artifact))

@@ -18,7 +18,7 @@ from harness.checks.outcome import CHECKS, Check, Question, check_files
 from harness.checks.policy import Policy
 from harness.checks.report import print_check, render_junit, render_markdown
 from harness.commands import options
-from harness.core import files, paths
+from harness.core import files
 from harness.core.errors import StoreError, UsageError
 from harness.core.terminal import create_console
 from harness.driver.progress import run_with_progress
@@ -278,7 +278,7 @@ def _append_summary(check: Check, *, wanted: bool) -> None:
 
 def _print_check_report(check: Check, results: Path | None, *, every: bool) -> None:
     print_check(check, create_console(), every=every, results=results)
-    kept = check_files(paths.resolve_results_folder(results), check.id)
+    kept = check_files(files.resolve_results_folder(results), check.id)
     click.echo(f"the whole check: {kept[0]}")
 
 

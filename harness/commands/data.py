@@ -13,26 +13,24 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args
 import click
 
 from harness.commands import options
-from harness.core import files, paths
+from harness.core import files
 from harness.core.arguments import parse_allowances, split_names
 from harness.core.encoding import Settings
 from harness.core.errors import DataError, UsageError, shorten_names
+from harness.core.process import forbid_network
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import DataTable, SuiteOptions, Task
-from harness.data.finding import Finding
 from harness.data.folder import PARTIAL, Need, list_data_sets
-from harness.data.locate import DataSettings, Unavailable, fetch_remote_size, format_size
+from harness.data.locate import DataSettings, Finding, Unavailable, fetch_remote_size, format_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
-from harness.data.offline import forbid_network
 from harness.data.scored_data import ScoredData
 from harness.data.training.loading import TrainingSize, describe_repeats
 from harness.data.training.sets import TrainingData, locate_user_training
 from harness.driver import progress
 from harness.executors.local import choose_device
 from harness.jobs.context import WorkerLimits
-from harness.plan.catalog import find_protocol, open_recipe, open_suites, resolve_recipe_chain
+from harness.plan.catalog import find_protocol, open_recipe, open_suites, read_prompts, resolve_recipe_chain
 from harness.plan.catalog import load_suite_entries as catalog_suites
-from harness.plan.evaluations import read_prompts
 from harness.plan.models import ModelOptions
 from harness.plan.protocol import expand_protocol
 from harness.plan.recipe_request import Recipes
@@ -80,8 +78,8 @@ def _list_data(data: Path | None, as_json: bool, cache: Path | None, offline: bo
 
     Without --suite, --recipe and --protocol, lists what lies in the data root.
     """
-    root = paths.resolve_data_root(data)
-    settings = DataSettings(root=root, offline=offline, cache=paths.resolve_cache_folder(cache))
+    root = files.resolve_data_root(data)
+    settings = DataSettings(root=root, offline=offline, cache=files.resolve_cache_folder(cache))
     rows = [Status.resolve_status(need, settings) for need in _select_needs(root, settings.cache, **chosen)]
     sizes = {} if offline else _fetch_remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
@@ -107,7 +105,7 @@ def _pull_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
             hint="Name suites, recipes or a protocol: harness data pull --suite SUITE --recipe RECIPE "
             "--protocol NAME --data DIR",
         )
-    root = paths.resolve_data_root(data)
+    root = files.resolve_data_root(data)
     rows = _pull_all(_select_needs(root, **chosen), _require_data_root(root), quiet=as_json)
     if as_json:
         _print_json(rows)
@@ -126,7 +124,7 @@ def _verify_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
     Without --suite, --recipe and --protocol, checks all that lies there. Ends with 1 if anything is
     missing or wrong.
     """
-    root = _require_data_root(paths.resolve_data_root(data))
+    root = _require_data_root(files.resolve_data_root(data))
     checked = [(need, verify(need, root)) for need in _select_needs(root, **chosen)]
     if as_json:
         _print_json([_serialize_verification(need, problems) for need, problems in checked])
@@ -173,17 +171,17 @@ def _check_data_folder(
     """
     if train_data is not None:
         settings = DataSettings(
-            root=paths.resolve_data_root(data), offline=offline, cache=paths.resolve_cache_folder(cache)
+            root=files.resolve_data_root(data), offline=offline, cache=files.resolve_cache_folder(cache)
         )
         _check_training(train_data, settings, as_json=as_json)
         return
     has_own_data = folder is not None and _has_own_data(folder)
-    root = paths.resolve_data_root(None if has_own_data else folder or data)
+    root = files.resolve_data_root(None if has_own_data else folder or data)
     settings = DataSettings(
         # Offline, as the question is what lies in DIR, and not what the hub could add.
         root=_require_root_folder(root),
         offline=True,
-        cache=paths.resolve_cache_folder(cache),
+        cache=files.resolve_cache_folder(cache),
     )
     if has_own_data and not suites:
         suites = (f"local:{folder}",)
@@ -618,10 +616,10 @@ def _score_data(output: Path, device: str, dry_run: bool, as_json: bool, **given
     The folder is in PyLate's form, with the configurations train, queries and documents. The same
     command again finds it there; after an interruption it continues with the vectors in the cache.
     """
-    output, cache = paths.resolve_home_path(output), paths.resolve_cache_folder(given["cache"])
+    output, cache = files.resolve_home_path(output), files.resolve_cache_folder(given["cache"])
     allow = parse_allowances(given["allow"])
     data = DataSettings(
-        root=paths.resolve_data_root(given["data"]),
+        root=files.resolve_data_root(given["data"]),
         offline=given["offline"],
         cache=cache,
         partial=PARTIAL in allow,

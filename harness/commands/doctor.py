@@ -22,7 +22,7 @@ import click
 from packaging.version import Version
 
 from harness.commands import options
-from harness.core import files, paths
+from harness.core import files
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
 from harness.core.provenance import (
@@ -59,9 +59,9 @@ def command(data: Path | None, cache: Path | None, results: Path | None, online:
     Ends with 1 if something is missing that a run needs, else with 0.
     """
     chosen = _Places(
-        data=paths.resolve_data_root(data),
-        cache=paths.resolve_cache_folder(cache),
-        results=paths.resolve_results_folder(results),
+        data=files.resolve_data_root(data),
+        cache=files.resolve_cache_folder(cache),
+        results=files.resolve_results_folder(results),
     )
     checks = [*_check_software(chosen.cache), *_check_hardware(), *_check_places(chosen, online=online)]
     missing = any(check.state == "missing" for check in checks)

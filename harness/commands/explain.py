@@ -15,17 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import check_fields, parse_allowances
-from harness.core.encoding import Encoding, Settings, TextToken, TextTokens
+from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
-from harness.core.prompts import OwnTexts
+from harness.core.process import forbid_network
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import SIDES, Role
-from harness.data.offline import forbid_network
 from harness.executors.local import choose_device
 from harness.jobs.context import JobContext, WorkerLimits
-from harness.plan.evaluations import read_prompts, require_sides
+from harness.plan.catalog import read_prompts, require_sides
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.storage.vectors import TokenVectors
@@ -74,7 +73,7 @@ def _read_text_option(side: str, text: str) -> str:
     """The typed text, or the text of the file whose name follows an @."""
     if not text.startswith("@"):
         return text
-    path = paths.resolve_home_path(text[1:])
+    path = files.resolve_home_path(text[1:])
     try:
         # Editors end a file with a line feed, which is no part of the text and could be a token.
         return path.read_text(encoding="utf-8").rstrip()
@@ -98,15 +97,15 @@ def _build_model_options(values: dict[str, Any]) -> ModelOptions:
     return ModelOptions(
         offline=values["offline"],
         trust_remote_code=values["trust_remote_code"],
-        cache=paths.resolve_cache_folder(values["cache"]),
+        cache=files.resolve_cache_folder(values["cache"]),
         allow=parse_allowances(values["allow"]),
-        results=paths.resolve_results_folder(None),
+        results=files.resolve_results_folder(None),
     )
 
 
 def _build_job_context(device: str, values: dict[str, Any]) -> JobContext:
     limits = WorkerLimits(threads=values["threads"])
-    cache = paths.resolve_cache_folder(values["cache"])
+    cache = files.resolve_cache_folder(values["cache"])
     return JobContext(device=choose_device(device), cache=cache, emit=lambda _event: None, limits=limits)
 
 

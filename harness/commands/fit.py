@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.core.terminal import create_console, print_table
 from harness.fits.estimate import Fit, FitSettings
@@ -94,7 +94,7 @@ def command(
     commands = _build_commands(fit, runs, budget)
     if out:
         stored = build_stored_fit(out, fit, runs, budget)
-        path = FITS.write_document(paths.resolve_results_folder(results), out, stored)
+        path = FITS.write_document(files.resolve_results_folder(results), out, stored)
         click.echo(f"{path}: {len(runs)} runs. `harness serve` shows them at /fits/{out}.", err=True)
     if as_json:
         chosen = {"method": fit.choose_method(), "commands": commands}

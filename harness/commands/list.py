@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.core.registry import Registry
 from harness.core.terminal import create_console, create_table, print_table
@@ -78,7 +78,7 @@ def command(
         case "records":
             rows = list_index_rows(results, cache, match=part)
         case "runs":
-            places = paths.resolve_results_folder(results), paths.resolve_cache_folder(cache)
+            places = files.resolve_results_folder(results), files.resolve_cache_folder(cache)
             rows = list_run_rows(*places, suites)
             rows = add_facts(rows, read_table(facts)) if facts else rows
         case "models":

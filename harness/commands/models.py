@@ -16,14 +16,14 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core import files, paths
+from harness.core import files
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError, explain_unknown, shorten_names
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
+from harness.core.process import forbid_network
 from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import Artifact
 from harness.data.locate import format_size
-from harness.data.offline import forbid_network
 from harness.data.training.loading import add_text_hashes, read_text_hashes
 from harness.driver.protocol import prepare_protocol
 from harness.driver.report.suite import format_lineage_lines
@@ -90,7 +90,7 @@ def command() -> None:
 @options.as_json
 def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
     """List the trained models of the results folder, and the trainings that have not finished."""
-    models = _list_stored_models(ModelStore(paths.resolve_results_folder(results)), cache)
+    models = _list_stored_models(ModelStore(files.resolve_results_folder(results)), cache)
     places = _describe_sweep_places(models)
     rows = [{**_build_model_row(model), "sweep": places.get(model.key, "")} for model in models]
     if as_json:
@@ -109,7 +109,7 @@ def _list(results: Path | None, cache: Path | None, as_json: bool) -> int:
 @options.as_json
 def _show_model(model: str, results: Path | None, cache: Path | None, as_json: bool) -> int:
     """Show MODEL, a name or six or more digits of a key: what it was made of, and how its training went."""
-    stored_model = _find_stored_model(model, ModelStore(paths.resolve_results_folder(results)), cache)
+    stored_model = _find_stored_model(model, ModelStore(files.resolve_results_folder(results)), cache)
     log = read_log(_log(stored_model))
     if as_json:
         document = stored_model.document if isinstance(stored_model, StoredModel) else None
@@ -135,7 +135,7 @@ def _remove(model: str, yes: bool, results: Path | None, cache: Path | None) -> 
     Its records stay. A run that trained a removed classifier trains it again when repeated. Asks for the
     model's name or key unless --yes is given.
     """
-    store = ModelStore(paths.resolve_results_folder(results))
+    store = ModelStore(files.resolve_results_folder(results))
     stored_model = _find_stored_model(model, store, cache)
     size = format_size(_count_model_bytes(stored_model.folder))
     if not yes and not _ask_removal(stored_model, size):
@@ -176,7 +176,7 @@ def _predictions(models: Sequence[str], output: Path, results: Path | None, cach
 
     Files of GLUE's test splits have the format of GLUE's server; put them into one zip yourself.
     """
-    store = ModelStore(paths.resolve_results_folder(results))
+    store = ModelStore(files.resolve_results_folder(results))
     predictions: dict[str, Path] = {}
     for text in models:
         place = _find_stored_model(text, store, cache).folder / TRAINING / PREDICTIONS
@@ -213,13 +213,13 @@ def _average(
     with forbid_network() if offline else contextlib.nullcontext():
         places = ModelOptions(
             offline=bool(offline),
-            cache=paths.resolve_cache_folder(cache),
-            results=paths.resolve_results_folder(results),
+            cache=files.resolve_cache_folder(cache),
+            results=files.resolve_results_folder(results),
         )
         if rankings := [text for text in models if is_bm25(text)]:
             raise UsageError(f"{rankings[0]} has no weights.", hint="Name checkpoints of one model.")
         artifacts = [resolve_model(text, Settings(), places).artifact for text in models]
-        document = _average_models(artifacts, output, paths.resolve_cache_folder(cache))
+        document = _average_models(artifacts, output, files.resolve_cache_folder(cache))
     click.echo(
         f"{output}: the mean of {len(models)} models ({document.key[:12]}), "
         f"{format_size(_count_model_bytes(output))}. {_describe_loading(output)}"
@@ -342,7 +342,7 @@ def _show_compute(
 
     MODEL is any model that `harness run --model` takes, or a published size such as modernbert-base.
     """
-    place, table = paths.resolve_results_folder(results), read_prices(prices)
+    place, table = files.resolve_results_folder(results), read_prices(prices)
     name, compute, identity = _resolve_compute(model, place, cache, offline)
     bill = None
     if protocol:
@@ -404,7 +404,7 @@ def _note(
 
     The note is in notes/ of the results folder, apart from measurements. Every page marks it as stated.
     """
-    place = paths.resolve_results_folder(results)
+    place = files.resolve_results_folder(results)
     name, compute, identity = _resolve_compute(model, place, cache, offline)
     if identity is None:
         raise UsageError(
@@ -445,7 +445,7 @@ def _resolve_compute(
     """The name of a model, what its backbone computes, and its identity; None for one without weights."""
     if is_bm25(model):
         raise UsageError("bm25 has no network to count.", hint="Name a model with weights.")
-    cache = paths.resolve_cache_folder(cache)
+    cache = files.resolve_cache_folder(cache)
     folder, _, _ = _locate_model(model, results, cache)
     if folder is None:
         if published := find_published_compute(model):
@@ -465,20 +465,20 @@ def _locate_model(
     model: str, results: Path | None, cache: Path | None
 ) -> tuple[Path | None, ModelDocument | None, str]:
     """The folder and the document of a model, if they are here, and the text that finds its records."""
-    store = ModelStore(paths.resolve_results_folder(results))
+    store = ModelStore(files.resolve_results_folder(results))
     if _match_models(model, _list_stored_models(store, cache)):
         stored_model = _find_whole_model(model, results, cache)
         return stored_model.folder, stored_model.document, stored_model.key
-    folder = paths.resolve_home_path(model)
+    folder = files.resolve_home_path(model)
     if not folder.is_dir():
         return None, None, model
-    document = compute_folder_identity(folder, paths.resolve_cache_folder(cache)).document
+    document = compute_folder_identity(folder, files.resolve_cache_folder(cache)).document
     return folder, document, str(folder.resolve())
 
 
 def _find_whole_model(text: str, results: Path | None, cache: Path | None) -> StoredModel:
     """The finished model with a name or key (`_find_stored_model`) that can be copied."""
-    stored_model = _find_stored_model(text, ModelStore(paths.resolve_results_folder(results)), cache)
+    stored_model = _find_stored_model(text, ModelStore(files.resolve_results_folder(results)), cache)
     if isinstance(stored_model, UnfinishedModel):
         raise UsageError(
             f"The training of {stored_model.name} has not finished.", hint="Type its command again."
@@ -491,7 +491,7 @@ def _find_whole_model(text: str, results: Path | None, cache: Path | None) -> St
 
 
 def _list_stored_models(store: ModelStore, cache: Path | None) -> list[_Model]:
-    return [*store.list_stored_models(paths.resolve_cache_folder(cache)), *store.list_unfinished_models()]
+    return [*store.list_stored_models(files.resolve_cache_folder(cache)), *store.list_unfinished_models()]
 
 
 def _describe_sweep_places(models: Sequence[_Model]) -> dict[str, str]:
@@ -516,7 +516,7 @@ def _find_stored_model(text: str, store: ModelStore, cache: Path | None) -> _Mod
     """
     models = _list_stored_models(store, cache)
     matches = _match_models(text, models)
-    if not matches and paths.resolve_home_path(text).is_dir():
+    if not matches and files.resolve_home_path(text).is_dir():
         raise UsageError(
             f"{text} is a folder already, and no trained model of the results folder.",
             hint="`harness models list` shows those.",

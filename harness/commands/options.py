@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import Argument, Group, collect_options, split_names
 from harness.core.errors import UsageError
 from harness.encoder import backbones
@@ -158,7 +158,7 @@ def complete_models(
     context: click.Context, _option: click.Parameter, incomplete: str
 ) -> list[str | CompletionItem]:
     """The models of the catalog and of the results folder; otherwise the shell completes a folder."""
-    models = ModelStore(paths.resolve_results_folder(context.params.get("results")))
+    models = ModelStore(files.resolve_results_folder(context.params.get("results")))
     names = [*backbones.list_backbones(), *(folder.name for folder in models.list_model_folders())]
     return [name for name in names if name.startswith(incomplete)] or [CompletionItem(incomplete, "dir")]
 

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import split_names
 from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown, shorten_names
 from harness.core.terminal import create_console, create_table, print_lines, print_table, show_progress
@@ -78,8 +78,8 @@ def _fit(
         raise UsageError(
             "--minutes has no effect on tasks that --tasks names.", hint="Leave out --minutes, or --tasks."
         )
-    folder = paths.resolve_results_folder(results)
-    suite_options = SuiteOptions(cache=paths.resolve_cache_folder(cache), results=folder)
+    folder = files.resolve_results_folder(results)
+    suite_options = SuiteOptions(cache=files.resolve_cache_folder(cache), results=folder)
     typed, suite = _open_target(target, suite_options)
     wish = fit.ProxyRequest(
         suite=typed,
@@ -120,7 +120,7 @@ def _show_types(source: str, target: str, results: Path | None, cache: Path | No
     The correlation is over models. As in the Efficient-Embeddings paper, the mean includes the task itself;
     the table also names the task that correlates best with the mean of the other tasks.
     """
-    folder, kept = paths.resolve_results_folder(results), paths.resolve_cache_folder(cache)
+    folder, kept = files.resolve_results_folder(results), files.resolve_cache_folder(cache)
     _, suite = _open_target(target, SuiteOptions(cache=kept, results=folder))
     if source == "measured":
         rankings = rank_type_tasks(suite, partial(read_measured_scores, folder, kept))
@@ -158,7 +158,7 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
     """List the proxies of the results folder."""
     proxies: list[Proxy] = []
     broken: list[HarnessError] = []
-    folder = paths.resolve_results_folder(results)
+    folder = files.resolve_results_folder(results)
     for name in PROXIES.list_names(folder):
         try:
             proxies.append(PROXIES.find_document(folder, name))
@@ -183,7 +183,7 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def _show_proxy(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
-    path = Proxy.find(name, paths.resolve_results_folder(results))
+    path = Proxy.find(name, files.resolve_results_folder(results))
     proxy = PROXIES.read_document_file(path)
     if as_json:
         click.echo(json.dumps(_serialize_proxy(proxy, path), indent=1))

@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, group_names, shorten_names
+from harness.core.process import forbid_network
 from harness.core.sources import Source, SourcedSetting
 from harness.core.types import Artifact
-from harness.data.offline import forbid_network
 from harness.driver.report.protocol import list_request_settings
 from harness.jobs.protocol import ProtocolTable
 from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
@@ -74,8 +74,8 @@ def _show_recipe(
             raise UsageError(f"{model} has no weights.", hint="Name a model that can be trained.")
         places = ModelOptions(
             offline=bool(offline),
-            cache=paths.resolve_cache_folder(cache),
-            results=paths.resolve_results_folder(results),
+            cache=files.resolve_cache_folder(cache),
+            results=files.resolve_results_folder(results),
             trained=True,
         )
         backbone = None if model is None else resolve_model(model, Settings(), places).artifact
@@ -180,7 +180,7 @@ def _list_changes(entry: RecipeEntry, name: str, row: PrintedRow, backbone: Arti
 
 def _read_printed_papers() -> dict[str, Paper]:
     """The papers by name; none without a checkout."""
-    folder = paths.find_reported_folder()
+    folder = files.find_reported_folder()
     return {} if folder is None else {paper.name: paper for paper in read_papers(folder).values()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.storage.remote import Remote
 from harness.storage.store import SharedRecords, Store
@@ -82,7 +82,7 @@ def _open_shared_records(url: str | None, results: Path | None) -> SharedRecords
     if not url:
         raise UsageError("No storage is named.", hint="Type its URL, e.g. s3://BUCKET/FOLDER.")
     remote = Remote(url)
-    return SharedRecords(remote, Store(paths.resolve_results_folder(results)))
+    return SharedRecords(remote, Store(files.resolve_results_folder(results)))
 
 
 def _print_copy_count(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import split_names
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.lineage import Lineage
@@ -149,7 +149,7 @@ def command(
         languages=split_names(languages),
         subsets=split_names(subsets),
         splits=split_names(splits),
-        cache=paths.resolve_cache_folder(cache),
+        cache=files.resolve_cache_folder(cache),
         results=results,
     )
     if tasks:
@@ -176,7 +176,7 @@ def _load_seed_suites(model: str, results: Path | None, cache: Path | None) -> t
         return MeasuredSuite.load_seeds(model, results, cache)
     except NotMeasuredError:
         # Trials never enter a table, so a model may be trained, have records and still show nothing.
-        for stored_model in ModelStore(paths.resolve_results_folder(results)).list_stored_models():
+        for stored_model in ModelStore(files.resolve_results_folder(results)).list_stored_models():
             if model == stored_model.name or (len(model) >= 6 and stored_model.key.startswith(model)):
                 raise UsageError(
                     f"{stored_model.name} ({stored_model.key[:12]}) is trained, but has only scores of "

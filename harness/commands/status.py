@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
 from harness.executors.run_log import format_device_uses, format_node_counts
@@ -80,7 +80,7 @@ def command(results: Path | None, everything: bool, every: float | None, as_json
     It reads the logs of the runs, and works on any machine that sees the folder. The exit code is 0 even if
     runs failed.
     """
-    folder = paths.resolve_results_folder(results)
+    folder = files.resolve_results_folder(results)
     if every is None:
         _show_runs(folder, everything, as_json=as_json)
         return 0

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import HarnessError, UsageError, explain_unknown
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.driver import progress
@@ -165,7 +165,7 @@ def command(
     written is evaluated once it is complete. The same command resumes a watch.
     """
     if runs or table:
-        results = paths.resolve_results_folder(given["results"])
+        results = files.resolve_results_folder(given["results"])
         rows = _read_rows(runs, table, results)
         if grid:
             if reach is not None or axis != AXES[0]:
@@ -298,7 +298,7 @@ def _print_event(event: str, **facts: Any) -> None:
 
 def _show_watches(name: str | None, listing: bool, as_json: bool, values: dict[str, Any]) -> int:
     """Show one watch, or all of them; nothing is evaluated."""
-    results = paths.resolve_results_folder(values["results"])
+    results = files.resolve_results_folder(values["results"])
     if not listing:
         if name is None:
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")

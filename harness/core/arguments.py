@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 from annotated_types import Interval, MinLen, Predicate
 
 from harness.core.errors import UsageError, ask_for_names
-from harness.core.paths import explain_not_utf8, is_displayable
+from harness.core.files import explain_not_utf8, is_displayable
 
 Part = TypeVar("Part")
 Group = Literal["What", "Encoding", "Training", "Machine", "Output", "Rare"]

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.core import files
 from harness.core.errors import NewerSchemaError, RecordError, UsageError, explain_unknown, warn
-from harness.core.paths import is_plain_name
+from harness.core.files import is_plain_name
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """A function from a document of one schema number to a document of the next."""

@@ -23,7 +23,7 @@ from harness.driver.estimate import add_expected_seconds, weight_bytes
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
 from harness.driver.tracking import Tracking
-from harness.encoder.dtype import require_runnable
+from harness.encoder.resolved_encoding import require_runnable
 from harness.executors.executor import (
     Executor,
     Failure,
@@ -52,7 +52,7 @@ from harness.plan.model_objects import is_own_encoder, resolve_encoder, save_obj
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Choices, PreparedRun, Request
 from harness.plan.resolved_request import ResolvedRequest
-from harness.results.cost.memory import (
+from harness.results.cost.encoding import (
     PROCESS,
     SHARE,
     compute_run_capacity,

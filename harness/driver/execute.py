@@ -27,11 +27,11 @@ from harness.jobs.jobs import (
 )
 from harness.jobs.training_jobs import Choose
 from harness.plan.plan import Plan, PlannedScore
+from harness.results.cost.duration import Speed
 from harness.results.cost.encoding import note_record, note_speed
-from harness.results.cost.past import Speed
 from harness.search.plaid import drop_indexes
-from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, Record, build_task_part
+from harness.storage.remote import Leases
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 

@@ -29,17 +29,19 @@ from torch import Tensor, nn
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
-from harness.encoder.batch_halving import Span, SpanQueue, run_spans
 from harness.encoder.inputs import (
     Arrival,
     Inputs,
+    Span,
+    SpanQueue,
     TokenizedTexts,
     UntokenizedTexts,
     is_plain,
     iterate_ahead,
     move_features,
+    run_spans,
 )
-from harness.encoder.library import count_prompt_tokens, get_max_length, tokenize_batch
+from harness.encoder.library_load import count_prompt_tokens, get_max_length, tokenize_batch
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""

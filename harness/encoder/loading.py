@@ -20,7 +20,6 @@ from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.backbones import check_family
-from harness.encoder.dtype import require_runnable
 from harness.encoder.engine import (
     Encoder,
     collect_backbones,
@@ -33,22 +32,21 @@ from harness.encoder.engine import (
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.modules import ATTENTION, counts_places
 from harness.encoder.folder.preflight import check_trust
-from harness.encoder.library import (
-    build_pooling,
-    get_max_length,
-    get_pooled_dimension,
-    name_modes,
-    tokenize_batch,
-)
 from harness.encoder.library_load import (
     PROBE,
     LoadReport,
     UninitialisedTensor,
+    build_pooling,
     collect_load_report,
+    get_max_length,
+    get_pooled_dimension,
     hide_library_output,
+    name_modes,
+    tokenize_batch,
 )
 from harness.encoder.modules import Truncate
 from harness.encoder.network.model import EncoderModel
+from harness.encoder.resolved_encoding import require_runnable
 from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
 from harness.encoder.token_encoder import (
     TokenEncoder,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TEXT, TOKENS, read_module_config
 from harness.encoder.folder.tensors import require_shapes
-from harness.encoder.library import build_pooling
+from harness.encoder.library_load import build_pooling
 from harness.encoder.network.model import read_raw_tensors
 
 Features = dict[str, Any]

@@ -45,8 +45,14 @@ from harness.encoder.folder.tensors import (
     read_span,
     read_tensor_headers,
 )
-from harness.encoder.library import get_dimension, get_max_length, tokenize_batch
-from harness.encoder.library_load import TEXT, explain_other_tokens, find_text_ends
+from harness.encoder.library_load import (
+    TEXT,
+    explain_other_tokens,
+    find_text_ends,
+    get_dimension,
+    get_max_length,
+    tokenize_batch,
+)
 
 BOTH, CAUSAL = "both ways", "causal"
 

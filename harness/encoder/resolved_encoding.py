@@ -1,4 +1,4 @@
-"""How a model is asked to encode: the requested settings, with the model's own defaults elsewhere.
+"""How a model is asked to encode: the requested settings and dtype, with the model's own defaults elsewhere.
 
 Imports neither torch nor transformers.
 """
@@ -20,11 +20,28 @@ from harness.core.encoding import (
     parse_rope_scaling,
 )
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.types import MAXSIM, Similarity
-from harness.encoder.dtype import choose_dtype
+from harness.core.types import MAXSIM, Dtype, Similarity
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.modules import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
 from harness.search.plaid import EXACT, NAME, parse_plaid
+
+
+def _choose_dtype(settings: Settings, evaluation: EvaluationSettings) -> Dtype:
+    """The dtype that a user asks for, else that of the recipe's evaluations, else float32."""
+    return settings.dtype or evaluation.dtype or "float32"
+
+
+def require_runnable(dtype: Dtype, device: str) -> None:
+    """Refuse a dtype in which a device runs no model.
+
+    Raises:
+        UsageError: It is float16 on a CPU.
+    """
+    if dtype == "float16" and device == "cpu":
+        raise UsageError(
+            "float16 is not run on a CPU: its range is too small for what is summed there.",
+            hint="Ask for bfloat16 or float32.",
+        )
 
 
 def resolve_encoding(
@@ -52,7 +69,7 @@ def resolve_encoding(
     normalize = description.normalize
     _check_similarity(description, settings)
     shared: dict[str, Any] = {
-        "dtype": choose_dtype(settings, evaluation),
+        "dtype": _choose_dtype(settings, evaluation),
         "similarity": settings.similarity or description.similarity_fn_name,
         "prompts": tuple(sorted(prompts.items())),
         "default_prompt": default if default in prompts else None,

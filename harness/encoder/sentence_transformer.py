@@ -36,8 +36,14 @@ from harness.encoder.folder.modules import (
     read_router_config,
     split_pooling,
 )
-from harness.encoder.library import RENAMED, build_pooling, get_dimension, rename_loading_arguments
-from harness.encoder.library_load import let_end_pad, scale_library_rotary
+from harness.encoder.library_load import (
+    RENAMED,
+    build_pooling,
+    get_dimension,
+    let_end_pad,
+    rename_loading_arguments,
+    scale_library_rotary,
+)
 from harness.encoder.modules import Dense, Model2Vec, OrderedPooling, TokenNormalize
 from harness.encoder.network.model import load_network, resolve_network_config
 from harness.encoder.network.pretrained import merge_folder_adapter, require_import

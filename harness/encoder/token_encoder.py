@@ -24,7 +24,6 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
-from harness.encoder.batch_halving import Span
 from harness.encoder.engine import (
     SHORT_TEXT,
     WINDOW,
@@ -38,7 +37,7 @@ from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import TOKENS, find_backbone_folder, read_modules
 from harness.encoder.folder.preflight import check_trust
-from harness.encoder.inputs import encode_texts, takes_packing, tokenize_texts
+from harness.encoder.inputs import Span, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing

@@ -25,7 +25,7 @@ from harness.encoder.engine import Encoder, Progress, VectorSink, embed_features
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.inputs import Inputs, TokenizedTexts
-from harness.encoder.library import tokenize_batch
+from harness.encoder.library_load import tokenize_batch
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes

@@ -28,9 +28,8 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 from harness.core.errors import UsageError
-from harness.core.process import hold_collector, shorten_exit
+from harness.core.process import forbid_network, hold_collector, set_variable, shorten_exit
 from harness.core.provenance import count_cores
-from harness.data.offline import forbid_network, set_variable
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, parse_executor, run_job
 from harness.executors.run_log import Node
 from harness.jobs.context import Event, JobContext, WorkerLimits

@@ -34,7 +34,7 @@ from harness.executors.node import (
 from harness.executors.run_log import Node
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
-from harness.results.cost.memory import SHARE, compute_run_capacity
+from harness.results.cost.encoding import SHARE, compute_run_capacity
 
 AHEAD = 16
 """The jobs that wait here for an actor, beside one for each that the cluster has room for."""

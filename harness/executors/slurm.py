@@ -43,8 +43,8 @@ from harness.executors.run_log import Node, format_count
 from harness.executors.slurm_task import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
-from harness.storage.leases import Leases
 from harness.storage.record import RECORDS
+from harness.storage.remote import Leases
 from harness.storage.store import Store
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from harness.core.encoding import ContextDraw, Encoding
+from harness.core.encoding import ContextDraw, Encoding, TextTask
 from harness.core.errors import DataError
 from harness.core.keys import digest
-from harness.core.prompts import TextTask
 from harness.core.types import Artifact, CorpusSource, Role, Task
 from harness.search.plaid import KEEP_GIGABYTES
 from harness.storage.remote import Remote

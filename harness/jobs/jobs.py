@@ -31,8 +31,8 @@ from filelock import FileLock, Timeout
 from harness.core import provenance
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
+from harness.core.files import resolve_home_path, shorten_folder
 from harness.core.lineage import Lineage, read_document
-from harness.core.paths import resolve_home_path, shorten_folder
 from harness.core.process import hold_collector
 from harness.core.types import (
     Artifact,
@@ -52,7 +52,7 @@ from harness.data.counting import count_task_data
 from harness.data.prepared import explain_disk_full, open_prepared_data
 from harness.data.training.loading import count_trained, read_text_hashes
 from harness.jobs.context import ContextDocuments, DeviceNeeded, EncodedTexts, Event, JobContext, load_model
-from harness.results.cost.past import Speed, estimate_non_embedding
+from harness.results.cost.duration import Speed, estimate_non_embedding
 from harness.storage.record import ModelPart, Record, build_record_output, build_task_part
 from harness.storage.remote import Remote
 from harness.training.model_store import ModelStore

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.encoding import Encoding, Plaid
-from harness.core.prompts import TextTask
+from harness.core.encoding import Encoding, Plaid, TextTask
 from harness.core.types import SIDES, Artifact, Role
 from harness.data.locate import format_size
 from harness.jobs.context import CPU_CHARACTERS, EncodedTexts, Event, JobContext, TextEncoding, split_portions

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import Folder, NamedPlaces, Table, check_value
 from harness.core.errors import ModelError, UsageError
 from harness.core.files import create_temporary_folder, write_error
@@ -69,7 +69,7 @@ def save_objects(
     # Before any weights are written.
     chosen = [_choose_name(*pair) for pair in zip(models, names or [None] * len(models), strict=True)]
     table = check_value("names", request.get("names", {}), Table)
-    cache = paths.resolve_cache_folder(check_value("cache", request.get("cache"), Folder | None))
+    cache = files.resolve_cache_folder(check_value("cache", request.get("cache"), Folder | None))
     texts = [_save_model(model, cache) if _is_object(model) else model for model in models]
     # Reversed, as the first name of two identical models is to stay.
     named = {str(text): name for text, name in reversed([*zip(texts, chosen, strict=True)]) if name}
@@ -109,7 +109,7 @@ def _choose_name(model: Any, name: str | None) -> str | None:
             )
         name = card_name if name is None else name
     if name is not None:
-        paths.require_plain_name(check_value("name", name, str), "a model's name", hint="Give another name.")
+        files.require_plain_name(check_value("name", name, str), "a model's name", hint="Give another name.")
     return name
 
 
@@ -144,8 +144,8 @@ def resolve_encoder(encoder: Any, name: str | None, request: Request) -> Configu
 
 
 def _require_own_name(name: str, request: Request) -> None:
-    paths.require_plain_name(name, "a model's name", hint="Give another name.")
-    cache = paths.resolve_cache_folder(request.cache)
+    files.require_plain_name(name, "a model's name", hint="Give another name.")
+    cache = files.resolve_cache_folder(request.cache)
     rows = [row for one in open_stores(request.results) for row in RecordIndex(one.root, cache).list_models()]
     recorded = any(row.name == name and not row.source.startswith(_SOURCE) for row in rows)
     if recorded or bm25.is_bm25(name) or backbones.find_catalog_model(name):

@@ -17,7 +17,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import Encoding, Settings
@@ -39,7 +39,7 @@ from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.modules import list_module_folders
 from harness.encoder.folder.preflight import check_folder
 from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION
-from harness.plan.evaluations import EvaluationChoice
+from harness.plan.catalog import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
 from harness.training.model_store import ModelStore, StoredModel
@@ -130,7 +130,7 @@ def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
     """
     name, equals, place = text.partition("=")
     # Not `_is_folder`: a text that is too long for a path may have a name that is too long.
-    if not equals or os.path.isdir(paths.resolve_home_path(text)) or _find_trained_folder(text, options):
+    if not equals or os.path.isdir(files.resolve_home_path(text)) or _find_trained_folder(text, options):
         return "", text
     # "runs/lr=1e-5/last" is meant for a folder with "=" in its path, which is missing.
     is_path = "/" in name or name.startswith(PLACES)
@@ -141,7 +141,7 @@ def _split_name(text: str, options: ModelOptions) -> tuple[str, str]:
             f"{name!r} cannot be a model's name.",
             hint="Type --model NAME=MODEL with printable characters, no slash, before the =.",
         )
-    paths.require_plain_name(name, "a model's name", hint="Type --model NAME=MODEL.")
+    files.require_plain_name(name, "a model's name", hint="Type --model NAME=MODEL.")
     if not place:
         raise UsageError(f"There is no model after {name}=.", hint="Type --model NAME=MODEL.")
     return name, place
@@ -177,7 +177,7 @@ def _resolve(text: str, options: ModelOptions) -> tuple[Artifact, Description]:
                 hint="Install or fetch it again, or give the folder as the model.",
             )
         return artifact, description
-    folder = paths.resolve_home_path(text)
+    folder = files.resolve_home_path(text)
     # Before the hub: a folder wins over a hub model of the same spelling, as in transformers.
     if _is_folder(folder):
         return _build_folder_artifact(folder, name=_build_folder_name(folder), source=text, options=options)
@@ -262,7 +262,7 @@ def _build_folder_artifact(
     # repository is.
     named = None if identity.document is None or revision is not None else identity.document.name
     hint = "Type --model NAME=FOLDER to give it another one."
-    paths.require_plain_name(named or name, "a model's name", hint=hint)
+    files.require_plain_name(named or name, "a model's name", hint=hint)
     artifact = Artifact(
         name=named or name,
         source=source,
@@ -283,13 +283,13 @@ def link_adapters(folder: Path, options: ModelOptions) -> Path:
     Raises:
         ModelError: An adapter cannot be merged, is damaged, or has no base.
     """
-    cache = options.cache or paths.resolve_cache_folder(None)
+    cache = options.cache or files.resolve_cache_folder(None)
     return lay_beside_base(folder, cache, partial(_locate_base, options))
 
 
 def _locate_base(options: ModelOptions, config: Path, text: str, revision: str | None) -> Path:
     """The folder of an adapter's base model, which its `config` names like a folder or a model of the hub."""
-    folder = paths.resolve_home_path(text)
+    folder = files.resolve_home_path(text)
     if _is_folder(folder):
         return folder
     try:
@@ -390,7 +390,7 @@ def _explain_missing_folder(text: str, folder: Path) -> ModelError:
 
 
 def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
-    folder = paths.resolve_home_path(text)
+    folder = files.resolve_home_path(text)
     if "/" in text and _is_folder(folder.parent):
         return _explain_missing_folder(text, folder)
     families = [entry.family for entry in backbones.list_backbones().values() if entry.family is not None]

@@ -12,8 +12,7 @@ from harness.core.errors import DataError, TrainingDataError
 from harness.core.keys import build_evaluation_identity, digest
 from harness.core.lineage import Lineage, SweepPart, format_swept_settings
 from harness.core.types import SEED, Artifact, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
-from harness.data.finding import check_data
-from harness.data.locate import DataSettings, Located, locate_data, locate_local
+from harness.data.locate import DataSettings, Located, check_data, locate_data, locate_local
 from harness.encoder.folder.description import describe
 from harness.jobs.jobs import (
     SENT_CHARACTERS,

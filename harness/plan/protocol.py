@@ -9,7 +9,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.jobs.protocol import ProtocolEntry, ProtocolStep
 from harness.plan import catalog
-from harness.plan.evaluations import OWN, RECIPE
+from harness.plan.catalog import OWN, RECIPE
 from harness.plan.recipe_request import list_stage_settings, list_vector_options
 from harness.plan.request import Request
 

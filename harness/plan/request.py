@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import (
     Allowances,
     Examples,
@@ -36,14 +36,14 @@ from harness.core.arguments import (
 )
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
+from harness.core.process import forbid_network
 from harness.core.types import Purpose, Suite, SuiteOptions
-from harness.data.offline import forbid_network
 from harness.executors.executor import LOCAL, Failure, parse_executor
 from harness.executors.local import default_devices
 from harness.executors.run_log import DeviceUse
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
-from harness.plan.evaluations import RECIPE, EvaluationChoice, read_prompts
+from harness.plan.catalog import RECIPE, EvaluationChoice, read_prompts
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.search.plaid import KEEP_GIGABYTES
 from harness.storage.remote import Remote
@@ -461,7 +461,7 @@ class Request:
         Raises:
             UsageError: It is not a folder.
         """
-        root = paths.resolve_data_root(self.data)
+        root = files.resolve_data_root(self.data)
         # Before Python 3.14 Path.is_dir raises where a folder above may not be entered.
         if root is not None and not os.path.isdir(root):
             raise UsageError(
@@ -488,7 +488,7 @@ class Request:
         Raises:
             UsageError: It cannot be used, or is reached by a network that the request forbids.
         """
-        url = paths.resolve_remote_url(self.remote)
+        url = files.resolve_remote_url(self.remote)
         if not url:
             return None
         remote = Remote(url)
@@ -503,7 +503,7 @@ class Request:
     @property
     def folders(self) -> SuiteOptions:
         """The cache and the results, for suites that are not narrowed."""
-        cache, results = paths.resolve_cache_folder(self.cache), paths.resolve_results_folder(self.results)
+        cache, results = files.resolve_cache_folder(self.cache), files.resolve_results_folder(self.results)
         return SuiteOptions(cache=cache, results=results)
 
     @property

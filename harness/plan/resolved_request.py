@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.core import paths
+from harness.core import files
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError
 from harness.core.keys import is_per_machine
@@ -19,13 +19,13 @@ from harness.data.locate import DataSettings
 from harness.executors.executor import parse_executor
 from harness.executors.local import check_devices, default_devices, require_room, require_spelled
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
-from harness.plan.evaluations import EvaluationChoice, check_prompts
+from harness.plan.catalog import EvaluationChoice, check_prompts
 from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
 from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
 from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
-from harness.results.names import NamedModel, distinguish_names
+from harness.results.scores import NamedModel, distinguish_names
 from harness.search import bm25, plaid
 from harness.storage.remote import Remote
 
@@ -137,8 +137,8 @@ class ResolvedRequest:
             )
         if request.lengths:
             raise UsageError("Several lengths are for `harness run`.", hint="Type --max-length.")
-        cache = paths.resolve_cache_folder(request.cache)
-        results = paths.resolve_results_folder(request.results)
+        cache = files.resolve_cache_folder(request.cache)
+        results = files.resolve_results_folder(request.results)
         # Jobs on other machines do not start in this working directory.
         if parse_executor(request.executor) is not None:
             cache, results = cache.absolute(), results.absolute()
@@ -261,7 +261,7 @@ def _resolve_models(
         allow=request.allow,
         gate=request.gate,
         trained=recipe,
-        results=paths.resolve_results_folder(request.results),
+        results=files.resolve_results_folder(request.results),
         evaluation=EvaluationChoice() if plain else request.evaluation_choice,
     )
     settings = Settings() if plain else request.settings
@@ -289,12 +289,12 @@ def _distinguish_models(models: Sequence[ConfiguredModel]) -> tuple[ConfiguredMo
 
 
 def _build_named_model(artifact: Artifact) -> NamedModel:
-    place = paths.resolve_home_path(artifact.source)
+    place = files.resolve_home_path(artifact.source)
     local = artifact.revision is None and place.exists()
     return NamedModel(
         name=artifact.name,
         key=artifact.key,
-        folder=paths.shorten_folder(place.resolve()) if local else "",
+        folder=files.shorten_folder(place.resolve()) if local else "",
         revision=artifact.revision or "",
         shared=local,
     )

@@ -1,4 +1,4 @@
-"""The parameters and operations of a backbone, by the shapes of its tensors.
+"""The parameters and operations of a backbone, by the shapes of its tensors, and those of a training.
 
 An operation is a multiplication or an addition in a product of matrices. Norms, activations, biases and
 lookups of embeddings are not counted, nor is a pooler, whose vector no model here uses. Imports no torch.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import ModelError
 from harness.encoder.backbones import has_network, list_backbones, read_architecture
@@ -21,6 +21,10 @@ from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
+
+if TYPE_CHECKING:
+    from torch import nn
+
 
 SHORT = 512
 """The tokens of the text whose operations stand beside those at a model's limit."""
@@ -113,7 +117,7 @@ def read_backbone_compute(folder: Path) -> BackboneCompute:
     place = find_backbone_folder(folder)
     if has_network(place):
         return BackboneCompute.from_architecture(read_architecture(place))
-    config, shapes = read_object(place / "config.json"), read_backbone_shapes(place)
+    config, shapes = read_object(place / "config.json"), _read_backbone_shapes(place)
     limit = max((one.limit for one in read_token_limits(folder) if one.limit), default=None)
     text_config = config.get("text_config") or config
     layers, width, heads, head = (
@@ -154,11 +158,11 @@ def find_published_compute(name: str) -> BackboneCompute | None:
 def _sum_shapes(shapes: Shapes, layers: int, width: int, heads_width: int, **more: Any) -> BackboneCompute:
     parameters = sum(map(math.prod, shapes.values()))
     # Tables of positions and of types are smaller than that of the tokens.
-    table = max((math.prod(size) for name, size in shapes.items() if is_embedding(name, size)), default=0)
+    table = max((math.prod(size) for name, size in shapes.items() if _is_embedding(name, size)), default=0)
     matrices = [
         math.prod(size)
         for name, size in shapes.items()
-        if len(size) == 2 and is_used(name) and not is_embedding(name, size)
+        if len(size) == 2 and is_used(name) and not _is_embedding(name, size)
     ]
     return BackboneCompute(
         parameters=parameters, without_embeddings=parameters - table, matrices=sum(matrices), layers=layers,
@@ -175,13 +179,13 @@ def is_used(name: str) -> bool:
     return "pooler" not in name.split(".")
 
 
-def is_embedding(name: str, shape: tuple[int, ...]) -> bool:
+def _is_embedding(name: str, shape: tuple[int, ...]) -> bool:
     """Whether a tensor is a table of embeddings, by its name and shape."""
     # The tables of GPT-2 are `wte` and `wpe`.
     return ("emb" in name or name.endswith(("wte.weight", "wpe.weight"))) and len(shape) == 2
 
 
-def read_backbone_shapes(place: Path) -> Shapes:
+def _read_backbone_shapes(place: Path) -> Shapes:
     """The shapes of a backbone's tensors without heads, from JSON and headers; empty if they are unknown.
 
     Raises:
@@ -203,7 +207,7 @@ def _read_weight_shapes(place: Path) -> Shapes:
         for name, one in stored.items()
         if one.dtype in FLOATS and 1 <= len(one.shape) <= 3 and not name.endswith(".inv_freq")
     }
-    table = next((name for name, shape in shapes.items() if is_embedding(name, shape)), None)
+    table = next((name for name, shape in shapes.items() if _is_embedding(name, shape)), None)
     block = next(filter(NUMBERED.search, shapes), None)
     if table is None or block is None:
         return {}
@@ -211,3 +215,125 @@ def _read_weight_shapes(place: Path) -> Shapes:
     # Table and blocks lie below the backbone; what has another root is a head.
     root = "".join(f"{part}." for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return {name: shape for name, shape in shapes.items() if name.startswith(root)}
+
+
+FINAL_NORMS = ("final_norm", "final_layer_norm", "final_layernorm", "norm", "ln_f")
+"""Names of the norm after the last block, beside the list of blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterCount:
+    """The numbers of parameters that have a part in a training.
+
+    Attributes:
+        forward: Those that compute the output, adapters among them.
+        backward: Those that gradients pass through: all from the first block on that has a trained parameter.
+        updated: Those that get a gradient.
+    """
+
+    forward: int
+    backward: int
+    updated: int
+
+    @staticmethod
+    def count_parameters(network: nn.Module) -> ParameterCount:
+        """The counts of a network as it is trained; a parameter of two modules counts once."""
+        stages, tables = _split_stages(network), collect_embedding_parameters(network)
+        trained = [any(weight.requires_grad for weight in stage) for stage in stages]
+        # Gradients pass from the output back to the first stage that is trained, and no further.
+        begin = trained.index(True) if any(trained) else len(stages)
+        sizes = [sum(weight.numel() for weight in stage - tables) for stage in stages]
+        updated = {weight for stage in stages for weight in stage - tables if weight.requires_grad}
+        return ParameterCount(
+            forward=sum(sizes), backward=sum(sizes[begin:]), updated=sum(weight.numel() for weight in updated)
+        )
+
+    def compute_flops(self, tokens: float, *, scored: float = 0.0) -> float:
+        """The operations of a training on `tokens` tokens, and of a forward pass over `scored` others.
+
+        >>> ParameterCount(forward=10, backward=6, updated=5).compute_flops(100)
+        4200.0
+        """
+        # A multiplication and an addition for each parameter and token, once forward, once for the gradients
+        # of activations and once for those of weights (Kaplan et al. 2020).
+        return 2.0 * (self.forward * (tokens + scored) + (self.backward + self.updated) * tokens)
+
+
+def list_blocks(network: nn.Module) -> list[nn.Module]:
+    """The blocks of a network in their order; empty where it has no list of them."""
+    return [*_find_block_list(network)[1]]
+
+
+def find_final_norms(network: nn.Module) -> list[nn.Module]:
+    """The norm after the last block, or none."""
+    place = _find_block_list(network)[0].rpartition(".")[0]
+    beside = network.get_submodule(place).named_children()
+    return [module for name, module in beside if name in FINAL_NORMS]
+
+
+def collect_embedding_parameters(network: nn.Module) -> set[nn.Parameter]:
+    """The weights of embeddings and of their adapters."""
+    from torch import nn
+
+    tables = (
+        module
+        for module in network.modules()
+        # peft wraps an embedding with an adapter; base_layer is the embedding itself.
+        if isinstance(getattr(module, "base_layer", module), nn.Embedding)
+    )
+    return {weight for table in tables for weight in table.parameters()}
+
+
+def _find_block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
+    """The name of the largest list of modules, and the list; it may be within an inner network."""
+    from torch import nn
+
+    # The largest: some networks have short lists of other modules beside their blocks.
+    lists = [(name, found) for name, found in network.named_modules() if isinstance(found, nn.ModuleList)]
+    sizes = [sum(weight.numel() for weight in found.parameters()) for _, found in lists]
+    return lists[sizes.index(max(sizes))] if lists else ("", nn.ModuleList())
+
+
+def _split_stages(network: nn.Module) -> list[set[nn.Parameter]]:
+    """The used parameters in the order of a forward pass: before the blocks, of each block, after them."""
+    later: list[set[nn.Parameter]] = []
+    for module in (*list_blocks(network), *find_final_norms(network)):
+        # A weight that two blocks share belongs to the first.
+        later.append({*module.parameters()}.difference(*later))
+    used = {weight for name, weight in network.named_parameters() if is_used(name)}
+    return [used.difference(*later), *later]
+
+
+def count_backbone_parameters(folder: Path) -> int | None:
+    """The parameters of a model's backbone without its embeddings, from JSON and headers of weight files.
+
+    Of a backbone that our network does not run, embeddings are known by their names.
+
+    Args:
+        folder: The folder of a model or of a bare backbone.
+
+    Returns:
+        Their number; None where the files do not tell it.
+
+    Raises:
+        ModelError: The config makes no network, or a weight file is corrupt.
+    """
+    place = find_backbone_folder(folder)
+    shapes = _read_backbone_shapes(place)
+    if not shapes:
+        return None
+    counted = (size for name, size in shapes.items() if is_used(name) and not _is_embedding(name, size))
+    return sum(map(math.prod, counted))
+
+
+def count_gpt_neox_parameters(config: Mapping[str, Any]) -> int:
+    """The parameters of the blocks and of the final norm of a GPT-NeoX.
+
+    >>> count_gpt_neox_parameters({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6})
+    18915328
+    """
+    width, inside = config["hidden_size"], config["intermediate_size"]
+    attention = 4 * width * (width + 1)
+    feed_forward = 2 * width * inside + inside + width
+    norm = 2 * width
+    return int(config["num_hidden_layers"] * (attention + feed_forward + 2 * norm) + norm)

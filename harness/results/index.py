@@ -33,8 +33,8 @@ from harness.core.documents import read_or_warn
 from harness.core.errors import StoreError
 from harness.core.keys import digest
 from harness.core.provenance import count_cores, find_version
-from harness.results.cost.past import PAST_COLUMNS, PastRanking, PastScore, PastScores
-from harness.results.names import NamedModel, distinguish_names
+from harness.results.cost.duration import PAST_COLUMNS, PastRanking, PastScore, PastScores
+from harness.results.scores import NamedModel, distinguish_names
 from harness.storage.record import SCHEMA, Record
 from harness.storage.store import FAILED, SETTLED_NS, Store
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core import files, paths
+from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.keys import digest
 from harness.core.types import LOWER_IS_BETTER, SUBQUERIES, Suite
@@ -337,7 +337,7 @@ class ScoredRecord:
         if record is None or record.status != "done":
             return None
         examples = store.find_part_file(record, artifact)
-        reference = store.root == paths.find_reference_folder()
+        reference = store.root == files.find_reference_folder()
         scored_record = _build_scored_record(record, examples, parts, reference=reference)
         try:
             files.replace(kept, files.pack_hashed_file(kept.name, _pack_scored_record(scored_record)))

@@ -11,17 +11,16 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.core import paths
+from harness.core import files
+from harness.core.encoding import select_prompt
 from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.keys import build_data_identity
 from harness.core.lineage import Lineage
-from harness.core.prompts import select_prompt
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_folder_identity
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
-from harness.results.names import rename_record
 from harness.results.revisions import find_data_revision
-from harness.results.scores import MAIN_SCORE, compute_metric_scores
+from harness.results.scores import MAIN_SCORE, compute_metric_scores, rename_record
 from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
 from harness.search.plaid import describe_index
 from harness.storage.record import Record
@@ -297,8 +296,8 @@ def serialize_condition(treatment: Condition) -> dict[str, Any]:
 
 def open_stores(results: Path | None) -> list[Store]:
     """The store of the results folder, and that of the reference records where they exist."""
-    reference = paths.find_reference_folder()
-    stores = [Store(paths.resolve_results_folder(results))]
+    reference = files.find_reference_folder()
+    stores = [Store(files.resolve_results_folder(results))]
     return [*stores, Store(reference)] if reference else stores
 
 
@@ -397,7 +396,7 @@ class MeasuredSuite:
     @staticmethod
     def _load_matches(model: str, results: Path | None, cache: Path | None) -> list[MeasuredSuite]:
         """The records of every artifact that a name matches; only theirs are read."""
-        cache = paths.resolve_cache_folder(cache)
+        cache = files.resolve_cache_folder(cache)
         indexes = [RecordIndex(store.root, cache) for store in open_stores(results)]
         models = [row for index in reversed(indexes) for row in index.list_models()]
         labels = distinguish_models(models)
@@ -435,7 +434,7 @@ def drop_reference_records(
     left = [replace(one, records=tuple(some)) for one, some in zip(seeds, kept, strict=True) if some]
     if not left:
         raise UsageError(
-            f"Nothing is recorded of {model} in {paths.resolve_results_folder(results)}.",
+            f"Nothing is recorded of {model} in {files.resolve_results_folder(results)}.",
             hint=f"Type: harness run --model {model} --suite SUITE. "
             "--reference shows the scores that came with the project.",
         )
@@ -681,7 +680,7 @@ def _explain_missing_records(named: str, revision: str, labels: Mapping[ModelRow
 
 def _list_folder_keys(model: str) -> list[str]:
     """The keys that a model folder may have in records: without and with its own code."""
-    folder = paths.resolve_home_path(model)
+    folder = files.resolve_home_path(model)
     if "/" not in model or not folder.is_dir():
         return []
     return [compute_folder_identity(folder, trust_remote_code=trusted).key for trusted in (False, True)]

@@ -22,9 +22,8 @@ from harness.core.documents import read_limited
 from harness.core.errors import NewerSchemaError, RecordError, warn
 from harness.core.keys import digest
 from harness.core.types import Purpose, build_artifact_slug
-from harness.storage.leases import sweep_leases
 from harness.storage.record import RECORDS, Record
-from harness.storage.remote import ObjectInfo, Remote
+from harness.storage.remote import ObjectInfo, Remote, sweep_leases
 
 
 class Store:

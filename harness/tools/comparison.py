@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import OWN_UNITS, Column, Data, Suite, Task
 from harness.driver.report.suite import is_selection_score, serialize_selection
@@ -354,7 +354,7 @@ def _find_scored_record(record: Record, results: Path | None, cache: Path | None
         record.key,
         # The main score of a trained task is the mean of all its metrics.
         parts=tuple(collect_raw_metrics(record)) if record.training else (),
-        cache=paths.resolve_cache_folder(cache),
+        cache=files.resolve_cache_folder(cache),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.core import paths
+from harness.core import files
 from harness.core.arguments import split_names
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.keys import is_of_object
@@ -117,12 +117,12 @@ def _format_model_argument(record: Record, typed: str, results: Path | None) -> 
     """The model of a record as `harness run` takes it."""
     about = record.model
     if record.lineage:
-        matches = ModelStore(paths.resolve_results_folder(results)).find(about.artifact)
+        matches = ModelStore(files.resolve_results_folder(results)).find(about.artifact)
         return str(matches[0]) if matches else typed
     if about.source != "local":
         pinned = f"@{about.revision}" if about.revision and "/" in about.source else ""
         return about.source if "@" in about.source else f"{about.source}{pinned}"
-    return typed if paths.resolve_home_path(typed).is_dir() else "FOLDER"
+    return typed if files.resolve_home_path(typed).is_dir() else "FOLDER"
 
 
 def build_repeat_commands(records: Sequence[Record], model: str, suites: Sequence[Suite]) -> list[str]:

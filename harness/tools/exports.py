@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.core import files, paths
+from harness.core import files
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.lineage import FILE
 from harness.core.types import SEED, Suite, SuiteOptions, Task, build_artifact_slug
@@ -161,7 +161,7 @@ def export_mteb(
     measured = MeasuredSuite.load_own_records(model, results)
     records = [record for record in measured.records if record.main_score is not None]
     name, revision = _resolve_published(measured.records[0], published)
-    options = SuiteOptions(cache=paths.resolve_cache_folder(), results=results)
+    options = SuiteOptions(cache=files.resolve_cache_folder(), results=results)
     opened = catalog.open_suites(suites, options)
     uses = {task.name: task for suite in opened for task in suite.tasks}
     names = list(uses or dict.fromkeys(record.task.name for record in records))
@@ -182,13 +182,13 @@ def export_mteb(
             left_out[task_name] = reason
         elif record is not None and task is not None and isinstance(task.source, _ResultWriter):
             complete.setdefault(task.source, []).append(record)
-    files = [
+    written = tuple(
         path
         for source, mine in complete.items()
         for path in source.write_results(mine, name=name, revision=revision, folder=folder)
-    ]
+    )
     others = tuple(one.condition.text for one in conditions if one is not chosen)
-    return _Export(files=tuple(files), settings=chosen.condition.text, left_out=left_out, others=others)
+    return _Export(files=written, settings=chosen.condition.text, left_out=left_out, others=others)
 
 
 def _resolve_published(record: Record, typed: str) -> tuple[str, str]:
@@ -269,7 +269,7 @@ def export_trec(
     """
     of = " or ".join(suites) or model
     records = MeasuredSuite.load_records(model, results).newest.records
-    opened = catalog.open_suites(suites, SuiteOptions(cache=paths.resolve_cache_folder(), results=results))
+    opened = catalog.open_suites(suites, SuiteOptions(cache=files.resolve_cache_folder(), results=results))
     names = _list_retrieval_tasks(records, opened)
     task_names, measured = select_conditions(
         model, records, opened, names, tasks, kind=f"retrieval task of {of}"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.driver.report.suite import (
@@ -153,7 +153,7 @@ def list_scores(
         UsageError: Nothing is recorded of a model, or there is no such suite.
     """
     names = [suite] if isinstance(suite, str) else suite
-    options = SuiteOptions(cache=paths.resolve_cache_folder(cache), results=results)
+    options = SuiteOptions(cache=files.resolve_cache_folder(cache), results=results)
     opened = catalog.join_single_tasks(catalog.open_suites(names, options))
     rows, means = [], []
     for text in [model] if isinstance(model, str) else model:
@@ -194,7 +194,7 @@ def list_index_rows(
 
     `match` is a part of that name, of the name that a record has, or of its task, in any case.
     """
-    index = RecordIndex(paths.resolve_results_folder(results), paths.resolve_cache_folder(cache))
+    index = RecordIndex(files.resolve_results_folder(results), files.resolve_cache_folder(cache))
     labels = distinguish_models(index.list_models(purpose=purpose))
     rows = index.list_rows(purpose=purpose)
     names = {row.model.artifact: labels[row.model] for row in rows}
@@ -281,7 +281,7 @@ def measure_view_spreads(
 ) -> dict[str, Spread]:
     """The intervals of the small columns of a suite, by column."""
     records = view.records if view else {}
-    return measure_spreads(suite, records, open_stores(results), paths.resolve_cache_folder(cache))
+    return measure_spreads(suite, records, open_stores(results), files.resolve_cache_folder(cache))
 
 
 def collect_view_scores(view: Any) -> dict[str, float]:

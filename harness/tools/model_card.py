@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.core.keys import is_of_object
 from harness.core.lineage import Lineage, ModelDocument, ParentPart
@@ -300,7 +300,7 @@ def collect_card_source(
         if folder is None or suites or settings:
             raise
         records = ()
-    options = SuiteOptions(cache=paths.resolve_cache_folder(), results=results)
+    options = SuiteOptions(cache=files.resolve_cache_folder(), results=results)
     opened = catalog.open_suites(suites, options)
     names = [task.name for suite in opened for task in suite.tasks] or [one.task.name for one in records]
     conditions = collect_conditions(records, opened, names)

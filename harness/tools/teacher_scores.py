@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from harness.core import files, provenance
 from harness.core.arguments import check_fields
-from harness.core.encoding import Encoding, Ranking, Settings
+from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings
 from harness.core.errors import DataError, UsageError, shorten_names
 from harness.core.keys import build_encoding_identity, digest
-from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Artifact
 from harness.data.collection import Collection
 from harness.data.locate import DataSettings
@@ -30,7 +29,7 @@ from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
 from harness.jobs.maxsim import MaxSimRanker, score_documents
 from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
-from harness.plan.evaluations import require_sides
+from harness.plan.catalog import require_sides
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25

@@ -14,8 +14,7 @@ import traceback
 from pathlib import Path
 
 from harness.core.errors import HarnessError
-from harness.core.process import hold_collector
-from harness.data.offline import forbid_network
+from harness.core.process import forbid_network, hold_collector
 from harness.data.training.loading import write_text_hashes
 from harness.training.training import STOP, STOPPED, TrainingSpec, read_spec
 

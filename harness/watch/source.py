@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import ModelError, UsageError
 from harness.core.keys import digest
 from harness.encoder.folder.content import list_content_files
@@ -73,7 +73,7 @@ def open_source(text: str, *, offline: bool = False, cache: Path | None = None) 
     Raises:
         UsageError: It is neither a folder nor a hub repository, or a hub repository without a network.
     """
-    folder = paths.resolve_home_path(text)
+    folder = files.resolve_home_path(text)
     if folder.is_dir():
         return _Folder(folder, ModelOptions(offline=offline, cache=cache))
     if folder.exists():

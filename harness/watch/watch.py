@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from harness.core import files, paths
+from harness.core import files
 from harness.core.arguments import Form, Option, Place, Seconds, Step, check_fields
 from harness.core.errors import HarnessError, StoreError, UsageError, shorten_names
 from harness.core.keys import digest
@@ -22,7 +22,7 @@ from harness.driver import evaluation
 from harness.driver.report.run import Report
 from harness.driver.tracking import Tracking, flatten_config
 from harness.jobs.recipe import TaskRecipe
-from harness.plan.evaluations import OWN, RECIPE
+from harness.plan.catalog import OWN, RECIPE
 from harness.plan.plan import ConfiguredModel
 from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
@@ -351,7 +351,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
     request.require_whole_tasks()
     check_request(request)
     name = options.name or choose_watch_name(source)
-    results = paths.resolve_results_folder(request.results)
+    results = files.resolve_results_folder(request.results)
     with _lock_watch(results, name):
         watch = _begin_watch(results, name, source, request)
         # Watches were begun with the models' own settings before there was a choice, and go on with them.

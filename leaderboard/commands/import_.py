@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.terminal import clean_text, show_progress
 
 _TRUST = {
@@ -46,8 +46,8 @@ def _import_mteb_results(path: Path, results: Path | None, workers: int | None, 
     began = time.perf_counter()
     with show_progress("files", quiet=as_json) as progress:
         done = import_results(
-            paths.resolve_home_path(path),
-            paths.resolve_results_folder(results),
+            files.resolve_home_path(path),
+            files.resolve_results_folder(results),
             workers=workers,
             progress=progress,
         )

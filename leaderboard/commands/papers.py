@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from harness.commands import options
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError, explain_unknown, shorten_names
 from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import Suite, SuiteOptions
@@ -68,7 +68,7 @@ def command(
 
     Printed numbers never enter a table of measured scores.
     """
-    opened = catalog.open_suite(suite, SuiteOptions(cache=paths.resolve_cache_folder(cache), results=results))
+    opened = catalog.open_suite(suite, SuiteOptions(cache=files.resolve_cache_folder(cache), results=results))
     measured = MeasuredSuite.load_records(model, results, cache).newest
     views = build_suite_views(measured.records, opened)
     means = Aggregates.aggregate_scores(opened, views[0].scores if views else {})
@@ -100,7 +100,7 @@ def command(
 
 
 def _select_papers(slug: str) -> list[Paper]:
-    folder = paths.find_reported_folder()
+    folder = files.find_reported_folder()
     papers_by_slug = read_papers(folder) if folder else {}
     if slug and slug not in papers_by_slug:
         raise explain_unknown("paper", slug, papers_by_slug, then="Without --paper all are shown.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from harness.core import paths
+from harness.core import files
 from harness.results.notes import parse_amount
 from harness.results.reported import (
     AVERAGE,
@@ -78,7 +78,7 @@ class Backbone:
 
 def load_backbones(folder: Path | None = None) -> dict[str, Backbone]:
     """The backbones by slug, in the order of `backbones.csv` of `results/reported` (or another folder)."""
-    folder = folder or paths.find_reported_folder()
+    folder = folder or files.find_reported_folder()
     return _read_backbones_csv(folder) if folder else {}
 
 
@@ -129,7 +129,7 @@ def find_backbone(name: str) -> Backbone | None:
     >>> find_backbone("Alibaba-NLP/gte-modernbert-base"), find_backbone("BERT")
     (None, None)
     """
-    folder = paths.find_reported_folder()
+    folder = files.find_reported_folder()
     return _map_aliases(folder).get(_normalize_backbone_name(name)) if folder else None
 
 

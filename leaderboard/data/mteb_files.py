@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from harness.core.paths import is_plain_name
+from harness.core.files import is_plain_name
 from harness.core.types import is_number
 
 CARD = "model_meta.json"

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from harness import __version__
 from harness.core.errors import HarnessError, RecordError, UsageError
-from harness.core.paths import is_plain_name
+from harness.core.files import is_plain_name
 from harness.plan import catalog
 from harness.storage.imported import Imported
 from leaderboard.data.mteb_files import (

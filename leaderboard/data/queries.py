@@ -21,9 +21,8 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
-from harness.results.names import distinguish_names
 from harness.results.notes import ComputeNote
-from harness.results.scores import score_text
+from harness.results.scores import distinguish_names, score_text
 from harness.storage.imported import Imported
 from leaderboard.data.documents import CheckSummary
 from leaderboard.data.entries import SIZES as SIZES

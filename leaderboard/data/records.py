@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from pydantic_core import to_json
 
 from harness.core.documents import read_or_warn
-from harness.core.paths import resolve_cache_folder
+from harness.core.files import resolve_cache_folder
 from harness.results.record_units import measure_half_width
 from harness.results.results import (
     Condition,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core import paths
+from harness.core import files
 from harness.core.errors import UsageError
 from harness.storage.remote import ObjectInfo, Remote
 from harness.storage.store import SharedRecords, Store
@@ -60,8 +60,8 @@ def read_site_settings(results: Sequence[Path] = (), *, remote: str = "", **othe
     values: dict[str, object] = {
         "results": _resolve_results_folders(results, remote),
         "remote": remote,
-        "reference": paths.find_reference_folder(),
-        "reported": paths.find_reported_folder(),
+        "reference": files.find_reference_folder(),
+        "reported": files.find_reported_folder(),
         "pages_a_minute": int(pages),
     }
     return SiteSettings(**{**values, **others})  # type: ignore[arg-type]
@@ -70,9 +70,9 @@ def read_site_settings(results: Sequence[Path] = (), *, remote: str = "", **othe
 def _resolve_results_folders(results: Sequence[Path], remote: str) -> tuple[Path, ...]:
     """The results folders; only ./results, which nobody named, may be missing; a remote takes its place."""
     named = bool(results or os.environ.get("HARNESS_RESULTS"))
-    folders = tuple(paths.resolve_home_path(path) for path in results)
+    folders = tuple(files.resolve_home_path(path) for path in results)
     if named or not remote:
-        folders = folders or (paths.resolve_results_folder(),)
+        folders = folders or (files.resolve_results_folder(),)
     for folder in folders if named else ():
         if not folder.is_dir():
             hint = f"Name a folder that exists; `harness run --results {folder} …` makes this one."
@@ -82,7 +82,7 @@ def _resolve_results_folders(results: Sequence[Path], remote: str) -> tuple[Path
 
 def copy_folder(url: str) -> Path:
     """The results folder in the cache that has the copy of a URL."""
-    return paths.resolve_cache_folder() / "remote" / hashlib.sha256(url.encode()).hexdigest()[:16]
+    return files.resolve_cache_folder() / "remote" / hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 class RemoteCopy:

@@ -22,7 +22,7 @@ import duckdb
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
-from harness.core import files, paths
+from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import StoreError
 from harness.results.revisions import REVISIONS
@@ -393,7 +393,7 @@ class SiteIndex:
 
 def open_index(settings: SiteSettings) -> SiteIndex:
     """The snapshots of a site's folders, in the cache or where settings say."""
-    cache = paths.resolve_cache_folder()
+    cache = files.resolve_cache_folder()
     suites = load_site_suites(cache, settings.suites)
     folders = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
     name = hashlib.sha256(folders.encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core import paths
+from harness.core import files
 from harness.core.types import Column
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
@@ -317,7 +317,7 @@ def _test(
     for side in sides:
         models = []
         for record in side:
-            scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.resolve_cache_folder())
+            scored = ScoredRecord.find(stores, *record, parts=parts, cache=files.resolve_cache_folder())
             units = scored.units if scored else None
             units = units if parts or units is None else units.select_subsets(task.cells)
             if units is None:

@@ -18,13 +18,13 @@ from transformers import GPTNeoXConfig, GPTNeoXModel
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
 from finetune.efficient.training import apply_tuning
 from finetune.embedding.losses import build_symmetric_loss
-from finetune.flops import ParameterCount
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
 from finetune.recipes._efficient import EfficientRecipe
 from harness.core.errors import HarnessError, UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
+from harness.results.compute import ParameterCount
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import spec_in, trained
 from stopped_trainings import kill_at, sentence

@@ -28,7 +28,7 @@ from harness.core.types import Artifact
 from harness.data.training.loading import count_trained, load_rows, read_text_hashes
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
-from harness.encoder.library import count_prompt_tokens, tokenize_batch
+from harness.encoder.library_load import count_prompt_tokens, tokenize_batch
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import spec_in, trained

@@ -24,7 +24,7 @@ from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import colbert, dpr
 from harness.cli import invoke
 from harness.commands.recipes import _list_paper_recipes
-from harness.core import paths
+from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.sources import Source, SourcedSetting, describe_assumptions, describe_notes, describe_ours
 from harness.data.training.sets import LocatedTraining
@@ -470,7 +470,7 @@ def test_values_of_glue_are_those_that_a_backbone_is_trained_with(tmp_path: Path
 
 
 def test_every_printed_row_is_reported_and_its_command_runs() -> None:
-    papers = {paper.name: paper for paper in read_papers(paths.find_reported_folder() or Path()).values()}
+    papers = {paper.name: paper for paper in read_papers(files.find_reported_folder() or Path()).values()}
     rows = [row for entry in catalog.load_recipe_entries().values() for row in entry.printed]
     assert {row.place.partition(",")[0] for row in rows} == papers.keys()
     for row in rows:

@@ -16,7 +16,7 @@ from devices import SAME, largest_difference, on_gpu
 from harness.encoder import backbones
 from harness.encoder.attention.interface import Needs
 from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
-from harness.encoder.library import enable_checkpointing
+from harness.encoder.library_load import enable_checkpointing
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts
 

@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 from leaderboard.data.suites import (SiteSuite, format_slug)
 from leaderboard.web.app import create_app
 from leaderboard.data.settings import SiteSettings
-from harness.core import paths
+from harness.core import files
 from harness.plan import catalog
 from harness.core.types import SuiteOptions
 
@@ -33,7 +33,7 @@ typed = ("glue", "nanobeir", "mteb")
 suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in typed}}
 with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites):
-    app = create_app(SiteSettings(results=(folder,), reported=paths.find_reported_folder(), refresh=0,
+    app = create_app(SiteSettings(results=(folder,), reported=files.find_reported_folder(), refresh=0,
                               snapshots=folder / "site", pages_a_minute=10**6))
 client = TestClient(app)
 said = {{}}

@@ -14,8 +14,7 @@ import pytest
 
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import CountedSource, SuiteOptions
-from harness.data.finding import check_data
-from harness.data.locate import DataSettings, Located
+from harness.data.locate import DataSettings, Located, check_data
 from harness.results.audit import audit
 from harness.results.scores import TrainedResult, list_exclusions
 from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, hash_content

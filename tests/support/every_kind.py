@@ -32,8 +32,8 @@ from harness.fits.stored import FITS
 from harness.plan.models import Verdict
 from harness.proxy.document import PROXIES, Proxy
 from harness.results import index as record_index
+from harness.results.cost.duration import Speed
 from harness.results.cost.encoding import note_speed, read_speeds
-from harness.results.cost.past import Speed
 from harness.results.notes import NOTES, ComputeNote, CountedPart
 from harness.results.record_units import ScoredRecord
 from harness.search.plaid import MANIFEST, find_index_problem

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.storage.leases import LEASE, TERM, Leases
-from harness.storage.remote import Remote
+from harness.storage.remote import LEASE, TERM, Leases, Remote
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ import pyarrow as pa
 from fastapi import FastAPI
 
 from fakes import artifact, encoding
-from harness.core import paths
+from harness.core import files
 from harness.core.keys import build_evaluation_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, SuiteOptions, Task
@@ -339,7 +339,7 @@ def small_settings(folder: Path, **more: Any) -> SiteSettings:
     """Settings of a site over `folder`, its snapshots beside the results."""
     return SiteSettings(
         results=(folder / "results",),
-        reported=paths.find_reported_folder(),
+        reported=files.find_reported_folder(),
         snapshots=folder / "site",
         refresh=0,
         **more,

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.errors import DataError, UsageError, ask_for_names, find_similar_names
+from harness.core.files import require_plain_name
 from harness.core.keys import serialize_canonical
-from harness.core.paths import require_plain_name
 from harness.core.types import Data, DataTable
 from harness.data.counting import count_tables
 from harness.data.folder import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.core import paths
+from harness.core import files
 from harness.core.encoding import Settings
 from harness.core.errors import group_names, shorten_names
 from harness.core.sources import describe_assumptions
@@ -127,7 +127,7 @@ def _find_value(row: _ProtocolRow, name: str) -> float:
 
 def _read_printed_rows(table: ProtocolTable) -> list[_ProtocolRow]:
     """The printed rows of a table, in the order of print; none without a checkout."""
-    folder = paths.find_reported_folder()
+    folder = files.find_reported_folder()
     if folder is None:
         return []
     lines: dict[tuple[str, str], dict[str, PaperValue]] = {}

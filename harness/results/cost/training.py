@@ -10,9 +10,8 @@ from typing import Any
 
 from harness.core.lineage import Lineage, ModelDocument
 from harness.data.training.sets import LocatedTraining
-from harness.results.cost.duration import LIKELY, TimeRange
+from harness.results.cost.duration import LIKELY, Device, TimeRange, is_same_device
 from harness.results.cost.encoding import CHARACTERS_PER_TOKEN, PastWork
-from harness.results.cost.past import Device, is_same_device
 
 COUNTS = ("epochs", "max_steps", "seed", "warmup", "checkpoint_minutes")
 """The settings of a training that change how many steps it has, and not how long one takes."""

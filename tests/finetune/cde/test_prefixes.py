@@ -21,9 +21,8 @@ from finetune.cde.training import TwoStageLoss
 from finetune.recipes import cde, cde_batching
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
-from harness.core.encoding import Encoding, Settings
+from harness.core.encoding import Encoding, OwnTexts, Settings, select_prompt
 from harness.core.errors import DataError, UsageError
-from harness.core.prompts import OwnTexts, select_prompt
 from harness.core.types import SEED, SIDES, Artifact
 from harness.data.locate import DataSettings
 from harness.data.training.sets import LocatedTraining, TrainingData

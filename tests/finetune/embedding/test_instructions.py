@@ -25,11 +25,11 @@ from finetune.recipes.unified_contrastive import (
     TRAINING_INSTRUCTIONS,
     list_task_instructions,
 )
-from harness.core.prompts import OwnTexts, select_prompt
+from harness.core.encoding import OwnTexts, select_prompt
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
 from harness.encoder.inputs import tokenize_texts
-from harness.encoder.library import RENAMED, build_collator, count_prompt_tokens
+from harness.encoder.library_load import RENAMED, build_collator, count_prompt_tokens
 from suites._mteb.tasks import build_benchmark_suite
 
 TRAINED = [

@@ -444,7 +444,7 @@ def test_scores_of_other_splits_and_those_that_came_with_the_project_are_marked(
     whole = record(both, 0.75, model=MODELS["a"]).model_copy(update={"scores": values})
     put(tmp_path, MODELS["a"], made("a", 0.5), whole)
     put(tmp_path / "ours", MODELS["b"], made("b", 0.25))
-    monkeypatch.setattr("harness.core.paths.find_reference_folder", lambda: tmp_path / "ours")
+    monkeypatch.setattr("harness.core.files.find_reference_folder", lambda: tmp_path / "ours")
     shown = said(capsys, "show", "model-a", "--results", tmp_path)
     assert "splits dev, test" in shown
     assert "splits test" in shown

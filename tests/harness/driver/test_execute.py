@@ -35,8 +35,8 @@ from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
 from harness.results.scores import score_text
-from harness.storage.leases import Leases
 from harness.storage.record import Record
+from harness.storage.remote import Leases
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 from stored_records import iter_records

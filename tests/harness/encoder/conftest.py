@@ -92,7 +92,7 @@ def build(bare: Path, tmp_path: Path) -> Build:
         from sentence_transformers.models import Dense, Normalize, Transformer
 
         from harness.encoder.folder.modules import POOLING_FLAGS
-        from harness.encoder.library import build_pooling
+        from harness.encoder.library_load import build_pooling
 
         folder = tmp_path / name
         shutil.copytree(backbone, folder)

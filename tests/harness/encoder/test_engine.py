@@ -24,13 +24,12 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import batch_halving, engine
-from harness.encoder.batch_halving import SpanQueue, run_spans
+from harness.encoder import engine, inputs
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe
-from harness.encoder.inputs import TokenizedTexts
-from harness.encoder.library import RENAMED
+from harness.encoder.inputs import SpanQueue, TokenizedTexts, run_spans
+from harness.encoder.library_load import RENAMED
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder
@@ -285,7 +284,7 @@ def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.Mon
         time.sleep(0.2)
         finished.append(span)
 
-    monkeypatch.setattr(batch_halving, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(inputs, "ThreadPoolExecutor", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
     assert finished == [(0, 1)]

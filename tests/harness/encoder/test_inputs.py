@@ -26,7 +26,7 @@ from harness.encoder.attention.kernels import BACKENDS
 from harness.encoder.engine import embed_features
 from harness.encoder.folder.description import describe
 from harness.encoder.inputs import TokenizedTexts, encode_texts, move_features, tokenize_texts
-from harness.encoder.library import RENAMED, tokenize_batch
+from harness.encoder.library_load import RENAMED, tokenize_batch
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.token_encoder import _SideInputs, compute_token_vectors, open_modules
 

@@ -12,9 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from harness.core.encoding import Settings
+from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import ModelError, UsageError
-from harness.core.prompts import OwnTexts
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe

@@ -33,7 +33,7 @@ from harness.core.types import Artifact
 from harness.encoder import trial_load
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import describe
-from harness.encoder.library import RENAMED
+from harness.encoder.library_load import RENAMED
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder, require_sane
@@ -484,7 +484,7 @@ def test_a_text_of_unknown_words_is_as_beside_others(
     from sentence_transformers.models import CNN, LSTM, Pooling, WordEmbeddings
     from sentence_transformers.models.tokenizer import WhitespaceTokenizer
 
-    from harness.encoder.library import get_dimension
+    from harness.encoder.library_load import get_dimension
 
     torch.manual_seed(1)
     words = ["PADDING_TOKEN", *sorted({word for text in TEXTS for word in text.split()})]

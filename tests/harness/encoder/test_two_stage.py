@@ -17,10 +17,9 @@ from torch import Tensor
 import tiny
 import two_stage_models
 from finetune.cde.plan import describe_two_stage
-from harness.core.encoding import Settings
+from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.keys import build_encoding_identity
-from harness.core.prompts import OwnTexts
 from harness.core.types import Artifact
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import describe

@@ -21,10 +21,25 @@ from harness.core.encoding import Encoding
 from harness.core.keys import build_evaluation_identity
 from harness.core.types import SEED, Size, Task
 from harness.data.training.sets import LocatedTraining, TrainingData
-from harness.results.cost.duration import LIKELY, TimeRange, Work, time_left
-from harness.results.cost.encoding import PastWork, note_record, note_speed, read_speeds
-from harness.results.cost.memory import DiskNeed, PlannedWork, estimate_job_memory
-from harness.results.cost.past import PastScore, PastScores, Speed, estimate_non_embedding
+from harness.results.cost.duration import (
+    LIKELY,
+    PastScore,
+    PastScores,
+    Speed,
+    TimeRange,
+    Work,
+    estimate_non_embedding,
+    time_left,
+)
+from harness.results.cost.encoding import (
+    DiskNeed,
+    PastWork,
+    PlannedWork,
+    estimate_job_memory,
+    note_record,
+    note_speed,
+    read_speeds,
+)
 from harness.results.cost.training import FinetuneSpeed, StepTime, estimate_run_time, expect_training
 from harness.storage.record import Record
 

@@ -20,10 +20,10 @@ from harness.commands.list import command as list_command
 from harness.core import files
 from harness.core.documents import append_digest, verify_digest
 from harness.results import index
-from harness.results.cost.past import PastScore, PastScores
+from harness.results.cost.duration import PastScore, PastScores
 from harness.results.index import RecordIndex, distinguish_models
-from harness.results.names import NamedModel, distinguish_names
 from harness.results.results import MeasuredSuite
+from harness.results.scores import NamedModel, distinguish_names
 from harness.storage.record import Record
 from harness.storage.store import Store
 from stored_records import iter_records

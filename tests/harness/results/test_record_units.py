@@ -122,7 +122,7 @@ def test_a_per_example_file_that_changed_is_read_again(
     path.unlink()
     gone = found(store, one.key, tmp_path)
     assert (gone.units, gone.problem) == (None, "its per-example file is gone or damaged")
-    monkeypatch.setattr("harness.core.paths.find_reference_folder", lambda: store.root)
+    monkeypatch.setattr("harness.core.files.find_reference_folder", lambda: store.root)
     shutil.rmtree(tmp_path / "units-cache")
     assert "without per-example results (`harness run --force`" in found(store, one.key, tmp_path).problem
     path.write_bytes(content)

@@ -23,8 +23,8 @@ from harness.core.keys import build_evaluation_identity, digest, serialize_canon
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Data
 from harness.storage import record as schema
-from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart
+from harness.storage.remote import Leases
 from harness.storage.store import Store
 from lease_worker import dead_lease
 from stored_records import iter_records

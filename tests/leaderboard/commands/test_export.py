@@ -28,7 +28,7 @@ def export(results: Path, *arguments: str) -> Result:
     with (
         mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=suites()),
         mock.patch("leaderboard.data.snapshot.datetime", clock),
-        mock.patch("harness.core.paths.find_reference_folder", return_value=None),
+        mock.patch("harness.core.files.find_reference_folder", return_value=None),
     ):
         return CliRunner().invoke(command, [*arguments, "--results", str(results)])
 

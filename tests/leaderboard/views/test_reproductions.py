@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 import data_files
 import site_data
 from fakes import artifact
-from harness.core import paths
+from harness.core import files
 from harness.results.revisions import resolve_data_revision
 from html_pages import BROWSER, Html, ask, find_rows, find_values
 from leaderboard.data.entries import Entry, Origin, Trust
@@ -359,7 +359,7 @@ def test_measured_minilm_agrees_with_the_published_numbers(tmp_path: Path) -> No
     site_data.put_imports(tmp_path / "results", [Import(model=MINILM, scores=scores, rows=rows, card=card)])
     typed = tuple(f"mteb:{task}" for task in PUBLISHED)
     with mock.patch("leaderboard.data.snapshot.load_site_suites", return_value=site_data.open_suites(*typed)):
-        site = open_site(replace(site_data.small_settings(tmp_path), reference=paths.find_reference_folder()))
+        site = open_site(replace(site_data.small_settings(tmp_path), reference=files.find_reference_folder()))
     verdicts = {task: one.verdict for task, one in by_task(site, MINILM).items()}
     # The texts of this copy are others: mteb's statistics of the revision do not fit it.
     assert verdicts.pop("STS12") == "data"
@@ -379,7 +379,7 @@ def test_measured_minilm_agrees_with_the_whole_import(tmp_path: Path, shared: Pa
                 packed.extract(member, tmp_path, **data_files.UNPACKED)
     import_results(tmp_path / "results", tmp_path / "out")
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "out",),
-                       reference=paths.find_reference_folder())  # fmt: skip
+                       reference=files.find_reference_folder())  # fmt: skip
     rows = load_comparisons(open_site(settings).queries)
     measured = {one.task: one for one in rows if one.base and one.base.entry.origin == "measured"}
     others = {task: one.build_cell().text for task, one in measured.items() if one.verdict != "same"}

@@ -17,9 +17,8 @@ import data_files
 from harness.core.errors import DataError, HarnessError
 from harness.core.types import Data, DataReport, SuiteOptions, Task
 from harness.data.counting import count_task_data
-from harness.data.finding import Finding, check_data
 from harness.data.folder import find_part_gaps, read_declared_rows, resolve_identity
-from harness.data.locate import DataSettings, Located
+from harness.data.locate import DataSettings, Finding, Located, check_data
 from harness.data.schema import resolve_readable_folder
 from harness.data.training.loading import describe_repeats
 from harness.data.training.sets import TrainingData, locate_training, locate_user_training

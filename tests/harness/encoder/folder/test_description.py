@@ -19,7 +19,7 @@ from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import NO_LIMIT, describe
 from harness.encoder.folder.modules import OWN_POOLING, weight_files
-from harness.encoder.library import RENAMED
+from harness.encoder.library_load import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
 
@@ -54,7 +54,7 @@ def test_a_sentence_transformers_folder_says_how_it_pools(build: Callable[..., P
 def test_pooling_has_the_librarys_name(build: Callable[..., Path], pooling: str) -> None:
     from sentence_transformers.models import Pooling
 
-    from harness.encoder.library import build_pooling, name_modes
+    from harness.encoder.library_load import build_pooling, name_modes
 
     folder = build(pooling=pooling)
     library: Any = Pooling.load(str(folder), "1_Pooling")

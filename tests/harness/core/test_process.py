@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from harness.core.errors import DataError
-from harness.data.offline import forbid_network
+from harness.core.process import forbid_network
 
 NAMES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 OUTSIDE = ("192.0.2.1", 80)
@@ -111,7 +111,7 @@ def test_nothing_is_imported_for_it():
     import subprocess
 
     code = (
-        "import sys; from harness.data.offline import forbid_network; forbid_network();"
+        "import sys; from harness.core.process import forbid_network; forbid_network();"
         "print({'torch', 'datasets', 'transformers', 'huggingface_hub', 'mteb'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,7 +25,7 @@ from harness.encoder.folder.description import describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.plan import catalog
-from harness.plan.evaluations import EvaluationChoice
+from harness.plan.catalog import EvaluationChoice
 from harness.plan.request import Request
 from harness.results.results import EncodingCondition, extract_condition
 from stopped_trainings import train_in_this_process
@@ -139,7 +139,7 @@ def test_what_is_not_run_in_half_precision_is_run_in_float32(
     long: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for devices in (("cpu",), ("cuda:0", "cpu"), ()):
-        monkeypatch.setattr("harness.plan.evaluations.default_devices", lambda: ("cpu",))
+        monkeypatch.setattr("harness.plan.catalog.default_devices", lambda: ("cpu",))
         encoding, sentence = configure(long, "unified-contrastive", replace(GPU, devices=devices))
         assert (encoding.dtype, encoding.max_length) == ("float32", 1024)
         assert "a CPU has no float16" in sentence
