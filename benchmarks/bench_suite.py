@@ -95,8 +95,7 @@ def theirs(tasks: tuple[str, ...], data: Path, batch: int) -> Scores:
     from sentence_transformers import SentenceTransformer
 
     from harness.core.types import SuiteOptions
-    from suites._mteb.source import _build
-    from suites._mteb.tasks import build_mteb_suite
+    from suites._mteb.source import _build, build_mteb_suite
 
     with tempfile.TemporaryDirectory() as folder, no_arrow_cache(folder):
         made = []

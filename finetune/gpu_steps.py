@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from harness.encoder.inputs import iterate_ahead, move_features, takes_packing
+from harness.encoder.inputs import iterate_ahead, move_features, takes_packing, works_behind
 
 READ_STEPS, READ_SECONDS = 10, 2.0
 """After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""
@@ -28,16 +28,6 @@ MEMORY_SHARE = 0.7
 
 Lengths = Sequence[NDArray[np.int64]]
 """The tokens of each text, column by column."""
-
-
-def choose_sum_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of sums of losses: as exact as numbers of Python where a device has that."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def works_behind(device: str) -> bool:
-    """Whether a device works while this process goes on, so that each value that is read costs time."""
-    return device.startswith("cuda")
 
 
 class AheadLoader(DataLoader[Any]):

@@ -35,9 +35,8 @@ from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.inputs import Span, SpanQueue, run_spans
 from harness.encoder.library_load import collect_load_report, hide_library_output, scale_library_rotary
 from harness.encoder.loading import build_model_args
-from harness.encoder.network.checkpoint import HEADLESS
 from harness.encoder.network.model import EncoderForMaskedLM, load_network
-from harness.encoder.network.pretrained import merge_folder_adapter
+from harness.encoder.network.pretrained import HEADLESS, merge_folder_adapter
 
 PRETRAINED = "Give the checkpoint of the pretraining: models for embeddings are saved without their head."
 

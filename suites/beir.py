@@ -2,7 +2,7 @@
 
 from harness.core.errors import explain_unknown
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import build_full_use, build_task_suite, list_task_uses
+from suites._mteb.source import build_full_use, build_task_suite, list_task_uses
 
 MSMARCO = "MSMARCO"
 _QUERIES = {"": (MSMARCO, "dev"), "dl19": ("TRECDL2019", "TREC-DL 2019")}

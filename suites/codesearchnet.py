@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from harness.core.errors import explain_unknown
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import build_full_use, build_task_suite
+from suites._mteb.source import build_full_use, build_task_suite
 
 _DIRECTIONS = {
     "": ("COIRCodeSearchNetRetrieval", "CodeSearchNet (CoIR): code is the query"),

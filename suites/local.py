@@ -47,8 +47,8 @@ from suites._content import (
     measure_content,
 )
 from suites._local_description import KINDS, Learning, LocalTask
+from suites._mteb.built import BuiltSource
 from suites._mteb.snapshot import filter_suite_splits
-from suites._mteb.source import BuiltSource
 
 _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
 

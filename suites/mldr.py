@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import build_full_use, build_task_suite
+from suites._mteb.source import build_full_use, build_task_suite
 
 DEV, TEST = "MLDR (dev)", "MLDR (test)"
 

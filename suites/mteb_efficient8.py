@@ -1,7 +1,7 @@
 """The suite `mteb-efficient8`: the tasks on which the authors of Efficient-Embeddings chose and compared."""
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import build_full_use, build_task_suite, list_task_uses
+from suites._mteb.source import build_full_use, build_task_suite, list_task_uses
 
 TASKS = (
     "EmotionClassification",

@@ -1,11 +1,11 @@
 """The suite `mteb-v1`: MTEB(eng, v1)."""
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb import tasks
+from suites._mteb import source
 
 
 def _open_mteb_v1_suite(_argument: str, options: SuiteOptions) -> Suite:
-    return tasks.build_benchmark_suite("MTEB(eng, v1)", called="mteb-v1", options=options)
+    return source.build_benchmark_suite("MTEB(eng, v1)", called="mteb-v1", options=options)
 
 
 SUITE = SuiteEntry(

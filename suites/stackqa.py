@@ -1,7 +1,7 @@
 """The suite `stackqa`: StackOverflowQA, as in CoIR."""
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import build_mteb_suite
+from suites._mteb.source import build_mteb_suite
 
 
 def _open_stackqa_suite(_argument: str, options: SuiteOptions) -> Suite:

@@ -27,7 +27,6 @@ from finetune.embedding.row_order import Order, PackedOrder, hash_table_texts, p
 from finetune.embedding.settings import Loss
 from finetune.embedding.setups import EmbeddingSetup, open_backbone, open_whole, set_dropout
 from finetune.embedding.trainer import run_trainer
-from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
 from harness.core.encoding import OwnTexts
 from harness.core.errors import DataError, HarnessError
@@ -36,6 +35,7 @@ from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import describe
+from harness.encoder.inputs import choose_sum_dtype
 from harness.encoder.library_load import build_collator
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage

@@ -20,9 +20,13 @@ from harness.encoder.backbones import has_network, read_family
 from harness.encoder.family import Names
 from harness.encoder.folder.files import read_object
 from harness.encoder.library_load import hide_library_output
-from harness.encoder.network.checkpoint import HEAD_IGNORED, NOT_LOADED, CheckpointTensors
 from harness.encoder.network.model import load_network, read_raw_tensors
-from harness.encoder.network.pretrained import merge_folder_adapter
+from harness.encoder.network.pretrained import (
+    HEAD_IGNORED,
+    NOT_LOADED,
+    CheckpointTensors,
+    merge_folder_adapter,
+)
 
 
 class Classifier(nn.Module):

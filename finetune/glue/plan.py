@@ -10,19 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from finetune.glue import probe
-from finetune.glue.jobs import (
-    Finetune,
-    Kind,
-    RestoreWeights,
-    ScoreFromRuns,
-    StartFrom,
-    format_trial,
-)
+from finetune.glue.jobs import Finetune, Kind, RestoreWeights, ScoreFromRuns, StartFrom, format_trial
 from finetune.glue.rows import adapt_trial
 from finetune.glue.selection import Select
 from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Training, Trial
 from finetune.glue.storage import ClassifierPlace
-from harness.core.errors import DataError, UsageError, explain_unknown, group_names
+from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
 from harness.core.keys import build_data_identity, build_task_identity, digest, serialize_canonical
 from harness.core.lineage import Lineage, ParentPart
@@ -37,6 +30,7 @@ from harness.core.sources import (
     inherit_sources,
     list_settings,
 )
+from harness.core.terminal import group_names
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
 from harness.encoder.backbones import has_network, read_architecture

@@ -21,10 +21,10 @@ from finetune.efficient.settings import (
 )
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
-from finetune.origins import ADAMW, EFFICIENT, MTEB, PEFT, read_sources
+from finetune.origins import ADAMW, EFFICIENT, MTEB, PEFT
 from finetune.recipes.simcse import PREMISES
 from harness.core.errors import UsageError
-from harness.core.sources import describe_fields
+from harness.core.sources import describe_fields, read_sources
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description

@@ -9,8 +9,9 @@ from finetune.cde.prefixes import build_prefix_table
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
-from finetune.origins import CDE, read_sources
+from finetune.origins import CDE
 from finetune.recipes import cde_batching
+from harness.core.sources import read_sources
 from harness.data.training.sets import TrainingData
 from harness.jobs.recipe import PrintedRow
 

@@ -9,10 +9,11 @@ from finetune.cde.prefixes import parse_prefix
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import info_nce
-from finetune.origins import CDE, MTEB, NEOBERT, TRAINER, read_sources
+from finetune.origins import CDE, MTEB, NEOBERT, TRAINER
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
+from harness.core.sources import read_sources
 
 GTR = "sentence-transformers/gtr-t5-base@7027e9594267928589816394bdd295273ddc0739"
 """The guide of the authors' clusters."""

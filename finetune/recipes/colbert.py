@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe, Variant, entry
 from finetune.embedding.settings import SuggestedRows
-from finetune.origins import MODERNBERT, PYLATE, TRAINER, read_sources
+from finetune.origins import MODERNBERT, PYLATE, TRAINER
 from finetune.recipes.dpr import MSMARCO, SWEEP
 from harness.core.arguments import join_settings
 from harness.core.encoding import MOST_PAIRS, EvaluationSettings, LateInteraction, Plaid
 from harness.core.errors import UsageError, require_package
+from harness.core.sources import read_sources
 from harness.core.types import Artifact, Output
 from harness.data.scored_tables import IDS, SCORES, TEXTS
 from harness.data.training.sets import LocatedTraining, TrainingData

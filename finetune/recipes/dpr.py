@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
-from finetune.origins import ETTIN, MODERNBERT, MTEB, SENTENCES, TRAINER, read_sources
+from finetune.origins import ETTIN, MODERNBERT, MTEB, SENTENCES, TRAINER
+from harness.core.sources import read_sources
 from harness.data.training.sets import TrainingData
 from harness.jobs.recipe import PrintedRow
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from finetune.glue.plan import entry
 from finetune.glue.schedule import Schedule
 from finetune.glue.settings import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Training
-from finetune.origins import TRAINER, read_sources
+from finetune.origins import TRAINER
+from harness.core.sources import read_sources
 from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(2e-5,), batch_sizes=(32,), weight_decays=(0.0,), epochs=(3,), seeds=(42,))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.schedule import Schedule
 from finetune.glue.settings import Cadence, ClassifierHead, Dropout, Grid, Optimizer, Protocol, Training
-from finetune.origins import MODERNBERT, read_sources
+from finetune.origins import MODERNBERT
+from harness.core.sources import read_sources
 from harness.jobs.recipe import PrintedRow
 from suites.glue import TASKS
 

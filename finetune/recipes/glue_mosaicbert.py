@@ -7,8 +7,9 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.schedule import Schedule
 from finetune.glue.settings import ClassifierHead, Dropout, Grid, Protocol
-from finetune.origins import MOSAICBERT, read_sources
+from finetune.origins import MOSAICBERT
 from finetune.recipes import glue_modernbert
+from harness.core.sources import read_sources
 from harness.jobs.recipe import PrintedRow
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)

@@ -16,7 +16,8 @@ from finetune.glue.settings import (
     Stopping,
     Training,
 )
-from finetune.origins import NEOBERT, read_sources
+from finetune.origins import NEOBERT
+from harness.core.sources import read_sources
 from harness.jobs.recipe import PrintedRow
 from suites.glue import TASKS
 

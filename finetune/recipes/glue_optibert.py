@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from finetune.glue.plan import entry
 from finetune.glue.settings import Protocol
-from finetune.origins import NEOBERT, read_sources
+from finetune.origins import NEOBERT
 from finetune.recipes import glue_neobert
+from harness.core.sources import read_sources
 from harness.jobs.recipe import PrintedRow
 from suites.glue import TASKS
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
-from finetune.origins import read_sources
 from finetune.recipes import dpr
+from harness.core.sources import read_sources
 from harness.data.training.sets import TrainingData
 from harness.jobs.recipe import PrintedRow
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
-from finetune.origins import MTEB, SIMCSE, TRAINER, read_sources
+from finetune.origins import MTEB, SIMCSE, TRAINER
+from harness.core.sources import read_sources
 from harness.data.training.sets import TrainingData
 from harness.jobs.recipe import PrintedRow
 

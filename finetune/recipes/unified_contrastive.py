@@ -12,9 +12,10 @@ from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import SuggestedRows, info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
-from finetune.origins import MTEB, NEOBERT, read_sources
+from finetune.origins import MTEB, NEOBERT
 from finetune.recipes.simcse import NLI
 from harness.core.encoding import EvaluationSettings
+from harness.core.sources import read_sources
 from harness.data.training.sets import TrainingData
 from harness.jobs.recipe import PrintedRow
 

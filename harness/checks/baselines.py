@@ -19,11 +19,12 @@ from harness.checks.outcome import Power
 from harness.core import files
 from harness.core.arguments import collect_options
 from harness.core.documents import DocumentFolder, DocumentKind, FileName
-from harness.core.errors import RecordError, UsageError, explain_unknown, shorten_names
+from harness.core.encoding import BM25, is_bm25
+from harness.core.errors import RecordError, UsageError, explain_unknown
+from harness.core.terminal import shorten_names
 from harness.encoder import backbones
 from harness.plan.catalog import OWN
 from harness.plan.request import Request
-from harness.search import bm25
 from harness.storage.store import Store
 
 SCHEMA = 6
@@ -230,7 +231,7 @@ def find_anchor(
 
 def _is_model(text: str) -> bool:
     """Whether a text is a name in the catalog of models."""
-    return bm25.is_bm25(text) or backbones.find_catalog_model(text) is not None
+    return is_bm25(text) or backbones.find_catalog_model(text) is not None
 
 
 def _build_duplicate_error(name: str) -> UsageError:
@@ -442,7 +443,7 @@ class Reference:
         if path.suffix == ".json" or (path.suffix == EXPORT and not path.is_dir()):
             raise UsageError(f"The file {text} does not exist.", hint=ADVICE)
         if "/" not in text and "=" not in text and not _is_model(text) and not path.is_dir():
-            valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), bm25.NAME]
+            valid_names = [*BASELINES.list_names(home), *backbones.list_catalog_models(), BM25]
             raise explain_unknown("baseline or model", text, valid_names, then=ADVICE)
         return Reference(name=text)
 

@@ -29,15 +29,9 @@ from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.core import files
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
-from harness.core.errors import (
-    HarnessError,
-    RecordError,
-    UsageError,
-    explain_unknown,
-    find_similar_names,
-    shorten_names,
-)
+from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown, find_similar_names
 from harness.core.keys import digest
+from harness.core.terminal import shorten_names
 from harness.core.types import Suite
 from harness.driver import evaluation
 from harness.plan.model_objects import save_objects

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.checks.outcome import Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
-from harness.core.errors import shorten_names
+from harness.core.terminal import shorten_names
 from harness.results.scores import format_delta
 
 Tasks = Sequence[TaskOutcome]

@@ -29,8 +29,7 @@ from harness.checks.conclusion import UNCHECKED, describe_anchor, describe_colla
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
-from harness.core.errors import NAMES_SHOWN, shorten_names
-from harness.core.terminal import print_table
+from harness.core.terminal import NAMES_SHOWN, print_table, shorten_names
 from harness.core.types import OWN_UNITS
 from harness.results.scores import score_text
 

@@ -13,8 +13,7 @@ import click
 from rich.console import Console
 
 from harness.commands import options
-from harness.core.errors import shorten_names
-from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table, shorten_names
 from harness.core.types import OWN_UNITS
 from harness.driver.progress import find_most_common
 from harness.driver.report.suite import CHOSE, format_lineage_lines

@@ -16,9 +16,9 @@ from harness.commands import options
 from harness.core import files
 from harness.core.arguments import parse_allowances, split_names
 from harness.core.encoding import Settings
-from harness.core.errors import DataError, UsageError, shorten_names
+from harness.core.errors import DataError, UsageError
 from harness.core.process import forbid_network
-from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table, shorten_names
 from harness.core.types import DataTable, SuiteOptions, Task
 from harness.data.folder import PARTIAL, Need, list_data_sets
 from harness.data.locate import DataSettings, Finding, Unavailable, fetch_remote_size, format_size

@@ -11,6 +11,7 @@ import click
 
 from harness.commands import options
 from harness.core import files
+from harness.core.encoding import BM25
 from harness.core.errors import UsageError
 from harness.core.registry import Registry
 from harness.core.terminal import create_console, create_table, print_table
@@ -120,7 +121,7 @@ def command(
 
 def _list_model_rows() -> list[dict[str, Any]]:
     rows = [{"name": b.name, "summary": b.summary} for b in backbones.list_catalog_models().values()]
-    return [*rows, {"name": bm25.NAME, "summary": bm25.SUMMARY}]
+    return [*rows, {"name": BM25, "summary": bm25.SUMMARY}]
 
 
 def _list_backbone_rows() -> list[dict[str, Any]]:

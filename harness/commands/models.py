@@ -17,11 +17,11 @@ import click
 
 from harness.commands import options
 from harness.core import files
-from harness.core.encoding import Settings
-from harness.core.errors import ModelError, UsageError, explain_unknown, shorten_names
+from harness.core.encoding import Settings, is_bm25
+from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
 from harness.core.process import forbid_network
-from harness.core.terminal import create_console, create_table, print_table
+from harness.core.terminal import create_console, create_table, print_table, shorten_names
 from harness.core.types import Artifact
 from harness.data.locate import format_size
 from harness.data.training.loading import add_text_hashes, read_text_hashes
@@ -45,7 +45,6 @@ from harness.results.compute import TRAINED, BackboneCompute, find_published_com
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import read_prices
 from harness.results.notes import NOTES, ComputeNote, CountedPart, parse_amount
-from harness.search.bm25 import is_bm25
 from harness.tools.exports import list_published_files, push_files, require_repository_name
 from harness.tools.model_card import (
     README,

@@ -14,8 +14,15 @@ from rich.table import Table
 from harness.commands import options
 from harness.core import files
 from harness.core.arguments import split_names
-from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown, shorten_names
-from harness.core.terminal import create_console, create_table, print_lines, print_table, show_progress
+from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown
+from harness.core.terminal import (
+    create_console,
+    create_table,
+    print_lines,
+    print_table,
+    shorten_names,
+    show_progress,
+)
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy

@@ -14,10 +14,11 @@ import click
 
 from harness.commands import options
 from harness.core import files
-from harness.core.encoding import Settings
-from harness.core.errors import UsageError, group_names, shorten_names
+from harness.core.encoding import Settings, is_bm25
+from harness.core.errors import UsageError
 from harness.core.process import forbid_network
 from harness.core.sources import Source, SourcedSetting
+from harness.core.terminal import group_names, shorten_names
 from harness.core.types import Artifact
 from harness.driver.report.protocol import list_request_settings
 from harness.jobs.protocol import ProtocolTable
@@ -26,7 +27,6 @@ from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import parse_changes
 from harness.results.reported import Paper, normalize_metric, read_papers
-from harness.search.bm25 import is_bm25
 
 
 @click.group("recipes")

@@ -12,9 +12,9 @@ import click
 from harness.commands import options
 from harness.core import files
 from harness.core.arguments import split_names
-from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.errors import UsageError, explain_unknown
 from harness.core.lineage import Lineage
-from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.core.terminal import create_console, create_table, print_lines, print_table, shorten_names
 from harness.core.types import OWN_UNITS, Column, Suite, SuiteOptions
 from harness.driver.progress import find_most_common
 from harness.driver.protocol import prepare_protocol
@@ -37,25 +37,17 @@ from harness.driver.report.trained import print_trained_result
 from harness.plan import catalog
 from harness.plan.request import Request
 from harness.results.results import (
-    APPROXIMATE,
     MeasuredSuite,
     NotMeasuredError,
     build_suite_views,
-    collect_notes,
     describe_former_weights,
     describe_record,
     drop_reference_records,
     extract_condition,
     serialize_condition,
 )
-from harness.results.scores import (
-    Spread,
-    compute_seed_spread,
-    format_spread,
-    is_selection_column,
-    score_text,
-)
-from harness.storage.record import Record
+from harness.results.scores import Spread, compute_seed_spread, format_spread, is_selection_column, score_text
+from harness.storage.record import APPROXIMATE, Record, collect_notes
 from harness.tools.measured import (
     collect_view_scores,
     compute_metric_means,

@@ -528,3 +528,12 @@ class TextTokens:
     def cut(self) -> int:
         """The number of tokens that were cut off."""
         return self.whole - sum(one.kind != "expansion" for one in self.tokens)
+
+
+BM25 = "bm25"
+"""The name of the model that ranks by words, before its settings."""
+
+
+def is_bm25(text: str) -> bool:
+    """Whether a text names BM25, with or without settings."""
+    return text.partition(":")[0] == BM25

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import TypeVar
-
-Named = TypeVar("Named")
 
 
 class HarnessError(Exception):
@@ -141,29 +138,3 @@ def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) ->
 
 def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> HarnessError:
     return kind(message, hint=hint)
-
-
-NAMES_SHOWN = 6
-"""The number of names that a line shows."""
-
-
-def group_names(pairs: Iterable[tuple[str, Named]]) -> dict[Named, list[str]]:
-    """The names of each thing that pairs of a name and a thing have, in order and each once.
-
-    >>> group_names([("RTE", "late"), ("MRPC", "late"), ("RTE", "late")])
-    {'late': ['RTE', 'MRPC']}
-    """
-    groups: dict[Named, dict[str, None]] = {}
-    for name, thing in pairs:
-        groups.setdefault(thing, {})[name] = None
-    return {thing: [*names] for thing, names in groups.items()}
-
-
-def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN, *, between: str = ", ") -> str:
-    """A list of names, cut where it is long.
-
-    >>> shorten_names(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return between.join(names[:most]) + more

@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from harness.core.documents import DocumentKind, DocumentPart
-from harness.core.errors import RecordError, shorten_names
+from harness.core.errors import RecordError
 from harness.core.keys import digest
+from harness.core.terminal import shorten_names
 from harness.core.types import Artifact
 
 FILE = "model.json"

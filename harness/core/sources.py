@@ -6,10 +6,10 @@ import functools
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from harness.core.errors import group_names, shorten_names
+from harness.core.terminal import group_names, shorten_names
 
 _OTHERS, _HERE = "other sources: ", "done here: "
 """The beginnings of the two parts of a note."""
@@ -229,3 +229,39 @@ def describe_fields(kind: type) -> dict[str, str]:
     """The fields of a dataclass in the words of its docstring and of those of its bases."""
     docstrings = [part.__doc__ or "" for part in reversed(kind.__mro__)]
     return {name: text for one in docstrings for name, text in _parse_attributes(one).items()}
+
+
+def read_sources(
+    repository: str, text: str, base: Mapping[str, Mapping[str, Source]] | None = None
+) -> dict[str, dict[str, Source]]:
+    """The sources of settings by variant.
+
+    Args:
+        repository: Where files are, unless their line names another repository.
+        text: Lines of four kinds: `path: name 12, name 14`, settings with their lines in a file;
+            `[place]: name, name`, settings that a paper states; and `name = text`, what other sources say, or
+            `name := text`, what is done here. A line `:variant` goes before those of a variant, and "*" is
+            every setting without a source.
+        base: Further sources by variant, which those of the text replace.
+    """
+    sources: dict[str, dict[str, Source]] = {"": {}}
+    variant = ""
+    for line in re.sub(r"\n {4,}", " ", inspect.cleandoc(text)).splitlines():
+        if line.startswith(":"):
+            variant = line.removeprefix(":")
+            continue
+        where, _, names = line.partition(": ")
+        if note := re.match(r"([\w.*]+) (:?)= (.*)", line):
+            fields = {note[1]: {"here" if note[2] else "other": note[3]}}
+        elif where.startswith("["):
+            fields = {name: {"place": where.strip("[]")} for name in names.split(", ")}
+        else:
+            file = where if "@" in where else f"{repository}{where}"
+            pairs = (item.rpartition(" ") for item in names.split(", "))
+            fields = {name: {"code": f"{file}#L{number}"} for name, _, number in pairs}
+        named = sources.setdefault(variant, {})
+        for name, field in fields.items():
+            named[name.strip("*")] = replace(named.get(name.strip("*"), Source()), **field)
+    for variant, inherited in (base or {}).items():
+        sources[variant] = {**inherited, **sources.get(variant, {})}
+    return sources

@@ -11,15 +11,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
     from rich.table import Table
 
+
+Named = TypeVar("Named")
 
 WIDE = 200
 """The columns of a console that is not a terminal."""
@@ -236,3 +238,29 @@ def _clean_cell(cell: Any) -> Any:
     text = clean_text(str(cell), line=True)
     text = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
     return cell if text == str(cell) else text
+
+
+NAMES_SHOWN = 6
+"""The number of names that a line shows."""
+
+
+def group_names(pairs: Iterable[tuple[str, Named]]) -> dict[Named, list[str]]:
+    """The names of each thing that pairs of a name and a thing have, in order and each once.
+
+    >>> group_names([("RTE", "late"), ("MRPC", "late"), ("RTE", "late")])
+    {'late': ['RTE', 'MRPC']}
+    """
+    groups: dict[Named, dict[str, None]] = {}
+    for name, thing in pairs:
+        groups.setdefault(thing, {})[name] = None
+    return {thing: [*names] for thing, names in groups.items()}
+
+
+def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN, *, between: str = ", ") -> str:
+    """A list of names, cut where it is long.
+
+    >>> shorten_names(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import filecmp
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.errors import DataError, StoreError, shorten_names
+from harness.core.errors import DataError, StoreError
 from harness.core.files import list_unfinished_downloads
 from harness.core.keys import digest
+from harness.core.terminal import shorten_names
 from harness.core.types import CountedSource, Data, DataReport, DataTable, TableSource, Task
 from harness.data.folder import (
     README,
@@ -47,7 +49,7 @@ from harness.data.schema import (
     iter_text_lines,
     resolve_lone_split,
 )
-from harness.data.tables import BATCH, LONGEST_LINE, format_error_line, hash_texts
+from harness.data.tables import BATCH, LONGEST_LINE, format_error_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -541,3 +543,13 @@ def _build_array(values: Sequence[object]) -> pa.Array:
         # Half a surrogate pair is text in JSON alone.
         plain = [text and text.encode("utf-8", "replace").decode() for text in texts]
         return pa.array(plain, pa.large_string())
+
+
+def hash_texts(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """The 64-bit hash of each text, shape (len(texts),)."""
+    import numpy as np
+
+    joined = b"".join(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
+    return np.frombuffer(joined, np.dtype("<u8")).astype(np.uint64)

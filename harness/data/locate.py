@@ -16,7 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from harness.core.errors import DataError, HarnessError, find_similar_names, shorten_names
+from harness.core.errors import DataError, HarnessError, find_similar_names
+from harness.core.terminal import shorten_names
 from harness.core.types import Data, DataReport, DataTable, FileSource, Size, TableSource, Task
 from harness.data.counting import count_task_data
 from harness.data.folder import (

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, shorten_names
+from harness.core.errors import DataError
 from harness.core.files import hash_file
+from harness.core.terminal import shorten_names
 from harness.core.types import Data, TableSource, Task
 from harness.data.folder import MANIFEST, README, FileEntry, Manifest, Need, list_visible_files
 from harness.data.locate import (

@@ -1,6 +1,7 @@
-"""The tables in a data set's folder, found as the datasets library does, compared with those a task reads.
+"""The tables in a data set's folder and the paths to their columns, compared with those a task reads.
 
-Only a README, the names of files, and their first lines or footers are read, without that library.
+Found as the datasets library does, but without it: only a README, names of files, and their first lines or
+footers are read.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from glob import escape, glob
 from pathlib import Path, PurePath
 from typing import Any
 
-from harness.core.errors import DataError, shorten_names
+from harness.core.errors import DataError
 from harness.core.keys import digest
+from harness.core.terminal import shorten_names
 from harness.core.types import DataTable
 from harness.data.folder import (
     README,
@@ -539,3 +541,118 @@ def iter_text_lines(file: Path) -> Iterator[str]:
         raise DataError(f": not UTF-8 text: {format_error_line(error)}") from None
     except (OSError, EOFError) as error:
         raise DataError(f": {format_error_line(error)}") from None
+
+
+_STEP = re.compile(r"\.(?P<field>[^.\[\]\d][^.\[\]]*)|\[(?P<place>\d*)\]")
+"""A step of a path; `.1` is none, as tables have columns `negative` and `negative.1`."""
+
+
+@dataclass(frozen=True)
+class ColumnPath:
+    """The place of a text within the rows of a table: a column, then fields of structs and places in lists.
+
+    >>> row = {"pos_paras": [{"text": "one"}, {"text": "two"}]}
+    >>> ColumnPath.parse_column_path("pos_paras[0].text").extract_value(row)
+    'one'
+    >>> ColumnPath.parse_column_path("set.neg[]").extract_value({"set": {"neg": ["one", "two"]}})
+    ['one', 'two']
+    """
+
+    column: str
+    steps: tuple[str | int | None, ...] = ()
+    """A field, a place in a list, or None for every element of it."""
+
+    @staticmethod
+    def parse_column_path(text: str) -> ColumnPath:
+        """The path that a text spells, e.g. `set[1]`, `pos_paras[0].text` or `set.neg[]`; else a column."""
+        matches = [*_STEP.finditer(text)]
+        column = text[: matches[0].start()] if matches else text
+        if not column or column + "".join(match.group() for match in matches) != text:
+            return ColumnPath(text)
+        steps = (match["field"] or (int(match["place"]) if match["place"] else None) for match in matches)
+        return ColumnPath(column, tuple(steps))
+
+    @property
+    def text(self) -> str:
+        """The path as it is spelled."""
+        steps = (
+            f".{step}" if isinstance(step, str) else f"[{'' if step is None else step}]"
+            for step in self.steps
+        )
+        return self.column + "".join(steps)
+
+    @property
+    def several(self) -> bool:
+        """Whether it leads to a list of texts."""
+        return None in self.steps
+
+    def extract_value(self, row: Mapping[str, Any]) -> Any:
+        """What a row holds there: a text, a list of texts, or None."""
+        return _extract_nested_value(row.get(self.column), self.steps)
+
+    def infer_type(self, schema: Any) -> Any:
+        """The type of the texts in a table of an Arrow schema, or of a list's elements; None without any."""
+        import pyarrow as pa
+
+        try:
+            # Tried on no rows at all: Arrow itself says what each step leads to.
+            return self.extract_texts(schema.empty_table()).type
+        except pa.ArrowException:
+            return None
+
+    def extract_texts(self, table: Any) -> Any:
+        """The texts of some rows as a column of Arrow, null for a missing one; lists one after the other."""
+        array = table[self.column].combine_chunks()
+        for step in self.steps:
+            array = _follow_step(array, step)
+        return array
+
+
+def require_column(name: str, columns: Sequence[str], where: str) -> str:
+    """The name of a column.
+
+    Raises:
+        DataError: The table has no such column; the message has the nearest, or all.
+    """
+    if name not in columns:
+        raise DataError(f"{where}: no column {name!r}; {describe_alternatives(name, columns)}.")
+    return name
+
+
+def require_distinct(columns: Sequence[str], where: str) -> None:
+    """Refuse a table that has two columns of one name."""
+    twice = [name for name in dict.fromkeys(columns) if list(columns).count(name) > 1]
+    if twice:
+        raise DataError(f"{where}: a column name occurs twice: {shorten_names(twice)}.")
+
+
+def _extract_nested_value(value: Any, steps: Sequence[str | int | None]) -> Any:
+    for number, step in enumerate(steps):
+        if value is None:
+            return None
+        if step is None:
+            rest = steps[number + 1 :]
+            return [_extract_nested_value(element, rest) for element in value]
+        absent = isinstance(step, int) and step >= len(value)
+        value = None if absent else value[step]
+    return value
+
+
+def _follow_step(array: Any, step: str | int | None) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_null(array.type):
+        return array
+    if pa.types.is_fixed_size_list(array.type):
+        # It has no offsets, which are needed below.
+        array = array.cast(pa.list_(array.type.value_type))
+    if isinstance(step, str):
+        return pc.struct_field(array, step)
+    if step is None:
+        return pc.list_flatten(array)
+    # By hand, since pc.list_element raises where a single list is too short. Offsets count from the start
+    # of `values`, also in a slice, so that `values` is right and `flatten()` is not.
+    is_there = pc.greater(pc.list_value_length(array), step)
+    places = pc.if_else(is_there, pc.add(array.offsets.slice(0, len(array)), step), None)
+    return array.values.take(places.cast(pa.int64()))

@@ -15,7 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import DataError, shorten_names
+from harness.core.errors import DataError
+from harness.core.terminal import shorten_names
 from harness.data.prepared import open_cache_file
 from harness.data.tables import format_error_line
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import hashlib
 import json
 import math
 import reprlib
@@ -19,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import DataError, UsageError, find_similar_names, shorten_names
+from harness.core.errors import DataError, UsageError, find_similar_names
+from harness.core.terminal import shorten_names
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 FORMATS = (".jsonl", ".csv", ".tsv")
 ENDINGS = (*FORMATS, ".parquet")
@@ -301,16 +300,6 @@ def require_unchanged(name: str, found: str, planned: str) -> None:
             f"The files of {name} changed after the run had begun.",
             hint="Run the same command again: it plans with the files as they are then.",
         )
-
-
-def hash_texts(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """The 64-bit hash of each text, shape (len(texts),)."""
-    import numpy as np
-
-    joined = b"".join(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
-    return np.frombuffer(joined, np.dtype("<u8")).astype(np.uint64)
 
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")

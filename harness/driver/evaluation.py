@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from harness.core.arguments import NamedPlaces, Names, Places, check_fields, che
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError, require_package
 from harness.core.keys import digest
+from harness.core.process import end_repetition
 from harness.core.provenance import PACKAGES, count_cores
 from harness.core.types import Artifact
 from harness.data.locate import DataMissing, find_hub_fault
@@ -24,26 +25,10 @@ from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
 from harness.driver.tracking import Tracking
 from harness.encoder.resolved_encoding import require_runnable
-from harness.executors.executor import (
-    Executor,
-    Failure,
-    Listener,
-    OpenExecutor,
-    RaySettings,
-    SlurmSettings,
-    parse_executor,
-)
-from harness.executors.local import (
-    LIBRARIES,
-    CpuWorkers,
-    LocalExecutor,
-    Subprocess,
-    check_devices,
-    end_repetition,
-    has_guard,
-)
+from harness.executors.executor import Executor, Failure, Listener, OpenExecutor, RaySettings, SlurmSettings
+from harness.executors.local import LIBRARIES, CpuWorkers, LocalExecutor, Subprocess, check_devices, has_guard
 from harness.executors.node import WorkerSettings
-from harness.executors.run_log import add_device_uses
+from harness.executors.run_log import DeviceUse
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Encode, Job, ScoreJob
 from harness.jobs.recipe import TaskRecipe
@@ -226,7 +211,7 @@ def _require_runnable_dtype(prepared: PreparedRun) -> None:
         isinstance(cell.encoding, Encoding) and cell.encoding.dtype == "float16" and cell.recipe_plan is None
         for cell in prepared.plan.open
     )
-    if half and parse_executor(prepared.request.executor) is None:
+    if half and prepared.request.cluster is None:
         for device in prepared.devices:
             require_runnable("float16", device)
 
@@ -276,11 +261,18 @@ def execute_training(prepared: PreparedRun, listeners: Listeners | None = None) 
 def run_trainings(prepared: PreparedRun, listeners: Listeners | None = None) -> Driver:
     """Run the trainings of a prepared request; returns the driver that ran them."""
     _send_missing(prepared)
-    with Tracking(prepared.request.track, prepared.store.root) as tracking:
-        running = _build_driver(prepared, tracking.extend_listeners(listeners))
+    with ExitStack() as opened:
+        tracking = _open_tracking(prepared, opened)
+        running = _build_driver(prepared, tracking.extend_listeners(listeners) if tracking else listeners)
         if prepared.plan.jobs:
             running.run_trainings()
     return running
+
+
+def _open_tracking(prepared: PreparedRun, opened: ExitStack) -> Tracking | None:
+    """The trackers of a run, closed with `opened`; None where none are asked for."""
+    names = prepared.request.track
+    return opened.enter_context(Tracking(names, prepared.store.root)) if names else None
 
 
 def find_failures(prepared: PreparedRun, driver: Driver) -> dict[str, Failure]:
@@ -346,8 +338,9 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
     prepared = make_choices(prepared, functools.partial(run_trainings, listeners=listeners))
     _send_missing(prepared)
     choices = prepared.choices
-    with Tracking(prepared.request.track, prepared.store.root) as tracking:
-        running = _build_driver(prepared, tracking.extend_listeners(listeners))
+    with ExitStack() as opened:
+        tracking = _open_tracking(prepared, opened)
+        running = _build_driver(prepared, tracking.extend_listeners(listeners) if tracking else listeners)
         results = running.run(choices.failures if choices else {})
         efforts: list[Driver | Choices] = [choices, running] if choices else [running]
         report = Report(
@@ -357,9 +350,10 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
             tokens_encoded=sum(one.tokens_encoded for one in efforts),
             vectors_dropped=running.vectors_dropped,
             seconds=sum(one.seconds for one in efforts),
-            uses=add_device_uses(use for one in efforts for use in one.uses),
+            uses=_add_device_uses(use for one in efforts for use in one.uses),
         )
-        tracking.log_scores(report)
+        if tracking:
+            tracking.log_scores(report)
     return report
 
 
@@ -425,7 +419,7 @@ def _choose_executor(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
     Raises:
         UsageError: There is no such device or cluster.
     """
-    settings = parse_executor(prepared.request.executor)
+    settings = prepared.request.cluster
     if settings is None or not _open_jobs(prepared.plan):
         return _prepare_local_run(prepared)
     if isinstance(settings, RaySettings):
@@ -717,3 +711,11 @@ def _measure_run_memory(
 
     free = float(torch.cuda.mem_get_info(device)[0])
     return free, float(json.loads(finished.output["memory"])["peak_bytes"])
+
+
+def _add_device_uses(uses: Iterable[DeviceUse]) -> tuple[DeviceUse, ...]:
+    """The sum of the uses of each device."""
+    seconds: dict[tuple[str, str], float] = {}
+    for use in uses:
+        seconds[use.node, use.device] = seconds.get((use.node, use.device), 0.0) + use.seconds
+    return tuple(DeviceUse(node=node, device=device, seconds=s) for (node, device), s in seconds.items())

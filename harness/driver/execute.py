@@ -19,12 +19,7 @@ from harness.executors.executor import Cause, Executor, Failure, Finished, Liste
 from harness.executors.local import LocalExecutor
 from harness.executors.run_log import Closing, DeviceUse, Node, RunLog
 from harness.jobs.context import Event, WorkerLimits
-from harness.jobs.jobs import (
-    Job,
-    build_model_part,
-    read_model_lineage,
-    resolve_weights,
-)
+from harness.jobs.jobs import Job, build_model_part, read_model_lineage, resolve_weights
 from harness.jobs.training_jobs import Choose
 from harness.plan.plan import Plan, PlannedScore
 from harness.results.cost.duration import Speed
@@ -33,7 +28,7 @@ from harness.search.plaid import drop_indexes
 from harness.storage.record import RECORDS, ErrorPart, Record, build_task_part
 from harness.storage.remote import Leases
 from harness.storage.store import Store
-from harness.training.model_store import ModelStore
+from harness.training.model_store import MODELS, ModelStore
 
 State = Literal["waiting", "running", "done", "failed", "skipped"]
 
@@ -227,7 +222,8 @@ class Driver:
 
     def _execute_jobs(self, failures: Mapping[str, Failure]) -> None:
         self._store.prepare(self.plan.artifacts)
-        ModelStore(self._store.root).sweep()
+        if (self._store.root / MODELS).is_dir():
+            ModelStore(self._store.root).sweep()
         files.sweep_cache(self._cache)
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._handle_event)

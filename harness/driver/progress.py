@@ -20,22 +20,21 @@ from rich.progress import Task as Bar
 from rich.table import Column
 from rich.text import Text
 
-from harness.core.errors import group_names
 from harness.core.keys import build_encoding_identity
 from harness.core.sources import describe_assumptions
-from harness.core.terminal import create_console, print_lines
+from harness.core.terminal import create_console, group_names, print_lines
 from harness.core.types import OWN_UNITS
 from harness.driver import evaluation
 from harness.driver.estimate import estimate_disk_need
 from harness.driver.evaluation import TrainedModel
 from harness.driver.execute import Listeners, Result
 from harness.driver.report.run import Report, list_impossible_results, print_failures
+from harness.encoder.resolved_encoding import describe_encoding
 from harness.executors.run_log import Node, format_node_counts
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, JobKind
 from harness.plan.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.plan.request import PreparedRun, Request
-from harness.results import results
 from harness.results.cost.duration import APART, TimeRange, Work, format_duration, time_left
 from harness.results.scores import score_text
 from harness.storage.record import Record
@@ -618,7 +617,7 @@ def _print_announcement(prepared: PreparedRun, out: Console, printed_notes: set[
         print_failures(lost, prepared, out)
     print_lines((*list_repeated_models(prepared), *_list_plan_notes(prepared), *prepared.evaluations), out)
     for model in prepared.subjects:
-        how = results.EncodingCondition.describe_encoding(build_encoding_identity(model.encoding))
+        how = describe_encoding(build_encoding_identity(model.encoding))
         is_encoded = any(cell.subject == model and cell.recipe_plan is None for cell in prepared.plan.cells)
         if prepared.recipe is not None and model.training is None and not is_encoded:
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"

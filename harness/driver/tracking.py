@@ -48,8 +48,6 @@ class Tracking:
     def extend_listeners(self, listeners: Listeners | None) -> Listeners:
         """Listeners that pass everything on to others, and trainings to the trackers."""
         first = listeners or Listeners()
-        if not self._names:
-            return first
 
         def note_event(job: Job, event: Event) -> None:
             first.event(job, event)

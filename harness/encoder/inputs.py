@@ -465,3 +465,13 @@ class Arrival:
         self._event.synchronize()
         # A copy, so that the pinned memory serves the next batch.
         return self._host.numpy().copy()
+
+
+def choose_sum_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of sums of losses: as exact as numbers of Python where a device has that."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def works_behind(device: str) -> bool:
+    """Whether a device works while this process goes on, so that each value that is read costs time."""
+    return device.startswith("cuda")

@@ -27,12 +27,13 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
-from harness.core.errors import ModelError, shorten_names
+from harness.core.errors import ModelError
+from harness.core.terminal import shorten_names
 from harness.encoder.folder.modules import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
 from harness.encoder.folder.modules import RENAMED as LATER_NAMES
 from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
-from harness.encoder.network.checkpoint import describe_ignored_tensors
 from harness.encoder.network.layers import scale_frequencies
+from harness.encoder.network.pretrained import describe_ignored_tensors
 
 RENAMED = Version(version("sentence-transformers")) >= Version("5.4.dev0")
 """Whether the installed release has the names of 5.4."""

@@ -6,6 +6,7 @@ Imports neither torch nor transformers.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -23,7 +24,9 @@ from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Dtype, Similarity
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.modules import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
-from harness.search.plaid import EXACT, NAME, parse_plaid
+from harness.search.bm25 import describe_ranking
+from harness.search.plaid import EXACT, NAME, describe_index, parse_plaid
+from harness.storage.record import APPROXIMATE
 
 
 def _choose_dtype(settings: Settings, evaluation: EvaluationSettings) -> Dtype:
@@ -112,7 +115,7 @@ def _check_similarity(description: Description, settings: Settings) -> None:
             f"{name} gives {gives}, which {similarity} does not compare.",
             hint=f"Choose one of {', '.join(similarities)}, or leave out --similarity.",
         )
-    if parse_plaid(settings.index) is not None and not late:
+    if settings.index and parse_plaid(settings.index) is not None and not late:
         raise UsageError(
             f"{name} gives one vector for each text, and --index {NAME} searches vectors of tokens.",
             hint="Leave out --index.",
@@ -184,7 +187,7 @@ def _resolve_search_index(
     description: Description, late: LateInteraction, settings: Settings
 ) -> Plaid | None:
     """The requested search; None for an exact one."""
-    index = parse_plaid(settings.index)
+    index = parse_plaid(settings.index) if settings.index else None
     if index is not None and settings.similarity == "maxsim-pylate":
         raise UsageError(
             "maxsim-pylate fills up documents beside longer ones, which an index does not.",
@@ -281,3 +284,66 @@ def _resolve_max_length(description: Description, asked: int | None, settings: S
             hint=f"Its limit is {limit} tokens.{more}",
         )
     return asked
+
+
+def describe_encoding(encoding: Mapping[str, Any]) -> str:
+    """The encoding of an identity in a few words.
+
+    >>> encoding = {"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector"}
+    >>> describe_encoding({**encoding, "pooling": "mean", "similarity": "cosine"})
+    'mean pooling, normalized, 256 tokens, float32, cosine'
+    """
+    if encoding.get("output") == "ranking":
+        return describe_ranking(encoding)
+    if "dtype" not in encoding:
+        return "an object in Python"
+    if "late_interaction" in encoding:
+        return _describe_late_interaction(encoding)
+    rest = dict(encoding)
+    if rest.get("output") == "measured":
+        scaling = [f"rope_scaling {rest['rope_scaling']}"] if "rope_scaling" in rest else []
+        length = [f"{rest['max_length']} tokens"] if "max_length" in rest else []
+        return ", ".join([rest["dtype"], *scaling, *length])
+    parts = [
+        f"{rest.pop('pooling')} pooling",
+        *(["normalized"] if rest.pop("normalize", False) else []),
+        *([f"normalized in {', '.join(types)}"] if (types := rest.pop("normalized_types", ())) else []),
+        f"{rest.pop('max_length')} tokens",
+        rest.pop("dtype"),
+        rest.pop("similarity"),
+    ]
+    if rest.get("output") == "vector":
+        rest.pop("output")
+    if "context" in rest:
+        parts.append(_describe_context(rest.pop("context")))
+    return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+
+
+def _describe_context(draw: Mapping[str, Any]) -> str:
+    """The context documents of an identity in a few words."""
+    if draw["documents"] == "null":
+        return f"null context of {draw['size']}"
+    twice = ", with replacement" if draw["documents"] == "task-with-replacement" else ""
+    return f"{draw['size']} context documents of the task{twice}, context seed {draw['seed']}"
+
+
+def _describe_late_interaction(encoding: Mapping[str, Any]) -> str:
+    """The encoding of an identity in a few words, of a multi-vector (ColBERT) model."""
+    late = encoding["late_interaction"]
+    expansion = "" if late["expansion"] else " at most"
+    if late["expansion"] and late["attends_to_expansion"]:
+        expansion = ", attended to"
+    vectors, by_task = encoding.get("vectors", "float32"), late.get("by_task", True)
+    return ", ".join(
+        [
+            f"{late['dimension']} dimensions for each token",
+            f"queries of {late['query_length']} tokens{expansion}{'' if by_task else ' on all tasks'}",
+            f"documents of {late['document_length']}",
+            *([] if late["skiplist"] else ["no skiplist"]),
+            encoding["dtype"],
+            *([f"rope_scaling {encoding['rope_scaling']}"] if "rope_scaling" in encoding else []),
+            *([f"vectors {vectors}"] if vectors != "float16" else []),
+            encoding["similarity"],
+            *([f"{APPROXIMATE} ({describe_index(encoding['index'])})"] if encoding.get("index") else []),
+        ]
+    )

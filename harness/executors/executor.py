@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from harness.core.errors import HarnessError, UsageError, ask_for_names, explain_unknown
 from harness.executors.run_log import Node
-from harness.jobs.context import DeviceNeeded, Event, JobContext
+from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 
 Inputs = Mapping[str, Mapping[str, bytes]]
@@ -102,25 +102,6 @@ class Executor(Protocol):
 
 OpenExecutor = Callable[[Listener], Executor]
 """A function that opens an executor whose events go to a listener."""
-
-
-def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
-    """Run a job to its end in this process; an error becomes a Failure.
-
-    Args:
-        job: The job.
-        inputs: The outputs of the jobs that it needs.
-        devices: The devices that it may use.
-        context: The context of this process, with the loaded model.
-    """
-    context.start_job(inputs, devices, halvings=job.halvings)
-    try:
-        return Finished(key=job.key, output=job.work.run(context))
-    except DeviceNeeded as need:
-        return Finished(key=job.key, rest=replace(job, work=need.work or job.work))
-    # Not BaseException: SystemExit, by which a worker is stopped, must end the process.
-    except Exception as error:
-        return fail_job(job.key, error)
 
 
 def fail_job(key: str, error: Exception) -> Finished:

@@ -28,50 +28,19 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 from harness.core.errors import UsageError
-from harness.core.process import forbid_network, hold_collector, set_variable, shorten_exit
-from harness.core.provenance import count_cores
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, parse_executor, run_job
+from harness.core.process import (
+    UNGUARDED,
+    WORKER_NAME,
+    forbid_network,
+    hold_collector,
+    set_variable,
+    shorten_exit,
+)
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, fail_job
 from harness.executors.run_log import Node
-from harness.jobs.context import Event, JobContext, WorkerLimits
+from harness.jobs.context import DeviceNeeded, Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.training.training import PATIENCE
-
-_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-"""The spelling of a device."""
-
-
-def require_spelled(devices: Sequence[str]) -> None:
-    """Refuse names that are not spelled like a device, without importing torch."""
-    # By spelling alone: a typing error is refused before torch is imported, which takes seconds.
-    for name in devices:
-        if not _DEVICE.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is not a device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
-            )
-
-
-def require_room(devices: Sequence[str], executor: str, threads: int | None) -> None:
-    """Refuse an unknown executor, numbered devices of a cluster, and far more threads than cores here.
-
-    Args:
-        devices: As the user typed them.
-        executor: Where jobs run; only "local" computes with the cores of this machine.
-        threads: CPU threads of each process; None for torch's choice.
-
-    Raises:
-        UsageError: One of them cannot be used.
-    """
-    if parse_executor(executor) is None:
-        if threads is not None and threads > 2 * count_cores():
-            raise UsageError(
-                f"--threads is {threads}, more than twice the {count_cores()} cores of this machine.",
-                hint=f"Type {count_cores()} or fewer: more threads than cores make each step slower.",
-            )
-    elif tuple(devices) not in ((), ("cpu",), ("cuda",)):
-        raise UsageError(
-            f"--devices {','.join(devices)} with --executor {executor}: a cluster gives its workers devices.",
-            hint="Type --devices cpu or --devices cuda, or leave it out.",
-        )
 
 
 def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,11 +88,6 @@ def default_devices() -> tuple[str, ...]:
 LIBRARIES = ("torch", "transformers", "datasets")
 """The libraries that every worker process imports when it starts."""
 
-NAME = "harness-worker"
-"""The name of every worker process."""
-
-UNGUARDED = 113
-"""The exit code of a worker process that found itself repeating its user's script."""
 
 LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
@@ -295,7 +259,9 @@ class Subprocess:
         # CUDA cannot be used in a forked process, and threads of libraries do not survive a fork.
         context = mp.get_context("spawn")
         self._line, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(*self._settings, theirs), name=NAME, daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(*self._settings, theirs), name=WORKER_NAME, daemon=True
+        )
         with contextlib.ExitStack() as undo:
             if not self._has_device:
                 # Read when libraries are loaded, which the user's script may do before `_serve` begins:
@@ -336,12 +302,6 @@ def _build_guard_error() -> UsageError:
         hint='Put its calls below `if __name__ == "__main__":`, or ask for one process: '
         "one device and workers=1.",
     )
-
-
-def end_repetition() -> None:
-    """End this process if it is a worker that runs its user's script again; its driver says why."""
-    if mp.current_process().name == NAME:
-        os._exit(UNGUARDED)  # silently: whatever the script has written is written twice
 
 
 def _serve(
@@ -572,3 +532,22 @@ class LocalExecutor:
             return None
         others = [device for device in idle if device != worker.device]
         return worker, (worker.device, *others[: needed - 1])
+
+
+def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
+    """Run a job to its end in this process; an error becomes a Failure.
+
+    Args:
+        job: The job.
+        inputs: The outputs of the jobs that it needs.
+        devices: The devices that it may use.
+        context: The context of this process, with the loaded model.
+    """
+    context.start_job(inputs, devices, halvings=job.halvings)
+    try:
+        return Finished(key=job.key, output=job.work.run(context))
+    except DeviceNeeded as need:
+        return Finished(key=job.key, rest=replace(job, work=need.work or job.work))
+    # Not BaseException: SystemExit, by which a worker is stopped, must end the process.
+    except Exception as error:
+        return fail_job(job.key, error)

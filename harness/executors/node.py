@@ -27,8 +27,8 @@ from harness.core import files
 from harness.core.errors import HarnessError, UsageError
 from harness.core.provenance import DISTRIBUTION, find_package_version
 from harness.data.locate import format_size
-from harness.executors.executor import Finished, Inputs, fail_job, run_job
-from harness.executors.local import LIBRARIES, Subprocess
+from harness.executors.executor import Finished, Inputs, fail_job
+from harness.executors.local import LIBRARIES, Subprocess, run_job
 from harness.executors.run_log import format_count
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job

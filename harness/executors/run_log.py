@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -221,14 +221,6 @@ def format_device_uses(uses: Sequence[DeviceUse], seconds: float) -> str:
     several = len({use.node for use in uses}) > 1
     names = [f"{use.node} {use.device}" if several else use.device for use in uses]
     return ", ".join(f"{name} {share:.0f} %" for name, share in zip(names, shares, strict=True))
-
-
-def add_device_uses(uses: Iterable[DeviceUse]) -> tuple[DeviceUse, ...]:
-    """The sum of the uses of each device."""
-    seconds: dict[tuple[str, str], float] = {}
-    for use in uses:
-        seconds[use.node, use.device] = seconds.get((use.node, use.device), 0.0) + use.seconds
-    return tuple(DeviceUse(node=node, device=device, seconds=s) for (node, device), s in seconds.items())
 
 
 _SIDES = {"query": "encoding queries", "document": "encoding documents", "": "encoding texts"}

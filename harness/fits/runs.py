@@ -11,7 +11,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core.errors import DataError, UsageError, shorten_names
+from harness.core.errors import DataError, UsageError
+from harness.core.terminal import shorten_names
 from harness.data.tables import FileRow, describe_alternatives, explain_file_error, read_rows
 
 Floats = NDArray[np.float64]

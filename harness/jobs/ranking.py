@@ -21,7 +21,7 @@ from harness.core.errors import DataError
 from harness.core.types import Outcome
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import ScoreJob, check_texts
-from harness.search.bm25 import NAME, STOP_WORDS
+from harness.search.bm25 import STOP_WORDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -185,7 +185,7 @@ class BM25Ranker:
         if not any(ids):
             raise DataError(
                 "BM25 finds no word in any document: all of them are stop words or punctuation.",
-                hint=f"Check the documents of the data, or keep every word: {NAME}:stop_words=none.",
+                hint="Check the documents of the data, or keep every word: bm25:stop_words=none.",
             )
         bm25_index = bm25s.BM25(
             k1=self._ranking.k1, b=self._ranking.b, delta=self._ranking.delta, method=self._ranking.method

@@ -14,19 +14,19 @@ from typing import Any, Protocol
 
 from harness.core import files
 from harness.core.arguments import Folder, NamedPlaces, Table, check_value
+from harness.core.encoding import is_bm25
 from harness.core.errors import ModelError, UsageError
 from harness.core.files import create_temporary_folder, write_error
+from harness.core.process import end_repetition
 from harness.core.types import Artifact, ObjectEncoder
 from harness.encoder import backbones
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.files import SETTINGS, read_object
 from harness.encoder.folder.modules import find_sentence_config
-from harness.executors.local import end_repetition
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.results.index import RecordIndex
 from harness.results.results import open_stores
-from harness.search import bm25
 
 
 class SavableModel(Protocol):
@@ -148,7 +148,7 @@ def _require_own_name(name: str, request: Request) -> None:
     cache = files.resolve_cache_folder(request.cache)
     rows = [row for one in open_stores(request.results) for row in RecordIndex(one.root, cache).list_models()]
     recorded = any(row.name == name and not row.source.startswith(_SOURCE) for row in rows)
-    if recorded or bm25.is_bm25(name) or backbones.find_catalog_model(name):
+    if recorded or is_bm25(name) or backbones.find_catalog_model(name):
         raise UsageError(f"Another model is called {name}.", hint="Give the encoder a name of its own.")
 
 

@@ -20,17 +20,11 @@ from pathlib import Path, PurePosixPath
 from harness.core import files
 from harness.core.arguments import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.encoding import Encoding, Settings
-from harness.core.errors import (
-    ModelError,
-    StoreError,
-    UsageError,
-    ask_for_names,
-    find_similar_names,
-    shorten_names,
-)
+from harness.core.encoding import BM25, Encoding, Settings, is_bm25
+from harness.core.errors import ModelError, StoreError, UsageError, ask_for_names, find_similar_names
 from harness.core.keys import digest
 from harness.core.lineage import read_document
+from harness.core.terminal import shorten_names
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.folder import content
@@ -105,7 +99,7 @@ def resolve_models(
 
 
 def _resolve_files(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    if bm25.is_bm25(text):
+    if is_bm25(text):
         artifact, ranking = bm25.resolve_bm25(text)
         return ConfiguredModel(artifact=artifact, encoding=ranking)
     name, place = _split_name(text, options)
@@ -400,7 +394,7 @@ def _explain_unknown_model(text: str, options: ModelOptions) -> UsageError:
             hint="A run needs org/name from the hub, or a folder.",
         )
     trained = [] if options.results is None else ModelStore(options.results).list_model_folders()
-    names = [*backbones.list_catalog_models(), bm25.NAME, *(folder.name for folder in trained)]
+    names = [*backbones.list_catalog_models(), BM25, *(folder.name for folder in trained)]
     error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",
         hint=ask_for_names(text, names)

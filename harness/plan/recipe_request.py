@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from harness.core.arguments import replace_settings, split_names
 from harness.core.encoding import Settings
-from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.terminal import shorten_names
 from harness.core.types import SEED, Column, Suite, SuiteOptions, Task
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, list_recipe_settings
 from harness.plan import catalog

@@ -38,7 +38,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.process import forbid_network
 from harness.core.types import Purpose, Suite, SuiteOptions
-from harness.executors.executor import LOCAL, Failure, parse_executor
+from harness.executors.executor import LOCAL, Failure, RaySettings, SlurmSettings, parse_executor
 from harness.executors.local import default_devices
 from harness.executors.run_log import DeviceUse
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
@@ -392,13 +392,17 @@ class Request:
         ),
     ] = field(default_factory=dict)
 
+    @property
+    def cluster(self) -> RaySettings | SlurmSettings | None:
+        """The cluster that runs the jobs; None where this machine does."""
+        return None if self.executor == LOCAL else parse_executor(self.executor)
+
     def limit_network(self) -> contextlib.AbstractContextManager[object]:
         """A context in which the network is available only if the request allows it.
 
         On a cluster the workers are kept off it, and the driver is kept off the hub.
         """
-        alone = parse_executor(self.executor) is None
-        return forbid_network(sockets=alone) if self.offline else contextlib.nullcontext()
+        return forbid_network(sockets=self.cluster is None) if self.offline else contextlib.nullcontext()
 
     @staticmethod
     def parse_options(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -9,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.core import files
-from harness.core.encoding import Encoding, Settings
+from harness.core.encoding import BM25, Encoding, Settings, is_bm25
 from harness.core.errors import UsageError
 from harness.core.keys import is_per_machine
-from harness.core.provenance import describe_machine
+from harness.core.provenance import count_cores, describe_machine
 from harness.core.types import Artifact, Suite, Task
 from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
-from harness.executors.executor import parse_executor
-from harness.executors.local import check_devices, default_devices, require_room, require_spelled
+from harness.executors.local import check_devices, default_devices
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
 from harness.plan.catalog import EvaluationChoice, check_prompts
 from harness.plan.models import ModelOptions, resolve_models
@@ -26,7 +26,7 @@ from harness.plan.recipe_request import Recipes, list_vector_options, require_mo
 from harness.plan.request import Request
 from harness.plan.training_plan import TrainingRequest, plan_models
 from harness.results.scores import NamedModel, distinguish_names
-from harness.search import bm25, plaid
+from harness.search import plaid
 from harness.storage.remote import Remote
 
 
@@ -38,15 +38,15 @@ def check_request(request: Request) -> None:
     """
     request = request.validate_fields()
     # From the cheap to the dear: spelling first, and last the devices, for which torch is imported.
-    require_spelled(request.devices)
-    require_room(request.devices, request.executor, request.threads)
-    plaid.parse_plaid(request.settings.index)
+    _check_machine(request)
+    if request.settings.index:
+        plaid.parse_plaid(request.settings.index)
     request.require_data_root()
     request.open_remote()
     suites = request.open_suites()
     Recipes.resolve_recipes(suites, request)
     check_prompts(request.settings.prompts or {}, suites)
-    if request.devices and parse_executor(request.executor) is None:
+    if request.devices and request.cluster is None:
         check_devices(request.devices)
 
 
@@ -92,7 +92,7 @@ class ResolvedRequest:
         """
         if not any(is_per_machine(task) for suite in self.suites for task in suite.tasks):
             return None
-        if parse_executor(self.request.executor) is not None:
+        if self.request.cluster is not None:
             raise UsageError(
                 "A speed is of a machine, and --executor leaves open which one it is.",
                 hint="Type the same command on the machine to be measured, without --executor.",
@@ -123,8 +123,7 @@ class ResolvedRequest:
             UsageError: A name or a setting cannot be used.
         """
         request = request.validate_fields()
-        require_spelled(request.devices)
-        require_room(request.devices, request.executor, request.threads)
+        _check_machine(request)
         if request.models and not (request.suites or training):
             raise UsageError(
                 "A run needs a suite.",
@@ -140,7 +139,7 @@ class ResolvedRequest:
         cache = files.resolve_cache_folder(request.cache)
         results = files.resolve_results_folder(request.results)
         # Jobs on other machines do not start in this working directory.
-        if parse_executor(request.executor) is not None:
+        if request.cluster is not None:
             cache, results = cache.absolute(), results.absolute()
         data = DataSettings(
             root=request.require_data_root(),
@@ -220,7 +219,7 @@ def _list_context_draws(model: ConfiguredModel, count: int) -> Sequence[Configur
 
 def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
     """Refuse BM25 where it has nothing to rank, where it would be trained, and settings for vectors alone."""
-    named = [t for t in request.models if bm25.is_bm25(t) or bm25.is_bm25(t.partition("=")[2])]
+    named = [t for t in request.models if is_bm25(t) or is_bm25(t.partition("=")[2])]
     if not named:
         return
     if request.recipe:
@@ -242,7 +241,7 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
         raise UsageError(
             f"{vector_settings[0]} is for models that give vectors; {named[0]} ranks documents by their "
             "words.",
-            hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
+            hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {BM25}:k1=0.9,b=0.4.",
         )
 
 
@@ -315,4 +314,35 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
             "needs a vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
+        )
+
+
+_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+"""The spelling of a device."""
+
+
+def _check_machine(request: Request) -> None:
+    """Refuse misspelled devices, an unknown executor, devices of a cluster, and far more threads than cores.
+
+    By spelling alone: a typing error is refused before torch is imported, which takes seconds.
+
+    Raises:
+        UsageError: One of them cannot be used.
+    """
+    for name in request.devices:
+        if not _DEVICE.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is not a device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
+            )
+    if request.cluster is None:
+        if request.threads is not None and request.threads > 2 * (cores := count_cores()):
+            raise UsageError(
+                f"--threads is {request.threads}, more than twice the {cores} cores of this machine.",
+                hint=f"Type {cores} or fewer: more threads than cores make each step slower.",
+            )
+    elif request.devices not in ((), ("cpu",), ("cuda",)):
+        raise UsageError(
+            f"--devices {','.join(request.devices)} with --executor {request.executor}: a cluster gives its "
+            "workers devices.",
+            hint="Type --devices cpu or --devices cuda, or leave it out.",
         )

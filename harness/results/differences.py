@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.core.encoding import Encoding, LateInteraction
-from harness.core.errors import UsageError, shorten_names
+from harness.core.errors import UsageError
+from harness.core.terminal import shorten_names
 from harness.core.types import Data
 
 OWN = frozenset({"artifact", "observed", "runs", "start_weights"})

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.core import files
-from harness.core.encoding import select_prompt
+from harness.core.encoding import is_bm25, select_prompt
 from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.keys import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.resolved_encoding import describe_encoding
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE, compute_metric_scores, rename_record
-from harness.search.bm25 import describe_ranking, is_bm25, resolve_bm25
-from harness.search.plaid import describe_index
+from harness.search.bm25 import resolve_bm25
 from harness.storage.record import Record
 from harness.storage.store import Store
 
@@ -164,79 +164,12 @@ class EncodingCondition:
             return False
         return all(record.identity.get(name) == value for name, value in expected.items())
 
-    @staticmethod
-    def describe_encoding(encoding: Mapping[str, Any]) -> str:
-        """The encoding of an identity in a few words.
-
-        >>> encoding = {"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector"}
-        >>> EncodingCondition.describe_encoding({**encoding, "pooling": "mean", "similarity": "cosine"})
-        'mean pooling, normalized, 256 tokens, float32, cosine'
-        """
-        if encoding.get("output") == "ranking":
-            return describe_ranking(encoding)
-        if "dtype" not in encoding:
-            return "an object in Python"
-        if "late_interaction" in encoding:
-            return _describe_late_interaction(encoding)
-        rest = dict(encoding)
-        if rest.get("output") == "measured":
-            scaling = [f"rope_scaling {rest['rope_scaling']}"] if "rope_scaling" in rest else []
-            length = [f"{rest['max_length']} tokens"] if "max_length" in rest else []
-            return ", ".join([rest["dtype"], *scaling, *length])
-        parts = [
-            f"{rest.pop('pooling')} pooling",
-            *(["normalized"] if rest.pop("normalize", False) else []),
-            *([f"normalized in {', '.join(types)}"] if (types := rest.pop("normalized_types", ())) else []),
-            f"{rest.pop('max_length')} tokens",
-            rest.pop("dtype"),
-            rest.pop("similarity"),
-        ]
-        if rest.get("output") == "vector":
-            rest.pop("output")
-        if "context" in rest:
-            parts.append(_describe_context(rest.pop("context")))
-        return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
-
-
-def _describe_context(draw: Mapping[str, Any]) -> str:
-    """The context documents of an identity in a few words."""
-    if draw["documents"] == "null":
-        return f"null context of {draw['size']}"
-    twice = ", with replacement" if draw["documents"] == "task-with-replacement" else ""
-    return f"{draw['size']} context documents of the task{twice}, context seed {draw['seed']}"
-
-
-APPROXIMATE = "approximate"
-"""The mark of scores from an approximate search, in settings and in tables."""
-
-
-def _describe_late_interaction(encoding: Mapping[str, Any]) -> str:
-    """The encoding of an identity in a few words, of a multi-vector (ColBERT) model."""
-    late = encoding["late_interaction"]
-    expansion = "" if late["expansion"] else " at most"
-    if late["expansion"] and late["attends_to_expansion"]:
-        expansion = ", attended to"
-    vectors, by_task = encoding.get("vectors", "float32"), late.get("by_task", True)
-    return ", ".join(
-        [
-            f"{late['dimension']} dimensions for each token",
-            f"queries of {late['query_length']} tokens{expansion}{'' if by_task else ' on all tasks'}",
-            f"documents of {late['document_length']}",
-            *([] if late["skiplist"] else ["no skiplist"]),
-            encoding["dtype"],
-            *([f"rope_scaling {encoding['rope_scaling']}"] if "rope_scaling" in encoding else []),
-            *([f"vectors {vectors}"] if vectors != "float16" else []),
-            encoding["similarity"],
-            *([f"{APPROXIMATE} ({describe_index(encoding['index'])})"] if encoding.get("index") else []),
-        ]
-    )
-
 
 def _join_condition(condition: EncodingCondition, prompts: Sequence[str]) -> str:
     """A condition in a few words, with these for its prompts."""
     seed = [] if condition.seed == SEED else [f"seed {condition.seed}"]
     documents = [*_describe_documents(condition.documents), *_describe_machine(condition.machine)]
-    encoding = EncodingCondition.describe_encoding(condition.encoding)
+    encoding = describe_encoding(condition.encoding)
     return ", ".join([encoding, *documents, *prompts, *seed])
 
 
@@ -593,18 +526,6 @@ def _build_condition_view(
     scores = compute_metric_scores(suite, kept, MAIN_SCORE)
     scores |= {name: r.main_score for name, r in exact_records.items() if r.main_score is not None}
     return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
-
-
-def collect_notes(records: Iterable[Record]) -> tuple[str, ...]:
-    """The notes of records, such as on data that was left out; each once, with its tasks."""
-    task_notes = [(record.task.name, record.provenance.get("notes", ())) for record in records]
-    tasks: dict[str, list[str]] = {}
-    for task, notes in task_notes:
-        for note in dict.fromkeys(notes):
-            tasks.setdefault(note, []).append(task)
-    everywhere = [note for note, names in tasks.items() if 1 < len(task_notes) == len(names)]
-    rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
-    return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
 
 
 def describe_record(record: Record) -> str:

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from harness.core.arguments import join_settings, replace_settings, split_settings
-from harness.core.encoding import BM25Method, Ranking
+from harness.core.encoding import BM25, BM25Method, Ranking
 from harness.core.errors import UsageError, ask_for_names
 from harness.core.keys import build_encoding_identity, digest
 from harness.core.types import Artifact
-
-NAME = "bm25"
-"""The name of the model, before its settings."""
 
 SUMMARY = "BM25: ranks documents by the words of a query; no weights, retrieval only"
 
@@ -34,34 +31,29 @@ _WITH_DELTA: tuple[BM25Method, ...] = ("bm25l", "bm25+")
 """The methods whose scores depend on delta."""
 
 
-def is_bm25(text: str) -> bool:
-    """Whether a text names BM25, with or without settings."""
-    return text.partition(":")[0] == NAME
-
-
 def resolve_bm25(text: str) -> tuple[Artifact, Ranking]:
     """BM25 with the settings that a user types, e.g. `bm25:k1=0.9,b=0.4`.
 
     Raises:
         UsageError: There is no such setting, or it cannot have this value.
     """
-    typed_settings = split_settings(text.partition(":")[2], of=NAME)
+    typed_settings = split_settings(text.partition(":")[2], of=BM25)
     for name, choices in _CHOICES.items():
         value = typed_settings.get(name)
         if value is not None and value not in (names := choices()):
             hint = f"{ask_for_names(value, names)}There is: {', '.join(names)}."
-            raise UsageError(f"{NAME} has no {name.replace('_', ' ')} {value!r}.", hint=hint)
+            raise UsageError(f"{BM25} has no {name.replace('_', ' ')} {value!r}.", hint=hint)
     if "delta" in typed_settings and typed_settings.get("method") not in _WITH_DELTA:
         raise UsageError(
-            f"Only the methods {' and '.join(_WITH_DELTA)} of {NAME} have a delta.",
-            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={typed_settings['delta']}.",
+            f"Only the methods {' and '.join(_WITH_DELTA)} of {BM25} have a delta.",
+            hint=f"Leave it out, or type e.g. {BM25}:method=bm25+,delta={typed_settings['delta']}.",
         )
-    usual, example = Ranking(rules=RULES), f"{NAME}:{{}}=VALUE"
-    ranking = replace_settings(usual, typed_settings, of=NAME, fixed=_FIXED, example=example)
+    usual, example = Ranking(rules=RULES), f"{BM25}:{{}}=VALUE"
+    ranking = replace_settings(usual, typed_settings, of=BM25, fixed=_FIXED, example=example)
     # The sums make a -0 a 0, which has another key.
     ranking = replace(ranking, k1=ranking.k1 + 0.0, b=ranking.b + 0.0, delta=ranking.delta + 0.0)
     name = _format_bm25_name(ranking)
-    key = digest({"model": NAME, **build_encoding_identity(ranking)})
+    key = digest({"model": BM25, **build_encoding_identity(ranking)})
     return Artifact(name=name, source=text, folder=Path(), key=key, weights=""), ranking
 
 
@@ -75,7 +67,7 @@ def _format_bm25_name(ranking: Ranking) -> str:
         {name: _format_bm25_value(value) for name, value in asdict(values).items() if name not in _FIXED}
         for values in (Ranking(), ranking)
     )
-    return join_settings(NAME, settings, usual)
+    return join_settings(BM25, settings, usual)
 
 
 def _format_bm25_value(value: Any) -> str:

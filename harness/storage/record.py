@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal, TypeGuard
 
@@ -238,3 +238,19 @@ def _serialize_parquet(columns: Mapping[str, Any]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns), buffer, compression="zstd")
     return buffer.getvalue()
+
+
+APPROXIMATE = "approximate"
+"""The mark of scores from an approximate search, in settings and in tables."""
+
+
+def collect_notes(records: Iterable[Record]) -> tuple[str, ...]:
+    """The notes of records, such as on data that was left out; each once, with its tasks."""
+    task_notes = [(record.task.name, record.provenance.get("notes", ())) for record in records]
+    tasks: dict[str, list[str]] = {}
+    for task, notes in task_notes:
+        for note in dict.fromkeys(notes):
+            tasks.setdefault(note, []).append(task)
+    everywhere = [note for note, names in tasks.items() if 1 < len(task_notes) == len(names)]
+    rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
+    return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))

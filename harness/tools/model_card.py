@@ -28,16 +28,10 @@ from harness.results.compute import BackboneCompute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import DevicePrice, TrainingBill, find_price
 from harness.results.notes import ComputeNote, format_amount
-from harness.results.results import (
-    APPROXIMATE,
-    MeasuredSuite,
-    NotMeasuredError,
-    build_suite_views,
-    format_setting,
-)
+from harness.results.results import MeasuredSuite, NotMeasuredError, build_suite_views, format_setting
 from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE, Aggregates, score_text
-from harness.storage.record import Record
+from harness.storage.record import APPROXIMATE, Record
 from harness.tools.conditions import (
     MeasuredCondition,
     build_repeat_commands,

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from harness.core import files, provenance
 from harness.core.arguments import check_fields
-from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings
-from harness.core.errors import DataError, UsageError, shorten_names
+from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings, is_bm25
+from harness.core.errors import DataError, UsageError
 from harness.core.keys import build_encoding_identity, digest
+from harness.core.terminal import shorten_names
 from harness.core.types import SIDES, Artifact
 from harness.data.collection import Collection
 from harness.data.locate import DataSettings
@@ -32,7 +33,6 @@ from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
 from harness.plan.catalog import require_sides
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.plan import ConfiguredModel
-from harness.search import bm25
 from harness.storage.vectors import EmbeddingCache
 
 Scale = Literal["none", "min-max"]
@@ -146,7 +146,7 @@ class ScoringPlan:
 
 def _check(request: ScoringRequest, settings: Settings) -> None:
     """Refuse values that no model could use."""
-    if bm25.is_bm25(request.teacher):
+    if is_bm25(request.teacher):
         raise UsageError(
             f"{request.teacher} cannot be the teacher: its scores count the words that a query and a "
             "document share, and are 0 for all documents that share none.",

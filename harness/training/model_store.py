@@ -38,6 +38,9 @@ PREDICTIONS = "predictions"
 """The folder in TRAINING with what a classifier predicts, a file for each split."""
 
 _BEGUN = "training.json"
+MODELS = "models"
+"""The folder of all models in a results folder."""
+
 _WORK = ".training-"
 _REMOVED = ".removed-"
 _BROKEN = re.compile(r"\.broken\d*$")
@@ -118,7 +121,7 @@ class ModelStore:
     """The trained models of a results folder, and with a remote those that other machines have trained."""
 
     def __init__(self, results: Path, remote: Remote | None = None) -> None:
-        self.root = results / "models"
+        self.root = results / MODELS
         self._remote = remote
 
     def locate_model(self, slug: str) -> Path:

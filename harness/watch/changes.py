@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.sides import CheckSide, Comparison
-from harness.core.errors import shorten_names
+from harness.core.terminal import shorten_names
 from harness.core.types import build_artifact_slug
 from harness.plan.request import PreparedRun
 from harness.results.score_differences import Difference, MeanDifference

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.terminal import shorten_names
 from harness.results.notes import parse_amount
 from harness.results.score_differences import Part
 

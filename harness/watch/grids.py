@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.core.errors import UsageError, explain_unknown, shorten_names
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.terminal import shorten_names
 from harness.results.notes import format_amount
 from harness.watch.curves import TEXTS, Floats, Row, choose_column, explain_divergence, read_number
 

@@ -14,8 +14,9 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 from harness.core import files
-from harness.core.errors import DataError, HarnessError, UsageError, shorten_names
+from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.keys import digest
+from harness.core.terminal import shorten_names
 from harness.data.tables import explain_file_error, read_rows
 from harness.plan import catalog
 from harness.results.compute import read_backbone_compute

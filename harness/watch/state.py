@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.core.errors import RecordError, shorten_names
+from harness.core.errors import RecordError
+from harness.core.terminal import shorten_names
 from harness.results.scores import Mean, collect_raw_metrics
 from harness.storage.record import Record
 from harness.storage.store import Store, format_task_folder

@@ -15,8 +15,9 @@ from annotated_types import Interval
 
 from harness.core import files
 from harness.core.arguments import Form, Option, Place, Seconds, Step, check_fields
-from harness.core.errors import HarnessError, StoreError, UsageError, shorten_names
+from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.keys import digest
+from harness.core.terminal import shorten_names
 from harness.core.types import Column, Suite, Task
 from harness.driver import evaluation
 from harness.driver.report.run import Report

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from harness.commands import options
 from harness.core import files
-from harness.core.errors import UsageError, explain_unknown, shorten_names
-from harness.core.terminal import create_console, create_table, print_table
+from harness.core.errors import UsageError, explain_unknown
+from harness.core.terminal import create_console, create_table, print_table, shorten_names
 from harness.core.types import Suite, SuiteOptions
 from harness.plan import catalog
 from harness.results.reported import AVERAGE, Paper, PaperValue, normalize_metric, read_papers

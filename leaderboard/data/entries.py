@@ -11,8 +11,8 @@ from math import inf
 from typing import Any, Literal
 
 from harness.core.lineage import Lineage
-from harness.results.results import APPROXIMATE
 from harness.results.scores import NamedModel
+from harness.storage.record import APPROXIMATE
 from leaderboard.data.suites import Raw, format_slug
 
 Origin = Literal["measured", "imported", "reported"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.core.errors import shorten_names
+from harness.core.terminal import shorten_names
 from leaderboard.data.ranking import FEWEST
 from leaderboard.views.question import (
     PATH,

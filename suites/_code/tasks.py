@@ -61,8 +61,8 @@ from suites._content import (
     hash_content,
     measure_content,
 )
+from suites._mteb.built import BuiltSource
 from suites._mteb.snapshot import filter_suite_splits
-from suites._mteb.source import BuiltSource
 
 KINDS = {
     "CodeSearch": ("Retrieval", "ndcg_at_10"),

@@ -1,4 +1,4 @@
-"""The sources that mteb's own code scores: tasks of mteb, and data that we build or read ourselves.
+"""Suites of mteb's tasks and benchmarks, from the snapshot alone, and the source by which mteb scores a task.
 
 Each score starts from a fresh copy of the loaded task. Columns of a data set are read once as lists, since
 task code asks for a label row by row, and a data set on disk decodes a whole table for each row. mteb's
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.process import hold_collector
@@ -23,7 +23,6 @@ from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Out
 from harness.data.locate import explain_unreachable
 from harness.data.schema import resolve_readable_folder
 from harness.storage.record import Record
-from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel, limit_examples
 from suites._mteb.model import build_model, collect_corpus_texts, write_results
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from mteb.abstasks.abstask import AbsTask
 
+
+from types import MappingProxyType
+
+from harness.core.errors import explain_unknown
+from harness.core.types import ROLES, SIDES, Column, Offer, Role, Suite, SuiteOptions
+from suites._mteb.snapshot import TaskUse, explain_empty_selection
 
 _loaded: dict[tuple[object, ...], AbsTask] = {}
 """The task whose data was loaded last, in its state before any run."""
@@ -45,7 +50,7 @@ class MtebSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return _format_scoring_version()
+        return format_scoring_version()
 
     def list_data_tables(self, task: Task) -> tuple[DataTable, ...]:
         """The tables that the task reads (see harness.core.types.TableSource)."""
@@ -57,27 +62,27 @@ class MtebSource:
 
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.core.types.TaskSource)."""
-        _require()
+        require_mteb()
         info = snapshot.load_snapshot().find_task_info(task.name)
         _require_hub(info, data)
-        with _hide_mteb_output():
+        with hide_mteb_output():
             mteb_task = _load_fresh_task(task, seed=seed, data=data)
-            outcome = _run_mteb_task(mteb_task, encoder, task.documents)
+            outcome = run_mteb_task(mteb_task, encoder, task.documents)
         return replace(outcome, notes=(*outcome.notes, *_list_revision_notes(info, task.data)))
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
         """The texts of the task (see harness.core.types.CorpusSource)."""
-        _require()
+        require_mteb()
         _require_hub(snapshot.load_snapshot().find_task_info(task.name), data)
-        with _hide_mteb_output():
+        with hide_mteb_output():
             return collect_corpus_texts(_load_fresh_task(task, seed=seed, data=data), task.documents)
 
     def write_results(
         self, records: Sequence[Record], *, name: str, revision: str, folder: Path
     ) -> tuple[Path, ...]:
         """Write records as files of mteb's results (see suites._mteb.model)."""
-        _require()
-        with _hide_mteb_output():
+        require_mteb()
+        with hide_mteb_output():
             return write_results(records, name=name, revision=revision, folder=folder)
 
 
@@ -118,7 +123,7 @@ def _load_fresh_task(task: Task, *, seed: int, data: Path | None) -> AbsTask:
             _require_ids(built, data)
         return built
 
-    return _copy_loaded_task(task, (seed, data), make)
+    return copy_loaded_task(task, (seed, data), make)
 
 
 @contextmanager
@@ -230,7 +235,7 @@ def _find_ambiguous_id(rows: Dataset) -> str:
     return ""
 
 
-def _copy_loaded_task(planned: Task, more: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
+def copy_loaded_task(planned: Task, more: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """A copy of the task that `make` loads, with its random state right after loading; the last is cached."""
     identity = (planned, *more)
     if identity not in _loaded:
@@ -272,7 +277,7 @@ def _copy_mteb_task(task: AbsTask) -> AbsTask:
     return twin
 
 
-def _run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> Outcome:
+def run_mteb_task(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> Outcome:
     """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 
@@ -330,129 +335,6 @@ def _convert_json_value(value: Any) -> Any:
     return value
 
 
-DRAWS = 10
-"""Repetitions of a clustering on drawn texts, as in mteb."""
-
-RULES = 1
-"""The version of our rules, raised when a change gives other scores with the same mteb and data."""
-
-
-class _Loader(Protocol):
-    """A loader of a task's data; small, picklable and hashable."""
-
-    def content(self) -> Content:
-        """The data, checked."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuiltSource:
-    """The source of data that a loader gives, scored under mteb's rules for its kind."""
-
-    loader: _Loader
-
-    @property
-    def scoring(self) -> str:
-        """The scoring code's name and version."""
-        return _format_scoring_version(RULES)
-
-    def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
-        """Score `encoder` on the loader's data (see harness.core.types.TaskSource)."""
-        _require()
-        with _hide_mteb_output():
-            return _run_mteb_task(self.build_mteb_task(task, seed=seed), encoder, task.documents)
-
-    def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
-        """The texts of the task (see harness.core.types.CorpusSource)."""
-        _require()
-        with _hide_mteb_output():
-            return collect_corpus_texts(self.build_mteb_task(task, seed=seed), task.documents)
-
-    def build_mteb_task(self, task: Task, *, seed: int) -> AbsTask:
-        """The task object of mteb that is scored: it holds the loader's content, and nothing has run on it.
-
-        Args:
-            task: The task.
-            seed: The seed of the samples that mteb draws.
-        """
-        return _copy_loaded_task(
-            task, (seed,), lambda: _build_content_task(task, self.loader.content(), seed=seed)
-        )
-
-
-def _build_content_task(task: Task, content: Content, *, seed: int) -> AbsTask:
-    """An mteb task object that holds `content`, ready to be scored."""
-    from datasets import Dataset, DatasetDict
-    from mteb.abstasks import AbsTaskClassification, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS
-
-    make, split = functools.partial(_make, task, seed), task.splits[0]
-    match content:
-        case Retrieval():
-            corpus = [{"id": d.id, "title": d.title, "text": d.text} for d in content.documents]
-            part = {
-                "corpus": Dataset.from_list(corpus),
-                "queries": Dataset.from_list([{"id": q.id, "text": q.text} for q in content.queries]),
-                "relevant_docs": {query: dict(grades) for query, grades in content.qrels.items()},
-                "top_ranked": None,
-            }
-            rules = {"ignore_identical_ids": content.ignore_identical_ids, "notes": content.notes}
-            return make(AbsTaskRetrieval, {"default": {split: part}}, **rules)
-        case Pairs():
-            pairs = [
-                {"id": r.id, "sentence1": r.text1, "sentence2": r.text2, "score": r.score}
-                for r in content.rows
-            ]
-            scores = [row.score for row in content.rows]
-            data = DatasetDict({split: Dataset.from_list(pairs)})
-            return make(AbsTaskSTS, data, min_score=min(scores), max_score=max(scores))
-        case Labelled():
-            # Labels become numbers in text order, as mteb cannot score two words.
-            names = sorted({row.label for row in content.train})
-            number = {name: place for place, name in enumerate(names)}
-            data = DatasetDict(
-                {
-                    name: Dataset.from_list(
-                        [{"id": r.id, "text": r.text, "label": number[r.label]} for r in rows]
-                    )
-                    for name, rows in {"train": content.train, split: content.test}.items()
-                }
-            )
-            return make(AbsTaskClassification, data, label_names=names)
-        case Clusters():
-            texts = [{"id": r.id, "sentences": r.text, "labels": r.label} for r in content.rows]
-            return make(
-                AbsTaskClustering,
-                DatasetDict({split: Dataset.from_list(texts)}),
-                # mteb's default, 4 % of the texts, is made for very large sets.
-                max_fraction_of_documents_to_embed=None,
-                # 16,384 is mteb's own number.
-                max_documents_per_cluster=min(len(content.rows), 16_384),
-                n_clusters=DRAWS,
-            )
-
-
-def _make(task: Task, seed: int, base: Any, data: dict[str, Any], **attributes: Any) -> AbsTask:
-    """An instance of a new subclass of an mteb task class, with its data."""
-    from mteb.abstasks.task_metadata import TaskMetadata
-
-    metadata = TaskMetadata(
-        name=task.name,
-        description=task.name,
-        reference=None,
-        dataset={"path": "built/here", "revision": task.data.content},
-        type=task.type,  # type: ignore[arg-type]
-        category="t2t" if task.type in ("Retrieval", "STS") else "t2c",
-        modalities=["text"],
-        eval_splits=list(task.splits),
-        eval_langs=["eng-Latn"],
-        main_score=task.metric,
-    )
-    mteb_task: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
-    mteb_task.dataset = data
-    mteb_task.data_loaded = True
-    return mteb_task
-
-
 def _map_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
     """A task's data after `change`, in copies of the subsets, splits and parts that hold it."""
     if not depth or not isinstance(value, dict):
@@ -496,7 +378,7 @@ def _create_listed_class() -> type[Dataset]:
 
 
 @contextmanager
-def _hide_mteb_output() -> Iterator[None]:
+def hide_mteb_output() -> Iterator[None]:
     """Hide mteb's own progress bars, log lines and warnings."""
     import logging
     import warnings
@@ -532,14 +414,14 @@ def _hide_progress_bars() -> Iterator[None]:
         bar.__init__ = shown
 
 
-def _format_scoring_version(rules: int = 1) -> str:
+def format_scoring_version(rules: int = 1) -> str:
     """The scoring code's name and version, with the version of our own rules where it is not 1."""
     # Without "rules 1" the keys of results from before the number stay.
     name = f"mteb {load_snapshot().version}"
     return name if rules == 1 else f"{name}, rules {rules}"
 
 
-def _require() -> None:
+def require_mteb() -> None:
     """Refuse to score with a version of mteb other than the snapshot's, which results name."""
     required, installed = load_snapshot().version, find_package_version("mteb")
     # Keys of results name this version, and another one may score otherwise.
@@ -548,3 +430,241 @@ def _require() -> None:
             f"mteb {required} is needed to score, and {installed or 'none'} is installed.",
             hint=f'Type: python -m pip install "mteb=={required}"',
         )
+
+
+def build_benchmark_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
+    """The benchmark `name` of mteb as a suite.
+
+    Args:
+        name: Its name in mteb, or an alias.
+        called: The name of the suite.
+        options: The options that narrow it.
+
+    Raises:
+        UsageError: No benchmark has this name, or nothing is left of any of its tasks.
+    """
+    info = snapshot.load_snapshot().find_benchmark(name)
+    return build_task_suite(
+        {use.name: use for use in info.tasks}, called=called, title=info.name, options=options
+    )
+
+
+def list_task_uses(name: str) -> dict[str, TaskUse]:
+    """The tasks of a benchmark of mteb by name, as it uses them."""
+    return {use.name: use for use in snapshot.load_snapshot().find_benchmark(name).tasks}
+
+
+def build_full_use(name: str) -> TaskUse:
+    """The use of all scored splits and subsets of a task of mteb."""
+    info = snapshot.load_snapshot().find_task_info(name)
+    return TaskUse(name=name, splits=info.splits, subsets=tuple(info.subsets))
+
+
+def build_task_suite(
+    uses: Mapping[str, TaskUse],
+    *,
+    called: str,
+    title: str,
+    options: SuiteOptions,
+    shown_only: Mapping[str, str] = MappingProxyType({}),
+    parts: bool = False,
+) -> Suite:
+    """The suite of a column for each task, or for each of several parts of a task, which is run once.
+
+    Args:
+        uses: The task, or the splits and subsets of it, that each column shows, by the columns' names.
+        called: The name of the suite.
+        title: The title of its tables.
+        options: The options that narrow it.
+        shown_only: The columns outside of the mean, each with the reason.
+        parts: Whether the columns are parts of one task.
+
+    Raises:
+        UsageError: Nothing is left of any column.
+    """
+    _check_subsets(title, [_merge_uses([*uses.values()])] if parts else [*uses.values()], options.subsets)
+    columns = tuple(
+        replace(
+            _try_task_column(use, options, name, within=use if parts else None),
+            shown_only=shown_only.get(name, ""),
+        )
+        for name, use in uses.items()
+    )
+    # An error is about the columns that the user asked for, if any of them is left empty.
+    selected_uses = _select_uses(uses, options)
+    if not any(column.tasks for column in columns if column.name in selected_uses):
+        selection = [*selected_uses.values()]
+        if parts:
+            every = _merge_uses(selection)
+            _require_splits(
+                " and ".join(selected_uses) if len(selected_uses) < len(uses) else title,
+                [every],
+                options.splits,
+            )
+            _build_task_column(every, options, within=every)  # raises the reason
+        else:
+            _require_splits(
+                next(iter(selected_uses)) if len(selected_uses) == 1 else title, selection, options.splits
+            )
+            _build_task_column(selection[0], options)  # raises the reason
+    return Suite(name=called, title=title, columns=columns)
+
+
+def _select_uses(uses: Mapping[str, TaskUse], options: SuiteOptions) -> Mapping[str, TaskUse]:
+    """The uses whose columns the options name; all where they name none of them."""
+    return {name: use for name, use in uses.items() if {name, use.name} & {*options.tasks}} or uses
+
+
+def _merge_uses(uses: Sequence[TaskUse]) -> TaskUse:
+    """The use of all splits and subsets of several uses of a task."""
+    splits = dict.fromkeys(split for use in uses for split in use.splits)
+    subsets = dict.fromkeys(subset for use in uses for subset in use.subsets)
+    return replace(uses[0], splits=tuple(splits), subsets=tuple(subsets))
+
+
+def _require_splits(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+    """Refuse a choice of splits that leaves no split of any task."""
+    members = [
+        member
+        for use in uses
+        for member in snapshot.load_snapshot().find_task_info(use.name).aggregate_of or (use,)
+    ]
+    valid_splits = dict.fromkeys(split for member in members for split in member.splits)
+    if wanted and not valid_splits.keys() & set(wanted):
+        raise explain_empty_selection(title, "split", wanted, [*valid_splits])
+
+
+def _check_subsets(title: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+    """Refuse the name of a subset that no task has."""
+    if not wanted:
+        return
+    members = [
+        member
+        for use in uses
+        for member in snapshot.load_snapshot().find_task_info(use.name).aggregate_of or (use,)
+    ]
+    valid_subsets = {subset for member in members for subset in member.subsets}
+    for name in wanted:
+        if name not in valid_subsets:
+            raise explain_unknown(
+                f"subset of {title}", name, valid_subsets, then="--subsets takes names of subsets."
+            )
+
+
+def _build_task_column(
+    use: TaskUse, options: SuiteOptions, name: str = "", *, within: TaskUse | None = None
+) -> Column:
+    """A column: a task, or the members of an aggregate, which count once."""
+    info = snapshot.load_snapshot().find_task_info(use.name)
+    members = info.aggregate_of or (use,)
+    tasks = tuple(_build_planned_task(member, options, within=within) for member in members)
+    return Column(name=name or info.name, type=info.type, tasks=tasks)
+
+
+def _try_task_column(
+    use: TaskUse, options: SuiteOptions, name: str, *, within: TaskUse | None = None
+) -> Column:
+    try:
+        return _build_task_column(use, options, name, within=within)
+    # An empty column stays in the table; that all are empty is an error above.
+    except UsageError:
+        return Column(name=name, type=snapshot.load_snapshot().find_task_info(use.name).type, tasks=())
+
+
+def _build_planned_task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None) -> Task:
+    """A task; options choose among the splits and subsets of `within`, by default among all its splits."""
+    info = snapshot.load_snapshot().find_task_info(use.name)
+    within = within or TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
+    splits, subsets = use.splits, use.subsets
+    if options.languages or options.splits or options.subsets:
+        if options.subsets:
+            subsets = tuple(s for s in subsets if s in options.subsets)
+            if not subsets:
+                raise explain_empty_selection(info.name, "subset", options.subsets, use.subsets)
+            within = replace(within, subsets=subsets)
+        kept_splits, subsets = info.select_splits_and_subsets(
+            options.languages, options.splits, within=within
+        )
+        # A choice of languages alone leaves a benchmark its own splits.
+        splits = kept_splits if options.splits else splits
+    return Task(
+        name=info.name,
+        type=info.type,
+        metric=info.metric,
+        splits=tuple(splits),
+        subsets=tuple(subsets),
+        data=Data(path=info.path, revision=info.revision),
+        source=MtebSource(),
+        roles=_resolve_roles(info),
+        size=info.estimate_size(splits, subsets),
+        query_length=_QUERY_LENGTHS.get(info.name),
+    )
+
+
+_QUERY_LENGTHS = {
+    **dict.fromkeys(("SciFact", "TRECCOVID", "SCIDOCS"), 48),
+    **dict.fromkeys(("ArguAna", "ClimateFEVER"), 64),
+}
+"""The tasks whose queries are longer than 32 tokens in PyLate's script for BEIR."""
+
+
+def _resolve_roles(info: TaskInfo) -> tuple[Role, ...]:
+    if info.abstask == "AbsTaskRetrieval":
+        return SIDES
+    return ROLES if info.roles else ("",)
+
+
+def build_mteb_suite(name: str, *, called: str, options: SuiteOptions) -> Suite:
+    """The benchmark or the single task `name` of mteb as a suite.
+
+    Args:
+        name: Its name in mteb, or an alias.
+        called: The name of the suite.
+        options: The options that narrow it.
+
+    Raises:
+        UsageError: The name is unknown, or the options leave nothing.
+    """
+    mteb_snapshot = snapshot.load_snapshot()
+    if name in mteb_snapshot.tasks:
+        return build_task_suite({name: build_full_use(name)}, called=called, title=name, options=options)
+    if mteb_snapshot.resolve(name):
+        return build_benchmark_suite(name, called=called, options=options)
+    raise explain_unknown(
+        "benchmark or task of mteb",
+        name,
+        [*mteb_snapshot.benchmark_rows, *mteb_snapshot.tasks],
+        then="`harness list benchmarks` and `harness list tasks` show all.",
+    )
+
+
+def open_mteb_suite(argument: str, options: SuiteOptions) -> Suite:
+    """The benchmark or task of mteb that a user names; MTEB(eng, v2) without a name."""
+    if not argument:
+        return build_benchmark_suite("MTEB(eng, v2)", called="mteb", options=options)
+    return build_mteb_suite(argument, called=f"mteb:{argument}", options=options)
+
+
+@functools.cache
+def list_offers() -> tuple[Offer, ...]:
+    """Every benchmark and task of mteb that a user can name."""
+    mteb_snapshot = snapshot.load_snapshot()
+    benchmarks = [
+        Offer(kind="benchmark", name=name, facts={"tasks": len(mteb_snapshot.find_benchmark(name).tasks)})
+        for name in mteb_snapshot.benchmarks
+    ]
+    return (
+        *benchmarks,
+        *(
+            _build_task_offer(mteb_snapshot.find_task_info(name), mteb_snapshot.list_similar_tasks(name))
+            for name in mteb_snapshot.tasks
+        ),
+    )
+
+
+def _build_task_offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
+    languages = next(iter(info.subsets.values()), ()) if len(info.subsets) < 2 else ()
+    facts = {"type": info.type, "metric": info.metric, "languages": languages, "splits": info.splits}
+    more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by}
+    others = {"similar": similar} if similar else {}
+    return Offer(kind="task", name=info.name, facts={**facts, **more, **others})

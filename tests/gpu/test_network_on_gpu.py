@@ -15,9 +15,9 @@ import tiny_networks
 from devices import SAME, largest_difference, on_gpu
 from harness.encoder import backbones
 from harness.encoder.attention.interface import Needs
-from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
+from harness.encoder.attention.kernels import AUTO, BACKENDS
 from harness.encoder.library_load import enable_checkpointing
-from harness.encoder.network.model import EncoderModel
+from harness.encoder.network.model import EncoderModel, choose
 from tiny_networks import batch, means, texts
 
 # Every attention backend of the GPU against float64 attention, forwards and backwards

@@ -25,7 +25,7 @@ from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, 
 from harness.encoder.folder.content import compute_folder_identity
 from harness.jobs.jobs import build_model_part
 from harness.storage.record import Record, build_task_part
-from suites._mteb.source import BuiltSource
+from suites._mteb.built import BuiltSource
 
 SECONDS = itertools.count(10)
 """No two records were made at one time."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import files
 from harness.core.errors import DataError
+from harness.data.counting import hash_texts
 from harness.data.prepared import explain_disk_full, hide_progress_bars, open_prepared_data
-from harness.data.schema import TableHead, resolve_readable_folder
+from harness.data.schema import ColumnPath, TableHead, resolve_readable_folder
 from harness.data.scored_tables import ScoredTables
-from harness.data.tables import BATCH, format_error_line, hash_texts
+from harness.data.tables import BATCH, format_error_line
 from harness.data.training.sets import LocatedTraining, TrainingData, match_filter, require_columns
 from harness.data.training.text_rows import (
-    ColumnPath,
     RowSource,
     TextRows,
     open_class_rows,

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
-from harness.core.errors import DataError, UsageError, explain_unknown, shorten_names
+from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.keys import digest
 from harness.core.registry import Registry
+from harness.core.terminal import shorten_names
 from harness.data.prepared import explain_disk_full
-from harness.data.schema import TableHead
+from harness.data.schema import ColumnPath, TableHead, require_distinct
 from harness.data.tables import BATCH, ENDINGS, FileRow, explain_file_error, iter_file_rows, read_qrels
-from harness.data.training.text_rows import ColumnPath, resolve_column_path
+from harness.data.training.text_rows import resolve_column_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,13 +100,6 @@ class TrainingSource:
 
 
 _SOURCES = Registry(kind=TrainingSource, package="suites", attribute="TRAINING", group="harness.training")
-
-
-def require_distinct(columns: Sequence[str], where: str) -> None:
-    """Refuse a table that has two columns of one name."""
-    twice = [name for name in dict.fromkeys(columns) if list(columns).count(name) > 1]
-    if twice:
-        raise DataError(f"{where}: a column name occurs twice: {shorten_names(twice)}.")
 
 
 FORMS = (

@@ -40,19 +40,11 @@ from harness.data.locate import (
     locate_data,
     locate_local,
 )
-from harness.data.schema import NO_VALUE, SplitFiles, TableHead
+from harness.data.schema import NO_VALUE, ColumnPath, SplitFiles, TableHead, require_column, require_distinct
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
 from harness.data.tables import ENDINGS, explain_file_error, resolve_user_path
-from harness.data.training.own_rows import (
-    CORPUS,
-    FORMS,
-    QUERIES,
-    RowsFile,
-    choose_columns,
-    describe_columns,
-    require_distinct,
-)
-from harness.data.training.text_rows import JUDGED_TEXTS, ColumnPath, require_column
+from harness.data.training.own_rows import CORPUS, FORMS, QUERIES, RowsFile, choose_columns, describe_columns
+from harness.data.training.text_rows import JUDGED_TEXTS
 
 Form = Literal[
     "pair",

@@ -7,7 +7,6 @@ positive is left out and counted. Which rows count is kept in the cache.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -16,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import DataError
 from harness.data.prepared import open_cache_file
-from harness.data.tables import BATCH, describe_alternatives
+from harness.data.schema import ColumnPath, require_column
+from harness.data.tables import BATCH
 
 if TYPE_CHECKING:
     import datasets
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 JUDGED_TEXTS = ("queries", "corpus")
@@ -35,103 +34,6 @@ _VERSION = 1
 
 
 # Paths into columns
-
-
-_STEP = re.compile(r"\.(?P<field>[^.\[\]\d][^.\[\]]*)|\[(?P<place>\d*)\]")
-"""A step of a path; `.1` is none, as tables have columns `negative` and `negative.1`."""
-
-
-@dataclass(frozen=True)
-class ColumnPath:
-    """The place of a text within the rows of a table: a column, then fields of structs and places in lists.
-
-    >>> row = {"pos_paras": [{"text": "one"}, {"text": "two"}]}
-    >>> ColumnPath.parse_column_path("pos_paras[0].text").extract_value(row)
-    'one'
-    >>> ColumnPath.parse_column_path("set.neg[]").extract_value({"set": {"neg": ["one", "two"]}})
-    ['one', 'two']
-    """
-
-    column: str
-    steps: tuple[str | int | None, ...] = ()
-    """A field, a place in a list, or None for every element of it."""
-
-    @staticmethod
-    def parse_column_path(text: str) -> ColumnPath:
-        """The path that a text spells, e.g. `set[1]`, `pos_paras[0].text` or `set.neg[]`; else a column."""
-        matches = [*_STEP.finditer(text)]
-        column = text[: matches[0].start()] if matches else text
-        if not column or column + "".join(match.group() for match in matches) != text:
-            return ColumnPath(text)
-        steps = (match["field"] or (int(match["place"]) if match["place"] else None) for match in matches)
-        return ColumnPath(column, tuple(steps))
-
-    @property
-    def text(self) -> str:
-        """The path as it is spelled."""
-        steps = (
-            f".{step}" if isinstance(step, str) else f"[{'' if step is None else step}]"
-            for step in self.steps
-        )
-        return self.column + "".join(steps)
-
-    @property
-    def several(self) -> bool:
-        """Whether it leads to a list of texts."""
-        return None in self.steps
-
-    def extract_value(self, row: Mapping[str, Any]) -> Any:
-        """What a row holds there: a text, a list of texts, or None."""
-        return _extract_nested_value(row.get(self.column), self.steps)
-
-    def infer_type(self, schema: pa.Schema) -> Any:
-        """The type of the texts in a table, of a list that of its elements; None if there is no such path."""
-        import pyarrow as pa
-
-        try:
-            # Tried on no rows at all: Arrow itself says what each step leads to.
-            return self.extract_texts(schema.empty_table()).type
-        except pa.ArrowException:
-            return None
-
-    def extract_texts(self, table: pa.Table) -> Any:
-        """The texts of some rows as a column of Arrow, null for a missing one; lists one after the other."""
-        array = table[self.column].combine_chunks()
-        for step in self.steps:
-            array = _follow_step(array, step)
-        return array
-
-
-def _extract_nested_value(value: Any, steps: Sequence[str | int | None]) -> Any:
-    for number, step in enumerate(steps):
-        if value is None:
-            return None
-        if step is None:
-            rest = steps[number + 1 :]
-            return [_extract_nested_value(element, rest) for element in value]
-        absent = isinstance(step, int) and step >= len(value)
-        value = None if absent else value[step]
-    return value
-
-
-def _follow_step(array: Any, step: str | int | None) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_null(array.type):
-        return array
-    if pa.types.is_fixed_size_list(array.type):
-        # It has no offsets, which are needed below.
-        array = array.cast(pa.list_(array.type.value_type))
-    if isinstance(step, str):
-        return pc.struct_field(array, step)
-    if step is None:
-        return pc.list_flatten(array)
-    # By hand, since pc.list_element raises where a single list is too short. Offsets count from the start
-    # of `values`, also in a slice, so that `values` is right and `flatten()` is not.
-    is_there = pc.greater(pc.list_value_length(array), step)
-    places = pc.if_else(is_there, pc.add(array.offsets.slice(0, len(array)), step), None)
-    return array.values.take(places.cast(pa.int64()))
 
 
 # Rows
@@ -393,17 +295,6 @@ def resolve_column_path(text: str, columns: Sequence[str], where: str) -> Column
     path = ColumnPath(text) if text in columns else ColumnPath.parse_column_path(text)
     require_column(path.column, columns, where)
     return path
-
-
-def require_column(name: str, columns: Sequence[str], where: str) -> str:
-    """The name of a column.
-
-    Raises:
-        DataError: The table has no such column; the message has the nearest, or all.
-    """
-    if name not in columns:
-        raise DataError(f"{where}: no column {name!r}; {describe_alternatives(name, columns)}.")
-    return name
 
 
 def _resolve_text_paths(

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.errors import group_names
-from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.core.terminal import create_console, create_table, group_names, print_lines, print_table
 from harness.core.types import Suite
 from harness.driver.estimate import PlanCost
 from harness.driver.report.suite import format_empty_columns

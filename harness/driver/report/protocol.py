@@ -15,9 +15,15 @@ from rich.console import Console
 
 from harness.core import files
 from harness.core.encoding import Settings
-from harness.core.errors import group_names, shorten_names
 from harness.core.sources import describe_assumptions
-from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.core.terminal import (
+    create_console,
+    create_table,
+    group_names,
+    print_lines,
+    print_table,
+    shorten_names,
+)
 from harness.core.types import Suite, SuiteOptions
 from harness.driver.execute import Result
 from harness.driver.protocol import PreparedProtocol

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.errors import shorten_names
 from harness.core.lineage import Lineage
-from harness.core.terminal import create_table, print_lines, print_table
+from harness.core.terminal import create_table, print_lines, print_table, shorten_names
 from harness.core.types import OWN_UNITS, Column, Convention, Suite, Task
 from harness.data.locate import DataMissing, format_size
 from harness.driver.execute import Result
@@ -38,7 +37,6 @@ from harness.plan.catalog import join_single_tasks
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun
 from harness.results.cost.duration import format_duration
-from harness.results.results import APPROXIMATE, collect_notes
 from harness.results.scores import (
     Aggregates,
     Spread,
@@ -49,7 +47,7 @@ from harness.results.scores import (
     is_selection_column,
     list_small_columns,
 )
-from harness.storage.record import Record
+from harness.storage.record import APPROXIMATE, Record, collect_notes
 
 LABELS = {
     "cached": "was there",
@@ -340,7 +338,9 @@ class Report:
         if key not in self._lineages:
             # The folder and the records know what a sweep has chosen; the plan does not.
             self._lineages[key] = (
-                read_model_lineage(model.artifact) or self._recorded.get(key) or model.lineage
+                (read_model_lineage(model.artifact) if model.artifact.trained else None)
+                or self._recorded.get(key)
+                or model.lineage
             )
         return self._lineages[key]
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.core.errors import shorten_names
 from harness.core.lineage import Lineage, SweepPart, list_swept_settings
+from harness.core.terminal import shorten_names
 from harness.core.types import Predicted, Suite
-from harness.results.results import APPROXIMATE
 from harness.results.scores import (
     Aggregates,
     Mean,
@@ -21,7 +20,7 @@ from harness.results.scores import (
     score_text,
 )
 from harness.search.plaid import Recall, describe_index
-from harness.storage.record import Record
+from harness.storage.record import APPROXIMATE, Record
 
 
 def serialize_seed_means(seed_aggregates: Sequence[Aggregates]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from harness.core.errors import explain_unknown
 from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing, Sdpa, send_numbers
 
 
@@ -343,43 +342,3 @@ def explain_refusals(device: torch.device, dtype: torch.dtype) -> dict[str, str 
 
 LIBRARY_NAMES = {"flash_attention_2": "flash"}
 """transformers' names of attention mapped to ours, for backends that run only on request."""
-
-
-def choose(
-    device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
-) -> tuple[Backend, str | None]:
-    """The backend for a layer, and the reason why it is not the preferred or requested backend, or None.
-
-    The default is SDPA on a CPU. On a GPU in half precision SDPA runs only where no other kernel can, with a
-    note.
-
-    Args:
-        device: The device of the layer.
-        dtype: The dtype of its queries, keys and values.
-        needs: What the layer needs of its attention.
-        asked: The name of the requested backend.
-
-    Raises:
-        UsageError: There is no backend of that name.
-    """
-    if asked == AUTO:
-        tried = BACKENDS.values() if device.type == "cuda" else [BACKENDS["sdpa"]]
-        refused: dict[str, str] = {}
-        for backend in tried:
-            reason = backend.explain_refusal(device, dtype, needs)
-            if reason is None:
-                break
-            refused[backend.name] = reason
-        # In float32 most kernels do not exist, so SDPA is what the user expects and needs no note.
-        slow = backend.name == "sdpa" and device.type == "cuda" and dtype in HALVES
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
-        return backend, f"sdpa was used for attention ({reasons})" if slow else None
-    if asked not in BACKENDS:
-        raise explain_unknown(
-            "attention backend", asked, [AUTO, *BACKENDS], then=f"{AUTO!r} takes what fits best."
-        )
-    reason = BACKENDS[asked].explain_refusal(device, dtype, needs)
-    if reason is None:
-        return BACKENDS[asked], None
-    instead, _ = choose(device, dtype, needs)
-    return instead, f"attention backend {asked}: {reason}, so {instead.name} was used"

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError, shorten_names
+from harness.core.errors import DamagedModelError, ModelError
 from harness.core.files import list_unfinished_downloads
+from harness.core.terminal import shorten_names
 from harness.encoder.folder.files import read_object, require_inside
 
 FLOAT, OTHER, PACKED = "weights", "what counts, indexes or rotates", "packed weights"

@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
-from harness.core.errors import ModelError
-from harness.encoder.attention.interface import Layout, Needs
-from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
+from harness.core.errors import ModelError, explain_unknown
+from harness.encoder.attention.interface import Backend, Layout, Needs
+from harness.encoder.attention.kernels import AUTO, BACKENDS, HALVES, LIBRARY_NAMES
 from harness.encoder.backbones import parse_harness_architecture
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.tensors import list_module_weights, require_flat
-from harness.encoder.network.checkpoint import CheckpointTensors
 from harness.encoder.network.layers import (
     Block,
     Embeddings,
@@ -37,6 +36,7 @@ from harness.encoder.network.layers import (
     compute_rotations,
 )
 from harness.encoder.network.pretrained import (
+    CheckpointTensors,
     EncoderConfig,
     EncoderPreTrainedModel,
     Published,
@@ -496,3 +496,43 @@ def _resolve_architecture(config: PreTrainedConfig, family: Family | None) -> Ar
         return config.shape
     assert family is not None
     return family.architecture(config.to_dict())
+
+
+def choose(
+    device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
+) -> tuple[Backend, str | None]:
+    """The backend for a layer, and the reason why it is not the preferred or requested backend, or None.
+
+    The default is SDPA on a CPU. On a GPU in half precision SDPA runs only where no other kernel can, with a
+    note.
+
+    Args:
+        device: The device of the layer.
+        dtype: The dtype of its queries, keys and values.
+        needs: What the layer needs of its attention.
+        asked: The name of the requested backend.
+
+    Raises:
+        UsageError: There is no backend of that name.
+    """
+    if asked == AUTO:
+        tried = BACKENDS.values() if device.type == "cuda" else [BACKENDS["sdpa"]]
+        refused: dict[str, str] = {}
+        for backend in tried:
+            reason = backend.explain_refusal(device, dtype, needs)
+            if reason is None:
+                break
+            refused[backend.name] = reason
+        # In float32 most kernels do not exist, so SDPA is what the user expects and needs no note.
+        slow = backend.name == "sdpa" and device.type == "cuda" and dtype in HALVES
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+        return backend, f"sdpa was used for attention ({reasons})" if slow else None
+    if asked not in BACKENDS:
+        raise explain_unknown(
+            "attention backend", asked, [AUTO, *BACKENDS], then=f"{AUTO!r} takes what fits best."
+        )
+    reason = BACKENDS[asked].explain_refusal(device, dtype, needs)
+    if reason is None:
+        return BACKENDS[asked], None
+    instead, _ = choose(device, dtype, needs)
+    return instead, f"attention backend {asked}: {reason}, so {instead.name} was used"

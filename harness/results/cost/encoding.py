@@ -19,7 +19,8 @@ from typing import Any
 from harness.core import provenance
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import USUAL_QUERIES, AnyEncoding, Encoding
-from harness.core.errors import StoreError, shorten_names
+from harness.core.errors import StoreError
+from harness.core.terminal import shorten_names
 from harness.core.types import Purpose, Size
 from harness.data.locate import format_size
 from harness.results.cost.duration import (

@@ -30,7 +30,7 @@ from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
 from harness.encoder.inputs import tokenize_texts
 from harness.encoder.library_load import RENAMED, build_collator, count_prompt_tokens
-from suites._mteb.tasks import build_benchmark_suite
+from suites._mteb.source import build_benchmark_suite
 
 TRAINED = [
     (

@@ -359,7 +359,7 @@ def test_what_is_missing_is_measured_and_what_is_there_is_not(measured: Any, ask
 def test_nothing_is_pinned_where_a_score_could_not_be_had(
     measured: Any, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites._mteb.source import BuiltSource
+    from suites._mteb.built import BuiltSource
 
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")

@@ -132,7 +132,7 @@ def test_a_task_that_was_not_reached_is_never_passed_over(
 def test_a_task_that_fails_is_missing_and_why_is_told(
     measured: Any, asked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites._mteb.source import BuiltSource
+    from suites._mteb.built import BuiltSource
 
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")

@@ -17,9 +17,9 @@ import tiny_networks
 from harness.core.errors import UsageError
 from harness.encoder.attention import interface, kernels
 from harness.encoder.attention.interface import Needs, Sdpa
-from harness.encoder.attention.kernels import BACKENDS, choose
+from harness.encoder.attention.kernels import BACKENDS
 from harness.encoder.library_load import enable_checkpointing
-from harness.encoder.network.model import EncoderModel
+from harness.encoder.network.model import EncoderModel, choose
 from harness.encoder.network.pretrained import EncoderConfig
 
 CPU = torch.device("cpu")

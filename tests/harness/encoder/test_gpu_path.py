@@ -11,7 +11,6 @@ import torch
 import plain_attention
 import tiny
 import tiny_networks
-from harness.encoder.attention import kernels
 from harness.encoder.network import model as network_model
 from launches import BACKWARD, FORWARD, measure
 
@@ -27,7 +26,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     plain_attention.trust_kernels(monkeypatch, flash="flash-attn is not installed")
     # Gradients of tensors without values need the device "meta".
-    choose = kernels.choose
+    choose = network_model.choose
     monkeypatch.setattr(network_model, "choose", lambda _device, *rest: choose(torch.device("cuda"), *rest))
     monkeypatch.setattr(network_model, "_detect_attention_dtype", lambda hidden: hidden.dtype)
 

@@ -26,8 +26,7 @@ from harness.encoder.folder.description import describe
 from harness.encoder.loading import load_any, load_encoder
 from harness.encoder.network.layers import Packing, compute_rotations
 from harness.encoder.network.model import load_network
-from harness.encoder.resolved_encoding import resolve_encoding
-from harness.results.results import EncodingCondition
+from harness.encoder.resolved_encoding import describe_encoding, resolve_encoding
 from harness.storage.vectors import EmbeddingCache
 from harness.tools.conditions import format_run_options
 from preflights import collect_verdicts
@@ -324,5 +323,5 @@ def test_a_record_names_its_scaling_in_words(tmp_path: Path) -> None:
         describe(build("modernbert", tmp_path / "model")), Settings(max_length=LENGTH, rope_scaling="yarn:4")
     )
     record = fakes.record(fakes.task(), 0.5, how=encoding)
-    assert "rope_scaling yarn:4" in EncodingCondition.describe_encoding(record.identity["encoding"])
+    assert "rope_scaling yarn:4" in describe_encoding(record.identity["encoding"])
     assert "--rope-scaling yarn:4" in " ".join(format_run_options(record, hub=False))

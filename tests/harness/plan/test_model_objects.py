@@ -38,7 +38,7 @@ from harness.tools.conditions import build_rerun_command
 from html_pages import BROWSER
 from leaderboard.web.app import create_app
 from site_data import small_settings
-from suites._mteb.source import BuiltSource
+from suites._mteb.built import BuiltSource
 
 CHANCE = random.Random(1)
 PAIRS = [[" ".join(CHANCE.sample(tiny.WORDS, 4)) for _ in range(2)] for _ in range(60)]

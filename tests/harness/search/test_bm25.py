@@ -25,7 +25,7 @@ from harness.plan.request import Request
 from harness.search.bm25 import STOP_WORDS, describe_ranking, resolve_bm25
 from retrieval_data import lay_own
 from suites._content import Content, Document, Query, Retrieval
-from suites._mteb.source import BuiltSource
+from suites._mteb.built import BuiltSource
 
 # What a user types
 

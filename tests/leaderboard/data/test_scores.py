@@ -21,6 +21,7 @@ from scipy import stats
 import data_files
 from fakes import task as fake_task
 from harness.core.types import Column, Suite
+from harness.encoder.resolved_encoding import describe_encoding
 from harness.results.scores import Aggregates, Mean
 from leaderboard.data.entries import compute_precedence
 from leaderboard.data.mteb_import import import_results
@@ -161,17 +162,13 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
 
 def test_approximate_scores_are_marked_and_come_after_exact_ones() -> None:
     from harness.core.encoding import Plaid
-    from harness.results.results import EncodingCondition
 
     late = {"dimension": 64, "query_length": 32, "document_length": 64, "expansion": True}
     encoding: dict[str, Any] = {
         "output": "multivector", "dtype": "float32", "similarity": "maxsim", "vectors": "float16",
         "late_interaction": {**late, "attends_to_expansion": False, "skiplist": ["!"]},
     }  # fmt: skip
-    texts = [
-        EncodingCondition.describe_encoding(encoding | more)
-        for more in ({}, {"index": asdict(Plaid(nbits=8, seed=1))})
-    ]
+    texts = [describe_encoding(encoding | more) for more in ({}, {"index": asdict(Plaid(nbits=8, seed=1))})]
     exact, near = (entry(at, treatment=text, newest=str(at)) for at, text in enumerate(texts))
     assert [one.approximate for one in (exact, near)] == [False, True]
     assert max(near, exact, key=compute_precedence) is exact

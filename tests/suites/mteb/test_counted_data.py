@@ -22,7 +22,7 @@ from harness.data.locate import DataSettings, Finding, Located, check_data
 from harness.data.schema import resolve_readable_folder
 from harness.data.training.loading import describe_repeats
 from harness.data.training.sets import TrainingData, locate_training, locate_user_training
-from suites._mteb.tasks import build_mteb_suite
+from suites._mteb.source import build_mteb_suite
 
 STS = [{"sentence1": f"a {i}", "sentence2": f"b {i}", "score": float(i)} for i in range(4)]
 BANK = [{"text": f"text {i}", "label": i % 2} for i in range(4)]

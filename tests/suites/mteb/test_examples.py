@@ -44,11 +44,11 @@ from suites._content import (
     Row,
     measure_content,
 )
-from suites._mteb import examples, snapshot, source
+from suites._mteb import built, examples, snapshot
+from suites._mteb.built import BuiltSource
 from suites._mteb.examples import Examples, limit_examples
 from suites._mteb.model import Model, collect_corpus_texts
-from suites._mteb.source import BuiltSource, MtebSource
-from suites._mteb.tasks import build_mteb_suite
+from suites._mteb.source import MtebSource, build_mteb_suite
 
 # Suites
 
@@ -510,7 +510,7 @@ def test_data_that_is_pinned_to_a_branch_is_told(
 def test_our_own_rules_are_part_of_what_scores_once_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = f"mteb {snapshot.load_snapshot().version}"
     assert BuiltSource(loader=Given("STS")).scoring == MtebSource().scoring == plain
-    monkeypatch.setattr(source, "RULES", 2)
+    monkeypatch.setattr(built, "RULES", 2)
     assert BuiltSource(loader=Given("STS")).scoring == f"{plain}, rules 2"
 
 

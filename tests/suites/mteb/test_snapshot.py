@@ -17,7 +17,7 @@ from harness.core.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
 from suites._mteb import snapshot as module
 from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, load_snapshot
-from suites._mteb.tasks import build_mteb_suite, list_offers
+from suites._mteb.source import build_mteb_suite, list_offers
 
 ROOT = Path(__file__).parents[3]
 TEXT = ["text"]
@@ -32,7 +32,7 @@ class Block:
 
 sys.meta_path.insert(0, Block())
 from suites._mteb.snapshot import load_snapshot
-import suites._mteb.tasks
+import suites._mteb.source
 snapshot = load_snapshot()
 parts = snapshot.find_task_info("STS22").select_splits_and_subsets(["tur"])
 print(len(snapshot.find_benchmark("MTEB(eng, v2)").tasks), *parts)

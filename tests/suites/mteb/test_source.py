@@ -27,8 +27,7 @@ from harness.data.schema import Schema, resolve_readable_folder
 from harness.driver.execute import Driver
 from retrieval_data import lay_retrieval
 from suites._mteb.snapshot import load_snapshot
-from suites._mteb.source import MtebSource, _require_ids
-from suites._mteb.tasks import build_mteb_suite
+from suites._mteb.source import MtebSource, _require_ids, build_mteb_suite
 
 GUIDE = Path(__file__).parents[3] / "docs" / "data-root.md"
 

@@ -16,9 +16,10 @@ from datasets import ClassLabel, Dataset, Features, Value
 from data_files import lines, parquet
 from harness.core.errors import DataError
 from harness.data.locate import DataSettings
+from harness.data.schema import ColumnPath
 from harness.data.training.loading import TrainingSize, load_rows, load_training
 from harness.data.training.sets import TrainingData, locate_training, locate_user_training
-from harness.data.training.text_rows import ColumnPath, TextRow, TextRows, join_rows
+from harness.data.training.text_rows import TextRow, TextRows, join_rows
 
 Load = Callable[..., TextRows]
 
