@@ -26,8 +26,7 @@ from typing import Any
 from measuring import ROOT, read_options
 
 from harness.core.documents import append_digest
-from harness.core.keys import digest
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.keys import Lineage, ParentPart, digest
 from harness.core.types import build_artifact_slug
 from harness.storage.store import Store
 

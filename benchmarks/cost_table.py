@@ -21,9 +21,9 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
 from harness.encoder.backbones.minilm import BACKBONE
+from harness.results.cost.compute import TRAINING_SHARE
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import OPERATIONS, UNMEASURED
-from harness.results.cost.training import TRAINING_SHARE
 from suites.glue import TASKS
 
 SIZES = {

@@ -27,7 +27,7 @@ from safetensors.numpy import load, load_file, save_file
 import harness
 from finetune.recipes.simcse import NLI, STSB
 from harness.core import files
-from harness.core.lineage import read_document
+from harness.core.keys import read_document
 from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining, locate_training, locate_user_training

@@ -35,7 +35,7 @@ from embedding_gain import (
 from measuring import format_table, read_lines, write_lines
 
 import harness
-from harness.core.lineage import read_document
+from harness.core.keys import read_document
 from harness.data.training.sets import locate_user_training
 
 BACKBONES = {"minilm": None, "damaged": damaged_minilm, "small": small_minilm}

@@ -17,8 +17,7 @@ import click
 
 from harness.core.errors import HarnessError, UsageError, find_similar_names
 from harness.core.files import explain_not_utf8, require_utf8
-from harness.core.process import hold_collector, shorten_exit
-from harness.core.provenance import find_version
+from harness.core.provenance import find_version, hold_collector, shorten_exit
 from harness.core.terminal import clean_output
 
 COMMANDS = {

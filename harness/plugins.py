@@ -6,7 +6,7 @@ or mteb.
 
 from harness.core.encoding import EvaluationSettings
 from harness.core.errors import DataError, HarnessError, ModelError, StoreError, TrainingError, UsageError
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.keys import Lineage, ParentPart
 from harness.core.sources import Source, SourcedSetting
 from harness.core.types import (
     Artifact,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from harness.core.process import shorten_exit
+from harness.core.provenance import shorten_exit
 
 # Each of several workers has its share of the cores. Alone a process has one thread: networks of a
 # few numbers are slower with several.

@@ -19,8 +19,7 @@ from finetune.cde.settings import RULES, TWO_STAGE_RULES, ContextualSettings, Gu
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
-from harness.core.keys import serialize_canonical
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.keys import Lineage, ParentPart, serialize_canonical
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.backbones import require_network

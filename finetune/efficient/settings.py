@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from finetune.embedding.settings import EmbeddingSettings, Rule
 from harness.core.errors import UsageError
 from harness.encoder.backbones import find_family
-from harness.results.compute import ParameterCount, count_gpt_neox_parameters
+from harness.results.cost.compute import ParameterCount, count_gpt_neox_parameters
 
 Method = Literal["full", "freeze", "lora", "bias"]
 

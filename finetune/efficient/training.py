@@ -19,7 +19,7 @@ from finetune.embedding.setups import EmbeddingSetup, batch_order
 from harness.core.errors import HarnessError, UsageError
 from harness.encoder.library_load import enable_checkpointing, tokenize_batch
 from harness.encoder.network.pretrained import merge_adapters
-from harness.results.compute import (
+from harness.results.cost.compute import (
     ParameterCount,
     collect_embedding_parameters,
     find_final_norms,

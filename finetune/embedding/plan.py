@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
 from harness.core.encoding import EvaluationSettings, LateInteraction
 from harness.core.errors import DataError, UsageError, explain_unknown
-from harness.core.keys import serialize_canonical
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.keys import Lineage, ParentPart, serialize_canonical
 from harness.core.sources import (
     CHANGED,
     Source,

@@ -43,7 +43,7 @@ from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.data.training.loading import describe_repeats, load_training
 from harness.encoder.inputs import choose_sum_dtype, takes_packing, works_behind
-from harness.results.compute import ParameterCount
+from harness.results.cost.compute import ParameterCount
 from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 
 MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"

@@ -17,8 +17,14 @@ from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Tr
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
-from harness.core.keys import build_data_identity, build_task_identity, digest, serialize_canonical
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.keys import (
+    Lineage,
+    ParentPart,
+    build_data_identity,
+    build_task_identity,
+    digest,
+    serialize_canonical,
+)
 from harness.core.sources import (
     CHANGED,
     Source,

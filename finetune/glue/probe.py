@@ -19,8 +19,7 @@ from harness.data.locate import Unavailable
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
-from harness.results.compute import ParameterCount
-from harness.results.cost.training import FinetuneSpeed, StepTime
+from harness.results.cost.compute import FinetuneSpeed, ParameterCount, StepTime
 
 STEPS = 20
 """Steps of a probe for time: half of them with small batches, half with large ones."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.lineage import Lineage, ModelDocument
+from harness.core.keys import Lineage, ModelDocument
 from harness.core.types import LabelledData, Task, build_artifact_slug
 from harness.encoder.folder.content import compute_folder_identity
 from harness.jobs.context import Event, JobContext

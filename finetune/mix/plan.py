@@ -12,7 +12,7 @@ from finetune.embedding.row_order import compute_set_probabilities
 from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import require_plain_name
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description

@@ -17,7 +17,7 @@ from harness.core import files
 from harness.core.arguments import parse_allowances, split_names
 from harness.core.encoding import Settings
 from harness.core.errors import DataError, UsageError
-from harness.core.process import forbid_network
+from harness.core.provenance import forbid_network
 from harness.core.terminal import create_console, create_table, print_lines, print_table, shorten_names
 from harness.core.types import DataTable, SuiteOptions, Task
 from harness.data.folder import PARTIAL, Need, list_data_sets

@@ -19,7 +19,7 @@ from harness.core import files
 from harness.core.arguments import check_fields, parse_allowances
 from harness.core.encoding import Encoding, OwnTexts, Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
-from harness.core.process import forbid_network
+from harness.core.provenance import forbid_network
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.core.types import SIDES, Role
 from harness.executors.local import choose_device

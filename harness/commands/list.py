@@ -13,7 +13,7 @@ from harness.commands import options
 from harness.core import files
 from harness.core.encoding import BM25
 from harness.core.errors import UsageError
-from harness.core.registry import Registry
+from harness.core.files import Registry
 from harness.core.terminal import create_console, create_table, print_table
 from harness.core.types import OWN_UNITS
 from harness.encoder import backbones

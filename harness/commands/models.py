@@ -19,8 +19,8 @@ from harness.commands import options
 from harness.core import files
 from harness.core.encoding import Settings, is_bm25
 from harness.core.errors import ModelError, UsageError, explain_unknown
-from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
-from harness.core.process import forbid_network
+from harness.core.keys import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
+from harness.core.provenance import forbid_network
 from harness.core.terminal import create_console, create_table, print_table, shorten_names
 from harness.core.types import Artifact
 from harness.data.locate import format_size
@@ -41,7 +41,12 @@ from harness.encoder.folder.tensors import WHOLE, StoredTensor, read_safetensors
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request
-from harness.results.compute import TRAINED, BackboneCompute, find_published_compute, read_backbone_compute
+from harness.results.cost.compute import (
+    TRAINED,
+    BackboneCompute,
+    find_published_compute,
+    read_backbone_compute,
+)
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import read_prices
 from harness.results.notes import NOTES, ComputeNote, CountedPart, parse_amount

@@ -16,7 +16,7 @@ from harness.commands import options
 from harness.core import files
 from harness.core.encoding import Settings, is_bm25
 from harness.core.errors import UsageError
-from harness.core.process import forbid_network
+from harness.core.provenance import forbid_network
 from harness.core.sources import Source, SourcedSetting
 from harness.core.terminal import group_names, shorten_names
 from harness.core.types import Artifact

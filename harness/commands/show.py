@@ -13,7 +13,7 @@ from harness.commands import options
 from harness.core import files
 from harness.core.arguments import split_names
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.core.terminal import create_console, create_table, print_lines, print_table, shorten_names
 from harness.core.types import OWN_UNITS, Column, Suite, SuiteOptions
 from harness.driver.progress import find_most_common

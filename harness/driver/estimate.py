@@ -21,9 +21,9 @@ from harness.jobs.recipe import Estimate
 from harness.jobs.training_jobs import Train
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 from harness.plan.request import PreparedRun
+from harness.results.cost.compute import TrainingCost, estimate_run_time, expect_training
 from harness.results.cost.duration import LIKELY, PastScores, TimeRange, estimate_non_embedding
 from harness.results.cost.encoding import SCORING, DiskNeed, PastWork, PlannedWork, ScoreCost
-from harness.results.cost.training import TrainingCost, estimate_run_time, expect_training
 from harness.results.index import RecordIndex
 from harness.training.model_store import ModelStore
 

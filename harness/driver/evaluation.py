@@ -16,8 +16,7 @@ from harness.core.arguments import NamedPlaces, Names, Places, check_fields, che
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError, require_package
 from harness.core.keys import digest
-from harness.core.process import end_repetition
-from harness.core.provenance import PACKAGES, count_cores
+from harness.core.provenance import PACKAGES, count_cores, end_repetition
 from harness.core.types import Artifact
 from harness.data.locate import DataMissing, find_hub_fault
 from harness.driver.estimate import add_expected_seconds, weight_bytes

@@ -28,7 +28,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 
 from harness.core.errors import UsageError
-from harness.core.process import (
+from harness.core.provenance import (
     UNGUARDED,
     WORKER_NAME,
     forbid_network,

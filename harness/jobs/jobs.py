@@ -32,8 +32,8 @@ from harness.core import provenance
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
 from harness.core.files import resolve_home_path, shorten_folder
-from harness.core.lineage import Lineage, read_document
-from harness.core.process import hold_collector
+from harness.core.keys import Lineage, read_document
+from harness.core.provenance import hold_collector
 from harness.core.types import (
     Artifact,
     DataReport,

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.core.encoding import Encoding, EvaluationSettings
 from harness.core.errors import DataError, UsageError
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.core.sources import SourcedSetting, list_settings
 from harness.core.types import Artifact, Output, Task
 from harness.data.locate import Located

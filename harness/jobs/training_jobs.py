@@ -13,7 +13,7 @@ from typing import Any
 from harness.core import provenance
 from harness.core.encoding import Settings
 from harness.core.errors import DivergenceError, StoreError, TrainingError
-from harness.core.lineage import Lineage, MemberPart, ModelDocument
+from harness.core.keys import Lineage, MemberPart, ModelDocument
 from harness.core.types import Artifact
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.folder.description import Description, describe

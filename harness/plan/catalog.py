@@ -20,8 +20,8 @@ from typing import Any, Literal
 from harness.core.arguments import Table, check_value, replace_settings, split_names
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.lineage import Lineage
-from harness.core.registry import Registry
+from harness.core.files import Registry
+from harness.core.keys import Lineage
 from harness.core.types import SIDES, Column, Suite, SuiteEntry, SuiteOptions
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import Description

@@ -17,7 +17,7 @@ from harness.core.arguments import Folder, NamedPlaces, Table, check_value
 from harness.core.encoding import is_bm25
 from harness.core.errors import ModelError, UsageError
 from harness.core.files import create_temporary_folder, write_error
-from harness.core.process import end_repetition
+from harness.core.provenance import end_repetition
 from harness.core.types import Artifact, ObjectEncoder
 from harness.encoder import backbones
 from harness.encoder.folder.content import compute_folder_identity

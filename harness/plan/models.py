@@ -22,8 +22,7 @@ from harness.core.arguments import list_allowed_tensors
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.encoding import BM25, Encoding, Settings, is_bm25
 from harness.core.errors import ModelError, StoreError, UsageError, ask_for_names, find_similar_names
-from harness.core.keys import digest
-from harness.core.lineage import read_document
+from harness.core.keys import digest, read_document
 from harness.core.terminal import shorten_names
 from harness.core.types import Artifact
 from harness.encoder import backbones

@@ -9,8 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from harness.core.encoding import AnyEncoding, ContextDraw, Encoding, Ranking
 from harness.core.errors import DataError, TrainingDataError
-from harness.core.keys import build_evaluation_identity, digest
-from harness.core.lineage import Lineage, SweepPart, format_swept_settings
+from harness.core.keys import Lineage, SweepPart, build_evaluation_identity, digest, format_swept_settings
 from harness.core.types import SEED, Artifact, LengthSource, MeasuredSource, Purpose, Size, Suite, Task
 from harness.data.locate import DataSettings, Located, check_data, locate_data, locate_local
 from harness.encoder.folder.description import describe

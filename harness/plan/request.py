@@ -36,7 +36,7 @@ from harness.core.arguments import (
 )
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
-from harness.core.process import forbid_network
+from harness.core.provenance import forbid_network
 from harness.core.types import Purpose, Suite, SuiteOptions
 from harness.executors.executor import LOCAL, Failure, RaySettings, SlurmSettings, parse_executor
 from harness.executors.local import default_devices

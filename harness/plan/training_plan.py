@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import DataError, HarnessError, TrainingDataError, UsageError
-from harness.core.keys import serialize_canonical
-from harness.core.lineage import Lineage, ParentPart, SweepPart, format_swept_settings
+from harness.core.keys import Lineage, ParentPart, SweepPart, format_swept_settings, serialize_canonical
 from harness.core.terminal import shorten_names
 from harness.core.types import Artifact, Task
 from harness.data.locate import DataSettings

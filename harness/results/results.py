@@ -14,8 +14,7 @@ from typing import Any, Protocol
 from harness.core import files
 from harness.core.encoding import is_bm25, select_prompt
 from harness.core.errors import ModelError, UsageError, explain_unknown
-from harness.core.keys import build_data_identity
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage, build_data_identity
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
 from harness.encoder.folder.content import compute_folder_identity
 from harness.encoder.resolved_encoding import describe_encoding

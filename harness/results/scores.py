@@ -15,7 +15,7 @@ from harness.core.types import SEED, Column, Convention, Raw, Suite, Task
 from harness.storage.record import Record
 
 if TYPE_CHECKING:
-    from harness.core.lineage import Lineage
+    from harness.core.keys import Lineage
     from harness.results.bootstrap import Interval
     from harness.results.weighted_metrics import Floats
 
@@ -214,7 +214,7 @@ class Untouched:
         For the rows of one table, `models` are all of its models, so that all means are over the same
         columns.
 
-        >>> from harness.core.lineage import Lineage
+        >>> from harness.core.keys import Lineage
         >>> from harness.core.types import Column, Data, Suite, Task
         >>> def column(name: str) -> Column:
         ...     task = Task(name=name, type="t", metric="m", splits=(), data=Data(), source=None)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeGuard
 from pydantic import Field
 
 from harness.core.documents import DocumentKind, DocumentPart, FileName, Migration
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.core.types import OWN_UNITS, Task, is_number
 
 SCHEMA = 6

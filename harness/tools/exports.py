@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from harness.core import files
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.lineage import FILE
+from harness.core.keys import FILE
 from harness.core.types import SEED, Suite, SuiteOptions, Task, build_artifact_slug
 from harness.encoder.folder.content import list_content_files, list_remote_classes
 from harness.encoder.folder.modules import list_modules

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core import files
 from harness.core.errors import UsageError
-from harness.core.keys import is_of_object
-from harness.core.lineage import Lineage, ModelDocument, ParentPart
+from harness.core.keys import Lineage, ModelDocument, ParentPart, is_of_object
 from harness.core.types import OWN_UNITS, Suite, SuiteOptions
 from harness.driver.protocol import PreparedProtocol
 from harness.driver.report.suite import (
@@ -24,7 +23,7 @@ from harness.driver.report.suite import (
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import find_backbone_folder, read_modules
 from harness.plan import catalog
-from harness.results.compute import BackboneCompute
+from harness.results.cost.compute import BackboneCompute
 from harness.results.cost.duration import format_duration
 from harness.results.cost.price import DevicePrice, TrainingBill, find_price
 from harness.results.notes import ComputeNote, format_amount

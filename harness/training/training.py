@@ -8,6 +8,9 @@ model that is being written; the folder outlives a killed training, and the next
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import gc
+import importlib
 import json
 import os
 import pickle
@@ -18,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,8 +31,9 @@ from typing import Any, Literal, Protocol
 
 from harness.core import files
 from harness.core.errors import HarnessError
-from harness.core.provenance import count_cores
+from harness.core.provenance import count_cores, forbid_network, hold_collector
 from harness.core.types import Artifact
+from harness.data.training.loading import write_text_hashes
 from harness.data.training.sets import LocatedTraining
 
 SPEC = "spec.pickle"
@@ -352,7 +357,7 @@ def _open_process_group(spec: TrainingSpec) -> Iterator[_Group]:
                         [
                             sys.executable,
                             "-m",
-                            "harness.training.training_process",
+                            "harness.training",
                             str(spec.folder),
                             str(rank),
                         ],
@@ -512,3 +517,61 @@ class Checkpoints:
         for file in self.folder.glob("*.safetensors"):
             if file.name not in needed:
                 file.unlink()
+
+
+def run_training_process(folder: str, rank: str) -> int:
+    """Train as the spec in the folder says; returns the exit code."""
+    faulthandler.enable()
+    _end_with_parent()
+    # The process that started this one decides when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: STOP.set())
+    with hold_collector():
+        importlib.import_module("sentence_transformers")
+        spec = read_spec(Path(folder), int(rank))
+    # They stay to the end: each search for garbage would look through them.
+    gc.freeze()
+    with forbid_network() if spec.offline else contextlib.nullcontext():
+        return _train(spec)
+
+
+def _train(spec: TrainingSpec) -> int:
+    import torch
+
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    try:
+        spec.recipe.train(spec)
+        if STOP.is_set() and not spec.output.is_dir():
+            return STOPPED
+        if spec.rank == 0:
+            write_text_hashes(spec.data, spec.output, parent=spec.backbone.folder, cache=spec.cache)
+    except HarnessError as error:
+        spec.log.note_error(error)
+        return 1
+    except Exception as error:
+        spec.log.note_error(error)
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Kill the whole group when the process that started it is gone, which closes the standard input."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+def exit_process(code: int) -> None:
+    """End without Python's own finalization, in which the threads of torch.distributed now and then abort.
+
+    By then the model and the log are on the disk; an abort would make a whole training a failed one.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

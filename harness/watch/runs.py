@@ -19,7 +19,7 @@ from harness.core.keys import digest
 from harness.core.terminal import shorten_names
 from harness.data.tables import explain_file_error, read_rows
 from harness.plan import catalog
-from harness.results.compute import read_backbone_compute
+from harness.results.cost.compute import read_backbone_compute
 from harness.results.cost.price import DevicePrice, TrainingBill, read_prices
 from harness.results.differences import flatten
 from harness.results.index import RecordIndex

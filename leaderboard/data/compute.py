@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.core.keys import digest
 from harness.core.types import is_number
-from harness.results.compute import find_published_compute
+from harness.results.cost.compute import find_published_compute
 from harness.results.notes import ComputeNote
 from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
 from leaderboard.data.groups import group_by

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from math import inf
 from typing import Any, Literal
 
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.results.scores import NamedModel
 from harness.storage.record import APPROXIMATE
 from leaderboard.data.suites import Raw, format_slug

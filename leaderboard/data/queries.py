@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 
 from harness.core.errors import StoreError
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.results.notes import ComputeNote
 from harness.results.scores import distinguish_names, score_text
 from harness.storage.imported import Imported

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Any, TypeAlias
 
-from harness.core.lineage import Lineage, MemberPart, SweepPart, list_swept_settings
+from harness.core.keys import Lineage, MemberPart, SweepPart, list_swept_settings
 from harness.core.types import is_number
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.results.reported import Paper

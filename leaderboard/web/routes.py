@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.routing import compile_path
 
-from harness.core.registry import open_entry
+from harness.core.files import open_entry
 from leaderboard import pages
 from leaderboard.web.page import Page
 from leaderboard.web.page_state import State

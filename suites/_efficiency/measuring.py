@@ -21,7 +21,7 @@ from harness.encoder.engine import collect_backbones, use_onednn
 from harness.encoder.folder.modules import find_backbone_folder
 from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.pretrained import merge_folder_adapter
-from harness.results.compute import read_backbone_compute
+from harness.results.cost.compute import read_backbone_compute
 from harness.search.exact import find_top_k
 from harness.search.maxsim import find_maxsim_top_k
 from suites._efficiency.largest_batch import (

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.process import hold_collector
-from harness.core.provenance import find_package_version
+from harness.core.provenance import find_package_version, hold_collector
 from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
 from harness.data.locate import explain_unreachable
 from harness.data.schema import resolve_readable_folder

@@ -24,7 +24,7 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
-from harness.results.compute import ParameterCount
+from harness.results.cost.compute import ParameterCount
 from harness.training.training import TrainingSpec, read_log
 from small_trainings import spec_in, trained
 from stopped_trainings import kill_at, sentence

@@ -23,7 +23,7 @@ from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
 from harness.core.arguments import replace_settings
 from harness.core.errors import HarnessError, UsageError
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.core.types import Artifact
 from harness.data.training.loading import count_trained, load_rows, read_text_hashes
 from harness.data.training.sets import LocatedTraining, TrainingData

@@ -28,7 +28,7 @@ from harness.encoder import backbones
 from harness.encoder.backbones.gpt_neox import SIZES
 from harness.encoder.network.pretrained import merge_adapters
 from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.results.compute import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
+from harness.results.cost.compute import ParameterCount, count_backbone_parameters, count_gpt_neox_parameters
 from tiny_networks import batch, means, network, shrunk, texts
 
 FAMILIES = tiny.families()
@@ -400,7 +400,7 @@ def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
 from finetune.efficient.settings import FreezeSettings, compute_usual_rate
-from harness.results.compute import ParameterCount, count_backbone_parameters
+from harness.results.cost.compute import ParameterCount, count_backbone_parameters
 FreezeSettings(frozen="1/3").count_frozen_blocks(3)
 size = count_backbone_parameters(__import__("pathlib").Path({str(folder)!r}))
 counted = ParameterCount(forward=size, backward=size, updated=size)

@@ -19,8 +19,7 @@ from unittest import mock
 import numpy as np
 
 from harness.core.encoding import Encoding
-from harness.core.keys import build_evaluation_identity, digest
-from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
+from harness.core.keys import FILE, Lineage, ModelDocument, ParentPart, build_evaluation_identity, digest
 from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
 from harness.encoder.folder.content import compute_folder_identity
 from harness.jobs.jobs import build_model_part

@@ -39,8 +39,16 @@ from fastapi import FastAPI
 
 from fakes import artifact, encoding
 from harness.core import files
-from harness.core.keys import build_evaluation_identity, build_task_identity, digest, serialize_canonical
-from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.core.keys import (
+    Lineage,
+    MemberPart,
+    ParentPart,
+    SweepPart,
+    build_evaluation_identity,
+    build_task_identity,
+    digest,
+    serialize_canonical,
+)
 from harness.core.types import Artifact, SuiteOptions, Task
 from harness.jobs.jobs import build_model_part
 from harness.plan import catalog

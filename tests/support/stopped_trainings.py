@@ -14,9 +14,9 @@ from harness.training.training import (
     TrainingOutcome,
     TrainingSpec,
     _Messages,
+    _train,
     run_training,
 )
-from harness.training.training_process import _train
 
 
 def sentence(number: int) -> str:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import DataError, UsageError, explain_unknown
+from harness.core.files import Registry
 from harness.core.keys import digest
-from harness.core.registry import Registry
 from harness.core.terminal import shorten_names
 from harness.data.prepared import explain_disk_full
 from harness.data.schema import ColumnPath, TableHead, require_distinct

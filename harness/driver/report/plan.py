@@ -13,9 +13,9 @@ from harness.core.terminal import create_console, create_table, group_names, pri
 from harness.core.types import Suite
 from harness.driver.estimate import PlanCost
 from harness.driver.report.suite import format_empty_columns
+from harness.results.cost.compute import TrainingCost
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import ScoreCost
-from harness.results.cost.training import TrainingCost
 
 WIDE = 110
 """The width from which a plan shows the keys of scores, which JSON has whole."""

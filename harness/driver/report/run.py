@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.core.terminal import create_table, print_lines, print_table, shorten_names
 from harness.core.types import OWN_UNITS, Column, Convention, Suite, Task
 from harness.data.locate import DataMissing, format_size

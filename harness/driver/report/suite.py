@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.core.lineage import Lineage, SweepPart, list_swept_settings
+from harness.core.keys import Lineage, SweepPart, list_swept_settings
 from harness.core.terminal import shorten_names
 from harness.core.types import Predicted, Suite
 from harness.results.scores import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
-from harness.core.registry import Registry
+from harness.core.files import Registry
 from harness.core.types import Artifact
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
 from harness.encoder.folder.adapters import ADAPTER, CONFIG

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from harness.core.errors import ModelError
 from harness.core.files import hash_file, hash_files, require_size
-from harness.core.keys import digest
-from harness.core.lineage import ModelDocument, read_document
+from harness.core.keys import ModelDocument, digest, read_document
 from harness.encoder.folder.adapters import ADAPTER
 from harness.encoder.folder.files import LARGEST, SETTINGS, read_files_once, read_json, read_object
 from harness.encoder.folder.modules import list_module_folders, weight_files

@@ -12,8 +12,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.core.documents import DocumentPart
 from harness.core.errors import UsageError
-from harness.core.lineage import ModelDocument
-from harness.results.compute import BackboneCompute
+from harness.core.keys import ModelDocument
+from harness.results.cost.compute import BackboneCompute
 
 
 class DevicePrice(DocumentPart):

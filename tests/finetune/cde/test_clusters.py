@@ -31,7 +31,7 @@ from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
 from harness.core.encoding import Settings
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.lineage import ParentPart
+from harness.core.keys import ParentPart
 from harness.core.types import Artifact
 from harness.encoder.folder.description import describe
 from harness.plan.models import ModelOptions, resolve_model

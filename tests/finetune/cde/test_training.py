@@ -24,7 +24,7 @@ from finetune.embedding.losses import InfoNCE, NegativeFilter
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde, cde_batching
 from harness.core.errors import DataError, HarnessError, ModelError, UsageError
-from harness.core.lineage import read_document
+from harness.core.keys import read_document
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe

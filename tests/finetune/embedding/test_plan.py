@@ -20,7 +20,7 @@ from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes import dpr, mldr
 from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.lineage import ParentPart
+from harness.core.keys import ParentPart
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.jobs.recipe import PlannedModel

@@ -36,7 +36,7 @@ from finetune.gpu_steps import PassSize
 from finetune.recipes import dpr
 from finetune.recipes.simcse import RECIPE
 from harness.core.errors import HarnessError
-from harness.core.process import forbid_network
+from harness.core.provenance import forbid_network
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder import backbones

@@ -21,7 +21,7 @@ import tiny
 from fake_hub import TOKEN, FakeHub
 from harness.cli import invoke
 from harness.commands import run, train
-from harness.core.lineage import ParentPart
+from harness.core.keys import ParentPart
 from harness.plan import catalog
 from harness.training.model_store import ModelStore
 

@@ -15,8 +15,7 @@ import tiny
 from fakes import artifact, encoding, record, task
 from harness.cli import invoke
 from harness.core.encoding import Encoding
-from harness.core.keys import build_encoding_identity, digest
-from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.core.keys import Lineage, MemberPart, ParentPart, SweepPart, build_encoding_identity, digest
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
 from harness.encoder.folder.content import compute_folder_identity

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from fakes import artifact, encoding, record, task
-from harness.core.lineage import Lineage, ParentPart
+from harness.core.keys import Lineage, ParentPart
 from harness.driver.execute import Result
 from harness.driver.progress import Follower, _format_stage_lines, follow_events
 from harness.executors.run_log import Node

@@ -18,8 +18,7 @@ import two_stage_models
 from harness.cli import invoke
 from harness.core.encoding import Encoding, EvaluationSettings, Settings
 from harness.core.errors import UsageError
-from harness.core.keys import build_evaluation_identity
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage, build_evaluation_identity
 from harness.core.types import SIDES, Task
 from harness.encoder.folder.description import describe
 from harness.encoder.resolved_encoding import resolve_encoding

@@ -27,7 +27,7 @@ from harness.jobs.protocol import ProtocolStep
 from harness.plan.catalog import PROTOCOLS, find_evaluations, find_protocol
 from harness.plan.protocol import expand_protocol
 from harness.plan.request import Request
-from harness.results.compute import read_backbone_compute
+from harness.results.cost.compute import read_backbone_compute
 from harness.results.cost.price import read_prices
 from harness.tools.model_card import collect_protocol_bill
 from harness.training.model_store import ModelStore

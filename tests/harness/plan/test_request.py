@@ -22,7 +22,7 @@ from harness.cli import invoke
 from harness.core.arguments import collect_options
 from harness.core.encoding import LateInteraction, Settings
 from harness.core.errors import HarnessError, UsageError
-from harness.core.registry import Registry, _list_entry_files
+from harness.core.files import Registry, _list_entry_files
 from harness.core.types import Column, Size, Suite, SuiteEntry, SuiteOptions
 from harness.data.locate import DataSettings
 from harness.driver import evaluation

@@ -26,7 +26,7 @@ from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.core.documents import append_digest
 from harness.core.errors import DataError, UsageError
-from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
+from harness.core.keys import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.data.training.sets import TrainingData
 from harness.driver import evaluation
 from harness.driver.execute import Listeners

@@ -23,8 +23,7 @@ from harness.cli import invoke
 from harness.commands.audit import KINDS
 from harness.core import files
 from harness.core.documents import append_digest
-from harness.core.keys import digest
-from harness.core.lineage import Lineage, ParentPart, SweepPart
+from harness.core.keys import Lineage, ParentPart, SweepPart, digest
 from harness.core.types import build_artifact_slug
 from harness.results.audit import AREAS, audit, find_contradictions, find_disagreements
 from harness.results.audit import KINDS as TABLE

@@ -21,6 +21,7 @@ from harness.core.encoding import Encoding
 from harness.core.keys import build_evaluation_identity
 from harness.core.types import SEED, Size, Task
 from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.results.cost.compute import FinetuneSpeed, StepTime, estimate_run_time, expect_training
 from harness.results.cost.duration import (
     LIKELY,
     PastScore,
@@ -40,7 +41,6 @@ from harness.results.cost.encoding import (
     note_speed,
     read_speeds,
 )
-from harness.results.cost.training import FinetuneSpeed, StepTime, estimate_run_time, expect_training
 from harness.storage.record import Record
 
 HERE = ("cpu", "Some CPU")

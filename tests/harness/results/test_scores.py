@@ -19,8 +19,7 @@ import fakes
 from fakes import artifact
 from fakes import record as fake_record
 from fakes import task as fake_task
-from harness.core.keys import build_task_identity, digest
-from harness.core.lineage import Lineage, ParentPart, SweepPart
+from harness.core.keys import Lineage, ParentPart, SweepPart, build_task_identity, digest
 from harness.core.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
 from harness.driver.report.suite import format_mean_lines, mean_text, serialize_aggregates
 from harness.driver.report.trained import print_trained_result, serialize_trained_result

@@ -19,8 +19,15 @@ from fakes import artifact, encoding, task
 from harness.core import files
 from harness.core.encoding import Encoding
 from harness.core.errors import RecordError
-from harness.core.keys import build_evaluation_identity, digest, serialize_canonical
-from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.core.keys import (
+    Lineage,
+    MemberPart,
+    ParentPart,
+    SweepPart,
+    build_evaluation_identity,
+    digest,
+    serialize_canonical,
+)
 from harness.core.types import Data
 from harness.storage import record as schema
 from harness.storage.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart

@@ -19,7 +19,7 @@ from sklearn.metrics import average_precision_score
 from starlette.testclient import TestClient
 
 import site_data
-from harness.core.lineage import Lineage
+from harness.core.keys import Lineage
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
 from html_pages import BROWSER, Html, ask, figures, find_rows, find_values, list_entries, page

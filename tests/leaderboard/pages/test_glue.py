@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from fakes import artifact
-from harness.core.lineage import ParentPart
+from harness.core.keys import ParentPart
 from html_pages import BROWSER, Html, ask, figures, find_rows, page
 from leaderboard.data.backbones import BENCHMARKS
 from paper_data import vectors, with_metrics

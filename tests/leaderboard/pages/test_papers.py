@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from fakes import artifact
-from harness.core.lineage import MemberPart, ParentPart, SweepPart
+from harness.core.keys import MemberPart, ParentPart, SweepPart
 from harness.plan import catalog
 from html_pages import Html, ask, find_rows, find_values, page
 from leaderboard.web.app import create_app

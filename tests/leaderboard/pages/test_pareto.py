@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from every_kind import build_note
-from harness.core.keys import digest
-from harness.core.lineage import ParentPart
+from harness.core.keys import ParentPart, digest
 from harness.results.audit import find_contradictions
 from harness.results.notes import NOTES
 from harness.results.reported import Paper, PaperTable, PaperValue

@@ -17,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from harness.core.lineage import ParentPart
+from harness.core.keys import ParentPart
 from html_pages import ask, figures, find_rows, find_values, page, printed
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope

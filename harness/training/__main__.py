@@ -1,0 +1,7 @@
+"""The process that trains, started by `run_training`: `python -m harness.training FOLDER RANK`."""
+
+import sys
+
+from harness.training.training import exit_process, run_training_process
+
+exit_process(run_training_process(*sys.argv[1:]))
