@@ -33,8 +33,8 @@ from harness.plan.catalog import find_protocol, open_recipe, open_suites, read_p
 from harness.plan.catalog import load_suite_entries as catalog_suites
 from harness.plan.models import ModelOptions
 from harness.plan.protocol import expand_protocol
-from harness.plan.recipe_request import Recipes
 from harness.plan.request import Request
+from harness.plan.resolved_request import Recipes
 from harness.tools.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
 
 SCHEMA = 1

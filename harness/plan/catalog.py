@@ -13,7 +13,7 @@ import json
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +31,6 @@ from harness.executors.executor import LOCAL, parse_executor
 from harness.executors.local import default_devices
 from harness.jobs.protocol import ProtocolEntry
 from harness.jobs.recipe import ModelRecipe, RecipeEntry, TaskRecipe
-from harness.plan import catalog
 
 SUITES = Registry(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
 PROTOCOLS = Registry(
@@ -323,9 +322,7 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
     """Refuse prompts for no known side, task or type (with or without a side): they would be ignored."""
     if not prompts:
         return
-    offered = [
-        o for entry in catalog.load_suite_entries().values() for o in entry.offers() if o.kind == "task"
-    ]
+    offered = [o for entry in load_suite_entries().values() for o in entry.offers() if o.kind == "task"]
     tasks = {c.name for suite in suites for c in suite.columns} | {o.name for o in offered}
     # A column may have another name than its task, or several tasks: a prompt may have either name.
     tasks |= {task.name for suite in suites for task in suite.tasks}
@@ -389,7 +386,7 @@ class EvaluationChoice:
         if reason is not None:
             evaluation = replace(evaluation, dtype=None)
             about += f"float32, as {reason}; "
-        chosen = f" as in {self.name}" if self.name in catalog.find_evaluations(lineage.recipe) else ""
+        chosen = f" as in {self.name}" if self.name in find_evaluations(lineage.recipe) else ""
         about += f"{evaluation.text}{chosen} (--evaluation own: the model's own settings)"
         return resolve_encoding(description, settings, evaluation), about
 
@@ -407,7 +404,7 @@ class EvaluationChoice:
                 hint="Leave it out. --max-length, --dtype, --prompt and --normalize are for any model.",
             )
         recipes = [*dict.fromkeys(lineage.recipe for lineage in lineages)]
-        names = {name for recipe in recipes for name in catalog.find_evaluations(recipe) if name}
+        names = {name for recipe in recipes for name in find_evaluations(recipe) if name}
         if self.name not in names:
             then = "The evaluations of recipes are in docs/training.md."
             joined = " and ".join(recipes)
@@ -415,7 +412,7 @@ class EvaluationChoice:
 
     def _find_evaluation(self, recipe: str, variant: str) -> EvaluationSettings | None:
         """The chosen evaluation of a recipe, or else that of the recipe; None where it has none."""
-        evaluations = catalog.find_evaluations(recipe)
+        evaluations = find_evaluations(recipe)
         return evaluations.get(self.name, evaluations.get(variant, evaluations.get("")))
 
     def _find_float32_reason(self, evaluation: EvaluationSettings, folder: Path) -> str | None:
@@ -429,3 +426,64 @@ class EvaluationChoice:
                 return "a CPU has no float16"
         families = (read_family(place) for place in list_module_folders(folder))
         return next((family.float32_only for family in families if family and family.float32_only), None)
+
+
+def list_stage_settings(names: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The names of the settings of every recipe, those that follow each other one by one."""
+    stages = [stage for name in names for stage in name.split("+")]
+    return {
+        stage: frozenset(f.name for f in fields(find_recipe_entry(stage).settings[parse_variant(stage)]))
+        for stage in stages
+    }
+
+
+def parse_variant(name: str) -> str:
+    """The variant of a recipe's name; empty without one."""
+    return name.partition(":")[2]
+
+
+def find_setting_owners(
+    spelling: str,
+    settings_by_recipe: Mapping[str, frozenset[str]],
+    chains: Sequence[str],
+    option: str,
+    value: str,
+) -> list[tuple[str, str]]:
+    """The recipes that a setting is for, with its name without a recipe before it.
+
+    Args:
+        spelling: The setting as typed, perhaps behind its recipe and a dot.
+        settings_by_recipe: The settings of each recipe.
+        chains: The recipes of the request.
+        option: The option, for messages.
+        value: What stands behind the setting in an example.
+
+    Raises:
+        UsageError: No recipe, or more than one, is meant.
+    """
+    recipe, dot, setting = spelling.rpartition(".")
+    if dot:
+        named = [name for name in settings_by_recipe if recipe in (name, *name.split(":"))]
+        if not named:
+            raise explain_unknown(
+                "recipe of this request",
+                recipe,
+                [*settings_by_recipe],
+                then=f"Type {option} {setting}{value}.",
+            )
+        return [(name, setting) for name in named]
+    owners = [name for name, settings in settings_by_recipe.items() if spelling in settings]
+    # Stages of one chain A+B may share a setting, which is then changed in all. Two recipes of other kinds
+    # may not: it would be open which of them is meant.
+    requested = [one for one in chains if not set(owners).isdisjoint(one.split("+"))]
+    if len(requested) > 1:
+        raise UsageError(
+            f"{' and '.join(requested)} both have a setting {spelling!r}.",
+            hint=f"Type {option} {owners[0].partition(':')[0]}.{spelling}{value}.",
+        )
+    if not owners and len(settings_by_recipe) > 1:
+        every = sorted(set().union(*settings_by_recipe.values()))
+        then = "See docs/training.md and docs/glue.md."
+        raise explain_unknown("setting of these recipes", spelling, every, then=then)
+    # A setting that no recipe has goes to the first one, which refuses it and lists the settings that it has.
+    return [(name, spelling) for name in owners or [*settings_by_recipe][:1]]

@@ -9,9 +9,9 @@ from harness.core.encoding import Settings
 from harness.core.errors import UsageError, explain_unknown
 from harness.jobs.protocol import ProtocolEntry, ProtocolStep
 from harness.plan import catalog
-from harness.plan.catalog import OWN, RECIPE
-from harness.plan.recipe_request import list_stage_settings, list_vector_options
+from harness.plan.catalog import OWN, RECIPE, list_stage_settings
 from harness.plan.request import Request
+from harness.plan.resolved_request import list_vector_options
 
 
 def expand_protocol(protocol: ProtocolEntry, base: Request, *, quick: bool = False) -> dict[str, Request]:

@@ -1,33 +1,253 @@
-"""The resolved request: the models, suites and recipes that its names stand for."""
+"""The resolved request: the models, suites and recipes that its names stand for, with their settings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from harness.core import files
+from harness.core.arguments import replace_settings
 from harness.core.encoding import BM25, Encoding, Settings, is_bm25
 from harness.core.errors import UsageError
 from harness.core.keys import is_per_machine
 from harness.core.provenance import count_cores, describe_machine
-from harness.core.types import Artifact, Suite, Task
+from harness.core.terminal import shorten_names
+from harness.core.types import SEED, Artifact, Suite, Task
 from harness.data.folder import PARTIAL
 from harness.data.locate import DataSettings
 from harness.executors.local import check_devices, default_devices
 from harness.jobs.recipe import KeepingRecipe, ModelRecipe, TaskRecipe, build_two_stage_error
-from harness.plan.catalog import EvaluationChoice, check_prompts
+from harness.plan import catalog
+from harness.plan.catalog import (
+    EvaluationChoice,
+    check_prompts,
+    find_setting_owners,
+    list_stage_settings,
+    parse_variant,
+)
 from harness.plan.models import ModelOptions, resolve_models
 from harness.plan.plan import ConfiguredModel
-from harness.plan.recipe_request import Recipes, list_vector_options, require_model_recipe
 from harness.plan.request import Request
-from harness.plan.training_plan import TrainingRequest, plan_models
+from harness.plan.sweep import resolve_sweep
+from harness.plan.training_plan import Sweep, TrainingRequest, plan_models
 from harness.results.scores import NamedModel, distinguish_names
 from harness.search import plaid
 from harness.storage.remote import Remote
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipes:
+    """The recipes of a request.
+
+    Attributes:
+        task: The recipe for tasks with labels; None without one.
+        stages: The recipes that make a model one after the other; none without one.
+        sweep: The sweep of settings of the last stage.
+    """
+
+    task: TaskRecipe | None = None
+    stages: tuple[ModelRecipe, ...] = ()
+    sweep: Sweep | None = None
+
+    @staticmethod
+    def resolve_recipes(suites: Sequence[Suite], request: Request) -> Recipes:
+        """The recipes that a request names, with its settings.
+
+        Raises:
+            UsageError: A recipe is missing, has nothing to do, or is refused its settings.
+        """
+        tasks = [task for suite in suites for task in suite.tasks]
+        names = _group_recipes(request.recipe_chains)
+        _require_use(names, tasks, suites, request)
+        changes = _assign_changes(request)
+        stages = names.get("model", "").split("+") if "model" in names else []
+        task: Any = catalog.open_recipe(names["task"], changes[names["task"]]) if "task" in names else None
+        opened: list[Any] = [catalog.open_recipe(stage, changes[stage]) for stage in stages]
+        # With tasks that need vectors in the same run those settings are for them.
+        if task is not None and all(one.output == "label" for one in tasks):
+            _refuse_settings(request, task)
+        _require_sweep(request)
+        sweep = resolve_sweep(stages, changes, request) if request.sweep else None
+        return Recipes(task=task, stages=tuple(opened), sweep=sweep)
+
+
+def _require_sweep(request: Request) -> None:
+    """Refuse options of a sweep without one."""
+    if request.sample_seed is not None and request.samples is None:
+        raise UsageError("--sample-seed is the seed of --samples.", hint="Type --samples N as well.")
+    if not request.sweep and (request.select or request.samples):
+        raise UsageError(
+            "--select names the tasks that choose in a sweep, and --samples the number of its models.",
+            hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.",
+        )
+
+
+def _require_model_recipe(request: Request) -> None:
+    """Refuse a request to train a model that names no recipe for one.
+
+    Raises:
+        UsageError: No such recipe is named; the message lists them.
+    """
+    names = _group_recipes(request.recipe_chains)
+    if names.keys() != {"model"}:
+        recipe_names = [
+            name for name, entry in catalog.load_recipe_entries().items() if entry.kind == "model"
+        ]
+        reason = f"{names['task']} trains for tasks with labels" if "task" in names else "No recipe is named"
+        raise UsageError(
+            f"{reason}, and what is asked for is a model.",
+            hint=f"Type --recipe with one of {', '.join(recipe_names)} (`harness list recipes`).",
+        )
+
+
+def collect_settings(request: Request) -> dict[str, Any]:
+    """Every setting of the recipes of a request with its value, as `--set` takes them, but the swept ones.
+
+    Raises:
+        UsageError: A recipe or a setting does not exist, or a value has another form.
+    """
+    changes, complete = _assign_changes(request), dict[str, Any]()
+    swept = {name.rpartition(".")[2] for name in request.sweep}
+    for stage, changed in changes.items():
+        before = catalog.find_recipe_entry(stage).settings[parse_variant(stage)]
+        settings: Any = replace_settings(before, changed, of=stage)
+        for setting in fields(settings):
+            name = setting.name if len(changes) == 1 else f"{stage}.{setting.name}"
+            value = getattr(settings, setting.name)
+            # A setting that is both set and swept is refused.
+            if setting.name in swept - changed.keys():
+                continue
+            # A value of a class of its own, such as a file that was read, is typed in another form.
+            if type(value) in (bool, int, float, str, tuple):
+                complete[name] = value
+            elif value is None or isinstance(value, Path):
+                complete[name] = "none" if value is None else str(value)
+            elif setting.name in changed:
+                complete[name] = changed[setting.name]
+    return complete
+
+
+def _group_recipes(names: Sequence[str]) -> dict[str, str]:
+    """The names of recipes by their kind, "task" or "model"."""
+    names_by_kind: dict[str, str] = {}
+    for name in names:
+        kind = catalog.find_recipe_kind(name)
+        if kind in names_by_kind:
+            what = "make models" if kind == "model" else "train for tasks with labels"
+            raise UsageError(
+                f"{names_by_kind[kind]} and {name} both {what}.",
+                hint="Run one after the other, one --recipe each.",
+            )
+        names_by_kind[kind] = name
+    return names_by_kind
+
+
+def _require_use(
+    names: Mapping[str, str], tasks: Sequence[Task], suites: Sequence[Suite], request: Request
+) -> None:
+    """Refuse recipes that no task needs, tasks that need another recipe, and options without their recipe."""
+    labelled = [task.name for task in tasks if task.output == "label"]
+    titles = ", ".join(suite.name for suite in suites)
+    if labelled and "task" not in names:
+        recipe_names = [name for name, entry in catalog.load_recipe_entries().items() if entry.kind == "task"]
+        also = f" beside {names['model']}" if "model" in names else ""
+        raise UsageError(
+            f"A model must be trained for {shorten_names(labelled)}: which recipe{also}?",
+            hint=f"Type --recipe with one of {', '.join(recipe_names)} (`harness list recipes`).",
+        )
+    if not names and request.recipe_settings:
+        raise UsageError(
+            "--set and --budget change settings of a recipe.", hint="Name one with --recipe, or leave it out."
+        )
+    if "task" in names and not labelled:
+        raise UsageError(
+            f"The recipe {names['task']} has nothing to train for: {titles or 'no suite'} has no task with "
+            "labels.",
+            hint="Type --suite glue, or leave out --recipe.",
+        )
+    if "task" in names and request.purpose == "trial":
+        raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
+    if "model" in names:
+        if tasks and len(labelled) == len(tasks):
+            raise UsageError(
+                f"The recipe {names['model']} makes models that give vectors; {titles} has tasks with labels "
+                "only.",
+                hint="Leave it out, or name a suite of vectors, e.g. --suite mteb.",
+            )
+        return
+    for option, value in (("--train-data", request.train_data), ("--seeds", request.seeds > 1)):
+        if value:
+            raise UsageError(
+                f"{option} is for a recipe that makes a model.",
+                hint="Name one with --recipe, e.g. simcse (`harness list recipes`), or leave it out.",
+            )
+
+
+def _refuse_settings(request: Request, recipe: TaskRecipe) -> None:
+    """Refuse settings for finished models, which a recipe for tasks would silently ignore."""
+    name = request.recipe_chains[0]
+    for option in list_vector_options(request.settings):
+        raise UsageError(
+            f"{option} is for finished models; the recipe {name} says how one is trained.",
+            hint=f"Leave out {option}.",
+        )
+    if request.settings.seed != SEED and not recipe.uses_seed:
+        raise UsageError(
+            f"--seed has no effect: the seeds of {recipe.name} are its own, and there are no fresh ones.",
+            hint="Type --set fresh_seeds=N for fresh seeds, or leave out --seed.",
+        )
+
+
+_OPTIONS = {"prompts": "prompt"}
+"""The options of settings that have another name on the command line."""
+
+
+def list_vector_options(settings: Settings) -> list[str]:
+    """The options that were given for how a model gives vectors."""
+    # Baselines of earlier versions have stored float32, which was the default then: nobody asked for it.
+    names = [f.name for f in fields(Settings) if getattr(settings, f.name) not in (f.default, "float32")]
+    return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
+
+
+def _assign_changes(request: Request) -> dict[str, dict[str, Any]]:
+    """The changed settings of each recipe: of the one before a dot, or of each stage that has the setting."""
+    stage_settings = list_stage_settings(request.recipe_chains)
+    changes: dict[str, dict[str, Any]] = {name: {} for name in stage_settings}
+    for spelling, value in request.recipe_settings.items():
+        for owner, setting in find_setting_owners(
+            spelling, stage_settings, request.recipe_chains, "--set", f"={value}"
+        ):
+            if setting in changes[owner]:
+                raise UsageError(f"The setting {setting} is given twice.", hint="Leave one of them out.")
+            changes[owner][setting] = value
+    return changes
+
+
+def merge_changes(before: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """The changed settings of a request and those before it, without what the request changes or sweeps.
+
+    Raises:
+        UsageError: A setting is given twice on one side, or its recipe is not named.
+    """
+    if not request.recipe_chains:
+        return {**before, **request.recipe_settings}
+    changes = _assign_changes(replace(request, recipe_settings=before))
+    models = [name for kind, name in _group_recipes(request.recipe_chains).items() if kind == "model"]
+    for spelling in request.sweep if models else ():
+        swept = find_setting_owners(
+            spelling, list_stage_settings(models), request.recipe_chains, "--sweep", "=VALUE,VALUE"
+        )
+        for owner, setting in swept:
+            changes[owner].pop(setting, None)
+    return {
+        f"{owner}.{setting}": value
+        for owner, changed in _assign_changes(request).items()
+        for setting, value in {**changes[owner], **changed}.items()
+    }
 
 
 def check_request(request: Request) -> None:
@@ -149,7 +369,7 @@ class ResolvedRequest:
         )
         suites = request.open_suites()
         if training:
-            require_model_recipe(request)
+            _require_model_recipe(request)
         recipes = Recipes.resolve_recipes(suites, request)
         task = recipes.task
         _check_bm25(request, suites)

@@ -11,8 +11,8 @@ from typing import Any
 
 from harness.core.arguments import collect_options, format_toml_value
 from harness.core.errors import UsageError, explain_unknown
-from harness.plan.recipe_request import collect_settings, merge_changes
 from harness.plan.request import Request, parse_changes, parse_sweep
+from harness.plan.resolved_request import collect_settings, merge_changes
 
 _FIELDS = {{"models": "model", "suites": "suite"}.get(name, name): name for name in collect_options(Request)}
 """The fields of a request by their names in a file, which are those of the arguments of `harness.run`."""

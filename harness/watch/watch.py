@@ -25,9 +25,8 @@ from harness.driver.tracking import Tracking, flatten_config
 from harness.jobs.recipe import TaskRecipe
 from harness.plan.catalog import OWN, RECIPE
 from harness.plan.plan import ConfiguredModel
-from harness.plan.recipe_request import Recipes
 from harness.plan.request import PreparedRun, Request
-from harness.plan.resolved_request import check_request
+from harness.plan.resolved_request import Recipes, check_request
 from harness.results.differences import Comparable, flatten
 from harness.results.scores import MAIN_SCORE
 from harness.storage.trackers import LoggedValues, TrackedRun

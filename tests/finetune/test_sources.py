@@ -29,8 +29,8 @@ from harness.core.encoding import Encoding
 from harness.core.sources import Source, SourcedSetting, describe_assumptions, describe_notes, describe_ours
 from harness.data.training.sets import LocatedTraining
 from harness.plan import catalog
-from harness.plan.recipe_request import Recipes
 from harness.plan.request import Request, parse_changes
+from harness.plan.resolved_request import Recipes
 from harness.results.reported import read_papers
 
 MOST_OURS = 0.15

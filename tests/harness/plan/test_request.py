@@ -31,9 +31,8 @@ from harness.encoder import backbones
 from harness.encoder.folder.modules import infer_vector_size
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan, plan_scores
-from harness.plan.recipe_request import list_vector_options
 from harness.plan.request import Request
-from harness.plan.resolved_request import ResolvedRequest
+from harness.plan.resolved_request import ResolvedRequest, list_vector_options
 from harness.storage.store import Store
 from harness.watch.watch import WatchOptions
 

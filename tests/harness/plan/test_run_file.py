@@ -18,8 +18,8 @@ from harness.core.arguments import collect_options, replace_settings
 from harness.core.encoding import Settings
 from harness.driver import evaluation
 from harness.plan import catalog
-from harness.plan.recipe_request import collect_settings
 from harness.plan.request import Request
+from harness.plan.resolved_request import collect_settings
 from harness.plan.run_file import format_run, read_run
 
 BARE = Request(models=(), suites=())

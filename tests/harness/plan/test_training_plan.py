@@ -34,9 +34,9 @@ from harness.driver.report.run import Report
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.plan import catalog
-from harness.plan.recipe_request import Recipes, _draw_members
 from harness.plan.request import PreparedRun, Request
-from harness.plan.resolved_request import ResolvedRequest
+from harness.plan.resolved_request import Recipes, ResolvedRequest
+from harness.plan.sweep import _draw_members
 from harness.plan.training_plan import Sweep, _require_comparable
 from harness.storage.record import Record
 from harness.storage.store import Store
