@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from finetune.cde.clusters import ClusterWork, KMeans, make_clusters
 from finetune.cde.settings import ClusterSettings
-from finetune.embedding.row_order import pack_clusters
+from finetune.embedding.setups import pack_clusters
 
 Vectors = NDArray[np.float32]
 

@@ -25,8 +25,8 @@ import torch
 from measuring import in_turns, own_peak, peak, read_options, report_missed
 
 from finetune.embedding.losses import build_symmetric_loss
-from finetune.embedding.row_order import BatchOrder
 from finetune.embedding.settings import info_nce
+from finetune.embedding.setups import BatchOrder
 from finetune.recipes.simcse import SETTINGS
 from harness.encoder import backbones
 

@@ -23,9 +23,17 @@ from finetune.cde.gradient_cache import TwoStageGradients, split_features
 from finetune.cde.prefixes import PrefixTable, build_evaluation_prompts, list_trained_prefixes
 from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, build_clusters_identity
 from finetune.embedding.losses import InfoNCE, NegativeFilter, build_filtered_loss
-from finetune.embedding.row_order import Order, PackedOrder, hash_table_texts, pack_clusters
 from finetune.embedding.settings import Loss
-from finetune.embedding.setups import EmbeddingSetup, open_backbone, open_whole, set_dropout
+from finetune.embedding.setups import (
+    EmbeddingSetup,
+    Order,
+    PackedOrder,
+    hash_table_texts,
+    open_backbone,
+    open_whole,
+    pack_clusters,
+    set_dropout,
+)
 from finetune.embedding.trainer import run_trainer
 from harness.core import files
 from harness.core.encoding import OwnTexts

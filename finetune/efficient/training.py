@@ -13,9 +13,8 @@ from typing import Any
 from torch import nn
 
 from finetune.efficient.settings import SAMPLE, EfficientSettings, FreezeSettings, LoraSettings
-from finetune.embedding.row_order import Order
 from finetune.embedding.settings import Loss
-from finetune.embedding.setups import EmbeddingSetup, batch_order
+from finetune.embedding.setups import EmbeddingSetup, Order, batch_order
 from harness.core.errors import HarnessError, UsageError
 from harness.encoder.library_load import enable_checkpointing, tokenize_batch
 from harness.encoder.network.pretrained import merge_adapters

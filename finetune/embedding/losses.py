@@ -16,27 +16,20 @@ from torch.nn.functional import cross_entropy, normalize
 from harness.encoder.inputs import choose_sum_dtype
 
 
-def build_info_nce_loss(
-    model: SentenceTransformer, scale: float, *, group: int, micro_batch: int | None, gather: bool
+def build_grouped_loss(
+    model: SentenceTransformer, scale: float, *, group: int, micro_batch: int | None
 ) -> nn.Module:
-    """InfoNCE over cosines times `scale`, in groups of rows, or of all rows where `group` is 0.
+    """InfoNCE over cosines times `scale`, in groups of rows.
 
     Args:
         model: The model in training.
         scale: The factor of cosines.
         group: Rows that are candidates for each other.
         micro_batch: The most rows in a pass; None for all of a batch.
-        gather: Whether texts of other processes are candidates too, without groups.
     """
-    if group:
-        if micro_batch is None:
-            return _GroupedLoss(model, scale, group)
-        return _CachedGroupedLoss(model, scale, group, micro_batch)
     if micro_batch is None:
-        return MultipleNegativesRankingLoss(model, scale=scale, gather_across_devices=gather)
-    return CachedMultipleNegativesRankingLoss(
-        model, scale=scale, mini_batch_size=micro_batch, gather_across_devices=gather
-    )
+        return _GroupedLoss(model, scale, group)
+    return _CachedGroupedLoss(model, scale, group, micro_batch)
 
 
 class _GroupedLoss(MultipleNegativesRankingLoss):
@@ -336,7 +329,7 @@ def build_filtered_loss(
     micro_batch: int | None,
     gather: bool,
 ) -> nn.Module:
-    """InfoNCE as `build_info_nce_loss` makes it, with false negatives masked; labels are row numbers.
+    """InfoNCE as `info_nce` builds it, with false negatives masked; labels are row numbers.
 
     Args:
         model: The model in training.

@@ -277,7 +277,14 @@ def info_nce(
 
     Source: van den Oord et al. (2018), with in-batch negatives. For the arguments see Loss.
     """
-    from finetune.embedding.losses import build_info_nce_loss
+    from sentence_transformers.losses import CachedMultipleNegativesRankingLoss, MultipleNegativesRankingLoss
 
-    group = settings.group_size or 0
-    return build_info_nce_loss(model, settings.scale, group=group, micro_batch=micro_batch, gather=gather)
+    if settings.group_size:
+        from finetune.embedding.losses import build_grouped_loss
+
+        return build_grouped_loss(model, settings.scale, group=settings.group_size, micro_batch=micro_batch)
+    if micro_batch is None:
+        return MultipleNegativesRankingLoss(model, scale=settings.scale, gather_across_devices=gather)
+    return CachedMultipleNegativesRankingLoss(
+        model, scale=settings.scale, mini_batch_size=micro_batch, gather_across_devices=gather
+    )

@@ -23,13 +23,13 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import nested_gather
 
-from finetune.embedding.row_order import (
+from finetune.embedding.settings import SuggestedRows, TrainerSettings
+from finetune.embedding.setups import (
     NumberedRows,
+    Setup,
     Slices,
     assign_groups,
 )
-from finetune.embedding.settings import SuggestedRows, TrainerSettings
-from finetune.embedding.setups import Setup
 from finetune.gpu_steps import (
     READ_SECONDS,
     READ_STEPS,

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import build_mix_loss
-from finetune.embedding.row_order import DrawnSet, MixOrder, Rows, hash_table_texts
 from finetune.embedding.settings import info_nce
-from finetune.embedding.setups import EmbeddingSetup, set_dropout
+from finetune.embedding.setups import DrawnSet, EmbeddingSetup, MixOrder, Rows, hash_table_texts, set_dropout
 from finetune.mix.settings import MixSet, MixSettings, split_set_parts
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows

@@ -514,9 +514,10 @@ def read_document(folder: Path) -> ModelDocument | None:
 
     Whether the folder's content is still that of the document is for the caller to compare.
     """
+    path = folder / FILE
     try:
         # Without a model.json that can be believed the folder is a model like any other, whose key is the
         # hash of its content: no score is mixed up.
-        return DOCUMENTS.read_document_file(folder / FILE)
+        return DOCUMENTS.read_document_file(path) if path.is_file() else None
     except RecordError:
         return None

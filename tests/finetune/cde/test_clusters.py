@@ -26,8 +26,8 @@ from finetune.cde.clusters import FILE, ClusterWork, KMeans, PairClusters, Stopp
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ClusterSettings, ContextualSettings
 from finetune.embedding.losses import NegativeFilter, build_filtered_loss
-from finetune.embedding.row_order import PackedOrder, pack_clusters
 from finetune.embedding.settings import info_nce
+from finetune.embedding.setups import PackedOrder, pack_clusters
 from finetune.recipes import cde_batching
 from harness.core.encoding import Settings
 from harness.core.errors import DataError, HarnessError, UsageError

@@ -26,11 +26,9 @@ from transformers.trainer_callback import CallbackHandler
 import tiny
 from finetune.embedding import setups
 from finetune.embedding import trainer as module
-from finetune.embedding.losses import build_info_nce_loss
 from finetune.embedding.plan import EmbeddingRecipe
-from finetune.embedding.row_order import BatchOrder, hash_table_texts
 from finetune.embedding.settings import EmbeddingSettings, SuggestedRows, info_nce
-from finetune.embedding.setups import EmbeddingSetup
+from finetune.embedding.setups import BatchOrder, EmbeddingSetup, hash_table_texts
 from finetune.embedding.trainer import run_trainer
 from finetune.gpu_steps import PassSize
 from finetune.recipes import dpr
@@ -530,7 +528,9 @@ def test_a_loss_that_hides_weights_from_the_optimizer_is_refused(make: Callable[
     class Hidden(torch.nn.Module):
         def __init__(self, model: Any) -> None:
             super().__init__()
-            self.parts = (build_info_nce_loss(model, 20.0, group=0, micro_batch=None, gather=False),)
+            self.parts = (
+                info_nce(model, replace(SETTINGS, scale=20.0, group_size=0), micro_batch=None, gather=False),
+            )
 
         def forward(self, features: Any, labels: Any) -> Any:
             return self.parts[0](features, labels)
@@ -710,7 +710,9 @@ def test_the_size_of_a_pass_changes_no_gradient(calm: Artifact, group: int) -> N
     found = []
     for rows in (None, 1, 2, 8, 64):
         model.zero_grad()
-        loss = build_info_nce_loss(model, 20.0, group=group, micro_batch=rows, gather=False)
+        loss = info_nce(
+            model, replace(SETTINGS, scale=20.0, group_size=group), micro_batch=rows, gather=False
+        )
         loss([dict(one) for one in features], torch.empty(0)).backward()
         found.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
     assert len(found[0]) > 20

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from finetune.embedding.row_order import DrawnSet, MixOrder, Rows, Slices, compute_set_probabilities
+from finetune.embedding.setups import DrawnSet, MixOrder, Rows, Slices, compute_set_probabilities
 from harness.core.errors import HarnessError
 
 Draws = Literal["replacement", "turns"]
