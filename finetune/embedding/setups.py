@@ -1,4 +1,7 @@
-"""The parts of a training that depend on the kind of model: rows, batches, network, loss and folder."""
+"""The parts of a training that depend on the kind of model: rows and their order, batches, network, folder.
+
+The order of the rows is a pure function of seed, epoch and step.
+"""
 
 from __future__ import annotations
 

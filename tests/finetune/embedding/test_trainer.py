@@ -528,9 +528,8 @@ def test_a_loss_that_hides_weights_from_the_optimizer_is_refused(make: Callable[
     class Hidden(torch.nn.Module):
         def __init__(self, model: Any) -> None:
             super().__init__()
-            self.parts = (
-                info_nce(model, replace(SETTINGS, scale=20.0, group_size=0), micro_batch=None, gather=False),
-            )
+            settings = replace(SETTINGS, scale=20.0, group_size=0)
+            self.parts = (info_nce(model, settings, micro_batch=None, gather=False),)
 
         def forward(self, features: Any, labels: Any) -> Any:
             return self.parts[0](features, labels)
