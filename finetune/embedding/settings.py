@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
@@ -12,6 +12,8 @@ from harness.core.keys import AlwaysHashed
 from harness.encoder.folder.modules import POOLING_FLAGS
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
@@ -288,3 +290,15 @@ def info_nce(
     return CachedMultipleNegativesRankingLoss(
         model, scale=settings.scale, mini_batch_size=micro_batch, gather_across_devices=gather
     )
+
+
+def compute_set_probabilities(rows: Sequence[int], alpha: float) -> NDArray[np.float64]:
+    """The probability of each set: its rows to the power of alpha, over the sum of all.
+
+    >>> compute_set_probabilities([100, 1, 25], 0.5).tolist()
+    [0.625, 0.0625, 0.3125]
+    """
+    import numpy as np
+
+    powers = np.array(rows, dtype=np.float64) ** alpha
+    return np.asarray(powers / powers.sum(), dtype=np.float64)

@@ -23,7 +23,13 @@ from sentence_transformers import SentenceTransformer as LibrarySentenceTransfor
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 from torch import nn
 
-from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
+from finetune.embedding.settings import (
+    ATTENTION,
+    EmbeddingSettings,
+    Loss,
+    TrainerSettings,
+    compute_set_probabilities,
+)
 from harness.core.arguments import list_allowed_tensors
 from harness.core.errors import HarnessError
 from harness.core.types import Artifact
@@ -330,16 +336,6 @@ class MixOrder:
             f"{size}{why}.",
             hint="Give more data, or a smaller batch: --set batch_size=…",
         )
-
-
-def compute_set_probabilities(rows: Sequence[int], alpha: float) -> NDArray[np.float64]:
-    """The probability of each set: its rows to the power of alpha, over the sum of all.
-
-    >>> compute_set_probabilities([100, 1, 25], 0.5).tolist()
-    [0.625, 0.0625, 0.3125]
-    """
-    powers = np.array(rows, dtype=np.float64) ** alpha
-    return np.asarray(powers / powers.sum(), dtype=np.float64)
 
 
 def pack_clusters(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Sequence[int] = ()) -> Rows:

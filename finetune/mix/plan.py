@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, count_set_rows, describe_training_data
-from finetune.embedding.setups import compute_set_probabilities
+from finetune.embedding.settings import compute_set_probabilities
 from finetune.mix.settings import MixSet, MixSettings, choose_sets, explain_unknown_set, split_set_parts
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import require_plain_name

@@ -24,7 +24,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -633,6 +632,9 @@ class Registry(Generic[Entry]):
         return type(error)(error.message, hint="\n".join(filter(None, lines)) or None)
 
     def _scan(self) -> tuple[dict[str, Entry], list[UsageError]]:
+        # Slow to import, and most commands find their entry by the name of its file.
+        from importlib.metadata import entry_points
+
         files = _list_entry_files(self.package)
         places = {file: (f"{self.package}.{file}", self.attribute) for file in files}
         # Behind the folder's files: a plugin cannot take the name of an entry that comes with the harness.

@@ -4,4 +4,5 @@ import sys
 
 from harness.training.training import exit_process, run_training_process
 
-exit_process(run_training_process(*sys.argv[1:]))
+if __name__ == "__main__":
+    exit_process(run_training_process(*sys.argv[1:]))

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from finetune.embedding.setups import DrawnSet, MixOrder, Rows, Slices, compute_set_probabilities
+from finetune.embedding.settings import compute_set_probabilities
+from finetune.embedding.setups import DrawnSet, MixOrder, Rows, Slices
 from harness.core.errors import HarnessError
 
 Draws = Literal["replacement", "turns"]
