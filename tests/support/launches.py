@@ -53,16 +53,6 @@ def pack(lengths: tuple[int, ...], *, partly: bool = False) -> tuple[Tensor, Pac
     return mask.long(), Packing.from_masks(mask, attended)
 
 
-def run(model: EncoderModel, padded: Tensor, packed: Packing) -> Tensor:
-    """The vectors of a padded batch, (texts, columns, width), whose packing is known."""
-    hidden = model.embeddings(model.embeddings.tokens(packed.pack(padded)), packed.positions, None)
-    turns, layouts = model._build_layer_layouts(packed, hidden, None)
-    for n, block in enumerate(model.layers):
-        turn = turns.get((model.shape.theta(n), model.shape.is_scaled(n)))
-        hidden = block(hidden, layouts[n], turn, packed.attended is not None)
-    return packed.unpack(model.final_norm(hidden))
-
-
 @contextmanager
 def without_values(device: str) -> Iterator[Callable[[Tensor], Tensor]]:
     """A mode in which tensors have no values; gives what moves a tensor of the CPU to the device."""
@@ -91,7 +81,7 @@ def measure(
         model.fuse_projections()
         padded, packed = send(padded), replace(packed, **tensors)
         with Launches() as found:
-            vectors = run(model, padded, packed)
+            vectors = model(padded, packing=packed).last_hidden_state
             if device == "meta":
                 vectors.sum().backward()
     return found, model

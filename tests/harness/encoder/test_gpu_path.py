@@ -14,7 +14,7 @@ import tiny_networks
 from harness.encoder.network import model as network_model
 from launches import BACKWARD, FORWARD, measure
 
-MIXES = ((30,) * 8, (250, 180, 180, 64, 33, 20, 12, 5, 1), (200, 1, 1, 1))
+MIXES = ((30,) * 8, (250, 180, 180, 64, 33, 20, 12, 5, 1), (200, 1, 1, 1), tuple(range(250, 0, -1)))
 LAYERS = 12
 MOST = 145
 """Launches of a batch without gradients, from ids with a known packing to padded vectors."""
