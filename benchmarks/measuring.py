@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,15 +75,57 @@ def in_turns(runs: Mapping[str, Callable[[], T]], repeats: int) -> tuple[dict[st
     return {name: statistics.median(taken) for name, taken in seconds.items()}, answers
 
 
-def peak(script: str, *arguments: str) -> float:
+def peak(script: str, *arguments: str, python: str = sys.executable) -> float:
     """The MB that `script` prints last when it is called to run one contestant alone."""
-    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, script, *arguments], capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
 
 def own_peak() -> float:
     """The peak memory of this process in MB, libraries included; getrusage counts its parent's, too."""
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+
+# Workers with other libraries
+
+
+def locate_python(place: Path) -> str:
+    """The Python of an environment's folder; `place` itself if it is a file."""
+    python = place / "bin" / "python" if place.is_dir() else place
+    if not python.is_file():
+        sys.exit(f"There is no {python}. `make test-newest` creates build/newest with the newest libraries.")
+    return str(python.absolute())  # Python finds its environment by the link, not by its target
+
+
+@contextmanager
+def start_worker(*command: str) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Start a process that calls `serve`; gives its text about itself, and its function."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+
+        def ask(given: Any) -> Any:
+            pickle.dump(given, process.stdin)
+            process.stdin.flush()
+            return pickle.load(process.stdout)
+
+        try:
+            about = pickle.load(process.stdout)
+        except EOFError:
+            sys.exit(f"{command[0]} ended before it was ready; its error stands above.")
+        yield about, ask
+
+
+def serve(run: Callable[[Any], Any], about: str) -> None:
+    """Answer each pickled input of `start_worker` with what `run` returns, until the inputs end."""
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr
+    answer: Any = about
+    while True:
+        pickle.dump(answer, answers)
+        answers.flush()
+        try:
+            given = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        answer = run(given)
 
 
 # Models and data
@@ -100,17 +144,19 @@ def load_encoder(
     from harness.core.types import Artifact
     from harness.encoder.folder.content import compute_folder_identity
     from harness.encoder.folder.description import describe
-    from harness.encoder.loading import load_encoder
+    from harness.encoder.loading import load_any
     from harness.encoder.resolved_encoding import resolve_encoding
 
     key, weights, _ = compute_folder_identity(folder)
     artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
     encoding = resolve_encoding(describe(folder), Settings(**settings))
-    return load_encoder(artifact, encoding, device=device, batch_tokens=batch_tokens)
+    return load_any(artifact, encoding, device=device, batch_tokens=batch_tokens)
 
 
-def load_library(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:
-    """The model of a folder as sentence-transformers loads it, with SDPA."""
+def load_library(
+    folder: Path, *, device: str = "cpu", dtype: str = "float32", library: type | None = None
+) -> Any:
+    """The model of a folder with SDPA, as sentence-transformers or another `library` loads it."""
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
@@ -118,7 +164,8 @@ def load_library(folder: Path, *, device: str = "cpu", dtype: str = "float32") -
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     options = {"dtype": getattr(torch, dtype), "attn_implementation": "sdpa"}
-    return SentenceTransformer(str(folder), device=device, local_files_only=True, model_kwargs=options)
+    create = library or SentenceTransformer
+    return create(str(folder), device=device, local_files_only=True, model_kwargs=options)
 
 
 def make_model(name: str, target: Path, *, tiny: bool = False) -> Path:

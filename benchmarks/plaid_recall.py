@@ -23,13 +23,17 @@ SEARCHES = (
 BARS = {"plaid:nbits=4": 0.90, "plaid:nbits=8": 0.95}
 
 
-def save_model(folder: Path) -> Path:
-    """MiniLM with an orthogonal projection to 64 dimensions, drawn at random; 64 tokens of a document."""
+def save_model(folder: Path, document_length: int = 64) -> Path:
+    """MiniLM with an orthogonal projection to 64 dimensions, drawn at random."""
     import torch
     from pylate.models import ColBERT
 
     model = ColBERT(
-        str(locate_minilm()), embedding_size=64, document_length=64, query_length=32, device="cpu"
+        str(locate_minilm()),
+        embedding_size=64,
+        document_length=document_length,
+        query_length=32,
+        device="cpu",
     )
     torch.manual_seed(0)
     torch.nn.init.orthogonal_(model[1].linear.weight)  # type: ignore[arg-type]
