@@ -32,19 +32,19 @@ from harness.core.encoding import Encoding
 from harness.core.types import SIDES
 from harness.encoder.backbones import OFFSET_MODELS
 from harness.encoder.folder.description import read_token_limits
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.folder.tensors import (
+from harness.encoder.folder.files import (
     FLOAT,
     FORMS,
     TYPES,
     list_module_weights,
     list_parts,
+    read_object,
     read_safetensors,
     read_span,
     read_tensor_headers,
 )
+from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
+from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     TEXT,
     explain_other_tokens,

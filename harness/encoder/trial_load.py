@@ -43,7 +43,13 @@ from harness.core.errors import DamagedModelError, DataError, HarnessError, Mode
 from harness.core.provenance import measure_free_memory
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.folder.files import read_json, read_object
+from harness.encoder.folder.files import (
+    have_other_numbers,
+    list_module_weights,
+    read_json,
+    read_object,
+    read_tensor_headers,
+)
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     ROUTERS,
@@ -57,8 +63,7 @@ from harness.encoder.folder.modules import (
     split_pooling,
     weight_files,
 )
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.folder.tensors import have_other_numbers, list_module_weights, read_tensor_headers
+from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.inputs import is_out_of_memory
 from harness.encoder.library_load import (
     PROBE,

@@ -34,11 +34,10 @@ from harness.core.lineage import read_document
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.folder import content
-from harness.encoder.folder.adapters import lay_beside_base
+from harness.encoder.folder.content import lay_beside_base
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.modules import list_module_folders
-from harness.encoder.folder.preflight import check_folder
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION
+from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, check_folder
 from harness.plan.catalog import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25

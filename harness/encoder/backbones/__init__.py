@@ -12,7 +12,7 @@ from harness.core.errors import DamagedModelError, ModelError, UsageError, find_
 from harness.core.registry import Registry
 from harness.core.types import Artifact
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
-from harness.encoder.folder.adapters import ADAPTER, CONFIG
+from harness.encoder.folder.content import ADAPTER, CONFIG
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import list_module_folders
 

@@ -16,7 +16,7 @@ from harness.core.errors import DamagedModelError, ModelError
 from harness.core.types import Similarity
 from harness.encoder import backbones
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import SETTINGS, is_schema_file, read_files_once, read_object
+from harness.encoder.folder.files import SETTINGS, check_weights, is_schema_file, read_files_once, read_object
 from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     LATE,
@@ -43,7 +43,6 @@ from harness.encoder.folder.modules import (
     require_known,
     weight_files,
 )
-from harness.encoder.folder.tensors import check_weights
 from harness.encoder.two_stage_settings import TwoStageSettings
 
 COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"

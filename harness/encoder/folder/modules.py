@@ -16,8 +16,13 @@ from typing import Any
 
 from harness.core.errors import DamagedModelError, ModelError, find_similar_names
 from harness.core.types import SIDES
-from harness.encoder.folder.files import read_json, read_object, require_inside
-from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
+from harness.encoder.folder.files import (
+    list_module_weights,
+    read_json,
+    read_object,
+    read_tensor_headers,
+    require_inside,
+)
 
 RENAMED = {
     "embedding_dimension": "word_embedding_dimension",

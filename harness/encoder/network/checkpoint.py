@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness.core.errors import ModelError, shorten_names
 from harness.encoder.family import ENCODER, Architecture, Names
-from harness.encoder.folder.tensors import Shapes
+from harness.encoder.folder.files import Shapes
 
 DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
 

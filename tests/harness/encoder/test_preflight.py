@@ -107,7 +107,7 @@ def test_tensors_in_a_pickle_are_known_without_torch(copy: Path, tmp_path: Path)
     from safetensors.torch import load_file
 
     from fakes import Evil
-    from harness.encoder.folder.tensors import read_tensor_headers
+    from harness.encoder.folder.files import read_tensor_headers
 
     held = load_file(copy / "model.safetensors")
     before = read_tensor_headers([copy / "model.safetensors"]) or {}
