@@ -29,8 +29,8 @@ from transformers.utils import logging as transformers_logging
 from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError, shorten_names
 from harness.encoder.folder.files import list_module_weights, read_tensor_headers
-from harness.encoder.folder.modules import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
-from harness.encoder.folder.modules import RENAMED as LATER_NAMES
+from harness.encoder.folder.layout import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
+from harness.encoder.folder.layout import RENAMED as LATER_NAMES
 from harness.encoder.network.checkpoint import describe_ignored_tensors
 from harness.encoder.network.layers import scale_frequencies
 

@@ -22,7 +22,7 @@ from harness.core.encoding import (
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Dtype, Similarity
 from harness.encoder.folder.description import Description
-from harness.encoder.folder.modules import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
+from harness.encoder.folder.layout import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
 from harness.search.plaid import EXACT, NAME, parse_plaid
 
 

@@ -36,7 +36,7 @@ from harness.encoder import backbones
 from harness.encoder.folder import content
 from harness.encoder.folder.content import lay_beside_base
 from harness.encoder.folder.description import Description, describe
-from harness.encoder.folder.modules import list_module_folders
+from harness.encoder.folder.layout import list_module_folders
 from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, check_folder
 from harness.plan.catalog import EvaluationChoice
 from harness.plan.plan import ConfiguredModel

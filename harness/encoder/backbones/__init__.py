@@ -14,7 +14,7 @@ from harness.core.types import Artifact
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
 from harness.encoder.folder.content import ADAPTER, CONFIG
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import list_module_folders
+from harness.encoder.folder.layout import list_module_folders
 
 BACKBONES = Registry(
     kind=BackboneEntry, package="harness.encoder.backbones", attribute="BACKBONE", group="harness.backbones"

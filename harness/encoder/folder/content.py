@@ -1,46 +1,28 @@
 """The content of a model folder: the files that form its key, its own code, and references elsewhere.
 
-Settings that would load anything other than the folder's own files are refused.
+Settings that would load anything other than the folder's own files are refused. A folder with an adapter of
+peft in place of weights is laid out beside its base model, by links.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core.errors import DamagedModelError, ModelError
-from harness.core.files import hash_file, hash_files, require_size
+from harness.core.files import create_temporary_folder, hash_file, hash_files, require_size
 from harness.core.keys import digest
 from harness.core.lineage import ModelDocument, read_document
-from harness.encoder.folder.files import (
-    LARGEST,
-    SETTINGS,
-    WHOLE,
-    check_weights,
-    hash_shards,
-    list_module_weights,
-    read_files_once,
-    read_json,
-    read_object,
-    read_tensor_headers,
-)
-from harness.encoder.folder.modules import (
-    VOCABULARIES,
-    list_backbone_folders,
-    list_module_folders,
-    weight_files,
-)
+from harness.encoder.folder import files, layout
 
-CONFIGS = ("config.json", "modules.json", SETTINGS, "special_tokens_map.json", "added_tokens.json")
+CONFIGS = ("config.json", "modules.json", files.SETTINGS, "special_tokens_map.json", "added_tokens.json")
 """Configuration files, compared as JSON without VOLATILE, like every *_config.json except LEFTOVERS."""
 
 LEFTOVERS = ("data_config.json", "generation_config.json", "preprocessor_config.json")
@@ -62,8 +44,8 @@ def list_content_files(folder: Path) -> list[Path]:
     The README, other formats' weights, training leftovers and model.json are left out. It is a ModelError if
     there are no weights, or a config cannot be read.
     """
-    paths = set(weight_files(folder))
-    for root in {folder, *list_module_folders(folder)}:
+    paths = set(layout.weight_files(folder))
+    for root in {folder, *layout.list_module_folders(folder)}:
         if root.is_dir():
             paths.update(p for p in root.iterdir() if _is_config(p))
             paths.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
@@ -76,7 +58,7 @@ def list_content_files(folder: Path) -> list[Path]:
     for path in content_files:
         is_weights = path.suffix in (".safetensors", ".bin", ".pt", ".h5")
         try:
-            require_size(path, sys.maxsize if is_weights else LARGEST)
+            require_size(path, sys.maxsize if is_weights else files.LARGEST)
         except ValueError as error:
             raise ModelError(f"{path} cannot be read: {error}.") from None
     return content_files
@@ -93,7 +75,7 @@ class FolderIdentity(NamedTuple):
     document: ModelDocument | None = None
 
 
-@read_files_once()
+@files.read_files_once()
 def compute_folder_identity(
     folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
 ) -> FolderIdentity:
@@ -112,14 +94,14 @@ def compute_folder_identity(
     """
     hashes: dict[str, str] = {}
     for path in list_content_files(folder):
-        parts = list_module_weights(path.parent) if path.suffix == ".safetensors" else []
+        parts = files.list_module_weights(path.parent) if path.suffix == ".safetensors" else []
         # The parts of a sharded checkpoint are one file.
-        is_part = path in parts and path.name != WHOLE
-        name = (path.with_name(WHOLE) if is_part else path).relative_to(folder).as_posix()
+        is_part = path in parts and path.name != files.WHOLE
+        name = (path.with_name(files.WHOLE) if is_part else path).relative_to(folder).as_posix()
         if not is_part:
             hashes[name] = _hash(path, cache_dir)
         elif name not in hashes:
-            hashes[name] = hash_files(parts, partial(hash_shards, parts), cache_dir)
+            hashes[name] = hash_files(parts, partial(files.hash_shards, parts), cache_dir)
     content = digest(sorted(hashes.items()))
     own_code = trust_remote_code and any(one.is_replacement for one in list_remote_classes(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
@@ -139,7 +121,7 @@ def _is_config(path: Path) -> bool:
 def _hash(path: Path, cache_dir: Path | None) -> str:
     if not _is_config(path):
         return hash_file(path, cache_dir)
-    content = read_json(path)
+    content = files.read_json(path)
     if isinstance(content, dict):
         content = {name: value for name, value in content.items() if name not in VOLATILE}
     # Written again from its values, so that the order and the blanks of a config do not count.
@@ -153,8 +135,7 @@ NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
 """The files that may name classes of a folder's own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemoteClass:
+class RemoteClass(NamedTuple):
     """A class of a model's own repository that `auto_map` in `file` sets for transformers' class `name`."""
 
     folder: Path
@@ -171,8 +152,8 @@ class RemoteClass:
 def list_remote_classes(folder: Path) -> list[RemoteClass]:
     """Every class of a model's own that its files name; ModelError if a config cannot be read."""
     classes = []
-    for place, file in product(list_module_folders(folder), NAMING):
-        named = read_object(place / file).get("auto_map") or {}
+    for place, file in product(layout.list_module_folders(folder), NAMING):
+        named = files.read_object(place / file).get("auto_map") or {}
         # The old form for a tokenizer: the slow and the fast class.
         for name, references in (named if isinstance(named, dict) else {"AutoTokenizer": named}).items():
             for reference in references if isinstance(references, list) else [references]:
@@ -196,18 +177,18 @@ REFUSED = {
 
 def check_external_references(folder: Path) -> None:
     """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
-    for place in list_module_folders(folder):
+    for place in layout.list_module_folders(folder):
         for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
-            for part in _walk_objects(read_object(path)):
-                # Of a backbone's config transformers reads this one alone.
-                _check_settings(path, part, ["transformers_weights"] if path.name == "config.json" else part)
+            _check_settings(path, files.read_object(path))
         if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
             hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
             raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)
 
 
-def _check_settings(path: Path, settings: Mapping[str, Any], names: Container[str]) -> None:
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Refuse arguments of REFUSED, and an attention named like a repository: it is code from the hub."""
+    # Of a backbone's config transformers reads this one alone.
+    names = ["transformers_weights"] if path.name == "config.json" else settings
     refused = [(name, effect) for effect, group in REFUSED.items() for name in group if name in names]
     # With these values a setting has no effect; loading prefers safetensors in any case.
     nothing: tuple[Any, ...] = (None, False, {}, [], "")
@@ -220,14 +201,9 @@ def _check_settings(path: Path, settings: Mapping[str, Any], names: Container[st
             f"{path} sets {name}, which {effect}: what would be loaded is not what lies in the folder.",
             hint="Save the model with what it names in place, without this setting.",
         )
-
-
-def _walk_objects(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The object, and every object within it."""
-    yield content
-    for value in content.values():
+    for value in settings.values():
         if isinstance(value, dict):
-            yield from _walk_objects(value)
+            _check_settings(path, value)
 
 
 ADAPTER = "peft-adapter"
@@ -235,8 +211,7 @@ ADAPTER = "peft-adapter"
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-MERGED = ["ADALORA", "C3A", "FOURIERFT", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "LORA", "MISS", "OFT"]
-MERGED += ["SHIRA", "VBLORA", "VERA"]
+MERGED = "ADALORA C3A FOURIERFT HRA IA3 LN_TUNING LOHA LOKR LORA MISS OFT SHIRA VBLORA VERA"
 """The kinds of adapters that peft merges into the layers beside which they stand, exact to rounding."""
 
 UNMERGED = ("alora_invocation_tokens", "layer_replication", "megatron_config")
@@ -266,13 +241,13 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
     Raises:
         ModelError: An adapter cannot be merged, is damaged, or has no base.
     """
-    backbones = list_backbone_folders(folder)
-    places = [at for at in backbones if (at / CONFIG).is_file() and not list_module_weights(at)]
+    backbones = layout.list_backbone_folders(folder)
+    places = [at for at in backbones if (at / CONFIG).is_file() and not files.list_module_weights(at)]
     if not places:
         return folder
-    roots = {folder, *list_module_folders(folder)}
-    files = {*folder.rglob("*.py"), *(path for root in roots if root.is_dir() for path in root.iterdir())}
-    links = {path.relative_to(folder).as_posix(): path for path in files if path.is_file()}
+    roots = {folder, *layout.list_module_folders(folder)}
+    paths = {*folder.rglob("*.py"), *(path for root in roots if root.is_dir() for path in root.iterdir())}
+    links = {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
     texts = {}
     for place in places:
         prefix = "" if place == folder else f"{place.relative_to(folder).as_posix()}/"
@@ -283,7 +258,7 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
         links[f"{prefix}{ADAPTER}/{WEIGHTS}"] = links.pop(prefix + WEIGHTS)
         kept = {name: value for name, value in config.items() if name not in ORIGIN}
         if config.get("task_type") in TASKS:
-            names = [name.removeprefix(PREFIX) for name in read_tensor_headers([place / WEIGHTS]) or ()]
+            names = [name.removeprefix(PREFIX) for name in files.read_tensor_headers([place / WEIGHTS]) or ()]
             modules = config.get("modules_to_save") or ()
             kept["modules_to_save"] = [m for m in modules if any(f".{m}." in name for name in names)]
         texts[f"{prefix}{ADAPTER}/{CONFIG}"] = json.dumps(kept, indent=2, sort_keys=True)
@@ -297,55 +272,54 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
 def _read_config(place: Path) -> dict[str, Any]:
     """The config of an adapter that can be merged, whose weights are whole and whose base has a name."""
     path = place / CONFIG
-    config = read_object(path)
+    config = files.read_object(path)
     kind, base = config.get("peft_type"), config.get("base_model_name_or_path")
     if kind is None or not base:
         lack = "base_model_name_or_path" if kind else "peft_type"
         raise DamagedModelError(f"{path} names no {lack}.", hint="Save the adapter again with peft.")
     settings = [name for name in UNMERGED if config.get(name)]
-    if kind not in MERGED or settings:
+    if kind not in MERGED.split() or settings:
         what = f"with {settings[0]}" if settings else f"of the kind {kind}"
         hint = "Give the base model, or an adapter of another kind: LORA, IA3, LOHA, LOKR, OFT or VERA."
-        raise ModelError(
-            f"{place} is an adapter {what}, which cannot be merged into its base model.", hint=hint
-        )
+        lack = f"is an adapter {what}, which cannot be merged into its base model"
+        raise ModelError(f"{place} {lack}.", hint=hint)
     if not (place / WEIGHTS).is_file():
         hint = "Fetch or write the folder again."
         if (place / "adapter_model.bin").is_file():
             hint = f"Save the adapter of adapter_model.bin as {WEIGHTS} with a newer peft."
         raise ModelError(f"{place} has no {WEIGHTS}.", hint=hint)
-    check_weights(place / WEIGHTS)
+    files.check_file(place / WEIGHTS)
     return config
 
 
 def _list_base_files(base: Path, place: Path) -> list[Path]:
     """The files of a base model that it is loaded from, for the adapter in `place`."""
-    weights = list_module_weights(base)
+    weights = files.list_module_weights(base)
     if not (base / "config.json").is_file() or not weights:
         lack = "an adapter itself" if (base / CONFIG).is_file() else "no folder with config.json and weights"
         hint = "Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result."
         raise ModelError(f"{base}, the base model of the adapter in {place}, is {lack}.", hint=hint)
-    has_own = any(any(place.glob(pattern)) for pattern in VOCABULARIES)
-    tokenizer = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", *VOCABULARIES)
-    patterns = ("config.json", "*.index.json", "*.py", *(() if has_own else tokenizer))
+    has_own = any(any(place.glob(pattern)) for pattern in layout.VOCABULARIES)
+    tokenizer = ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+    patterns = ["config.json", "*.index.json", "*.py"]
+    patterns += [] if has_own else [*tokenizer, *layout.VOCABULARIES]
     return [*weights, *(path for pattern in patterns for path in base.glob(pattern))]
 
 
 def _write_links(laid: Path, targets: Mapping[str, str], texts: Mapping[str, str]) -> None:
     """Make a folder of links and texts, whole or not at all."""
-    laid.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=laid.parent) as scratch:
-        # Within it: the scratch folder itself is closed to the other users of a shared cache.
-        new = Path(scratch, laid.name)
+    new = create_temporary_folder(laid)
+    try:
         for name in (*targets, *texts):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
         for name, target in targets.items():
             (new / name).symlink_to(target)
         for name, text in texts.items():
             (new / name).write_text(text, encoding="utf-8")
-        try:
-            os.rename(new, laid)
-        except OSError:
-            # Another process has made it.
-            if not laid.is_dir():
-                raise
+        new.rename(laid)
+    except OSError:
+        # Another process has made it.
+        if not laid.is_dir():
+            raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)

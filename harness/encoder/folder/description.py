@@ -15,38 +15,15 @@ from harness.core.encoding import LateInteraction
 from harness.core.errors import DamagedModelError, ModelError
 from harness.core.types import Similarity
 from harness.encoder import backbones
+from harness.encoder.folder import layout
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import SETTINGS, check_weights, is_schema_file, read_files_once, read_object
-from harness.encoder.folder.modules import (
-    CONTEXT_STAGE,
-    LATE,
-    MASK,
-    TEXT,
-    TEXT_STAGE,
-    TOKENIZED,
-    TOKENS,
-    TWO_STAGE,
-    VOCABULARIES,
-    Module,
-    explain_not_run,
-    find_backbone_folder,
-    find_sentence_config,
-    infer_vector_size,
-    list_backbone_folders,
-    list_input_modules,
-    list_module_folders,
-    list_modules,
-    name_pooling,
-    read_module_config,
-    read_modules,
-    read_pooling,
-    require_known,
-    weight_files,
-)
+from harness.encoder.folder.files import SETTINGS, check_file, is_schema_file, read_files_once, read_object
 from harness.encoder.two_stage_settings import TwoStageSettings
 
 COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"
 """The types of a PyLate model in its settings, and of sentence-transformers' own multi-vector model."""
+
+_Modules = Sequence[layout.Module]
 
 TWO_BACKBONES = "it is more than a single backbone, or has none"
 """The reason why the positions of a model of several parts are not scaled."""
@@ -97,30 +74,30 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     """
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
-    modules = read_modules(folder)
+    modules = layout.read_modules(folder)
     library = read_object(folder / SETTINGS) if modules else {}
     kind = _find_model_kind(folder, modules, library)
-    if modules:
-        _check_module_configs(folder, is_late=kind == MULTI_VECTOR)
+    for module in layout.list_modules(folder) if modules else ():
+        _check_settings(module, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
-    pooling, family = read_pooling(modules), backbones.read_family(find_backbone_folder(folder))
+    pooling, family = layout.read_pooling(modules), backbones.read_family(layout.find_backbone_folder(folder))
     token_limits, late = read_token_limits(folder, own_code=own_code), None
     if kind != "SentenceTransformer":
         read = _read_pylate_settings if kind == COLBERT else _read_multi_vector_settings
-        late = read(folder, modules, library, token_limits[0].most)
-    stages, last = _read_two_stage(folder, modules), modules[-1] if modules else Module("", folder)
+        late = read(modules, library, token_limits[0].most)
+    stages, last = _read_two_stage(folder, modules), modules[-1] if modules else layout.Module("", folder)
     if stages is not None:
-        token_limits = (compute_text_limits(find_backbone_folder(folder), stages, token_limits[0]),)
+        token_limits = (compute_text_limits(layout.find_backbone_folder(folder), stages, token_limits[0]),)
     prompts, default_prompt = _read_prompts(folder, library)
     named = "maxsim" if late is not None else library.get("similarity_fn_name")
     similarity = "cosine" if named is None else named
-    require_known(folder / SETTINGS, "compares vectors with", [similarity], get_args(Similarity))
+    layout.require_known(folder / SETTINGS, "compares vectors with", [similarity], get_args(Similarity))
     size = library.get("truncate_dim")
-    if size is not None and size > (infer_vector_size(folder, pooling or "") or size):
-        raise explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
+    if size is not None and size > (layout.infer_vector_size(folder, pooling or "") or size):
+        raise layout.explain_not_run(folder / SETTINGS, "truncate_dim", size, None)
     # Behind a Router, or in two stages, a backbone is not the first module.
     first, unscalable = modules[0].place if modules else folder, cast(str | None, TWO_BACKBONES)
-    if list_backbone_folders(folder) == [first]:
+    if layout.list_backbone_folders(folder) == [first]:
         unscalable = backbones.explain_unscalable(read_object(first / "config.json"), own_code=own_code)
     return Description(
         folder=folder,
@@ -129,7 +106,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         usual_pooling="mean" if family is None else family.pooling,
         # A Normalize of the vectors of tokens leaves that of a text as it is.
         normalize=last.class_name == "Normalize"
-        and read_module_config(last.place, "Normalize")["module_input_name"] == TEXT,
+        and layout.read_module_config(last.place, "Normalize")["module_input_name"] == layout.TEXT,
         truncate_dim=size,
         # The longest tower's, among those that cut at all.
         max_length=max((length.most for length in token_limits if length.most < NO_LIMIT), default=NO_LIMIT),
@@ -144,49 +121,49 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     )
 
 
+def _check_settings(module: layout.Module, *, is_late: bool) -> None:
+    """Refuse settings of a module that change vectors and are not run here."""
+    config, own = layout.read_module_config(module.place, module.class_name), module.place / "config.json"
+    if module.class_name == "Pooling":
+        layout.name_pooling(config, own)
+    if module.class_name == "Transformer" and not is_late:
+        settings = read_object(path := layout.find_sentence_config(module.place))
+        for name in layout.LATE:
+            if settings.get(name) is not None:
+                raise layout.explain_not_run(path, name, settings[name], None)
+    if module.class_name == layout.MASK and not is_late:
+        what = f"a {layout.MASK}, which only a {MULTI_VECTOR} has"
+        raise ModelError(f"{module.folder} has {what}.", hint="Save the model again.")
+
+
 def _check_files(folder: Path) -> None:
     """Refuse files that are missing, cannot be read, or have a value of another type."""
-    places = list_backbone_folders(folder)
+    places = layout.list_backbone_folders(folder)
     for place in places:
         if not (place / "config.json").is_file():
             hint = "Give the folder of a transformers or sentence-transformers model."
             if (place / "adapter_config.json").is_file():
                 hint = "It is an adapter: merge it into its base model (`merge_and_unload()` of peft)."
             raise ModelError(f"{place} has no config.json.", hint=hint)
-    for place in list_module_folders(folder):
+    for place in layout.list_module_folders(folder):
         for path in sorted(filter(is_schema_file, place.iterdir())) if place.is_dir() else ():
             read_object(path)
     # First: a setting may name other weights than those that are checked next.
     check_external_references(folder)
-    for path in weight_files(folder):
-        check_weights(path)
+    for path in layout.weight_files(folder):
+        check_file(path)
     for place in places:
         _require_tokenizer(place)
 
 
-def _check_module_configs(folder: Path, *, is_late: bool) -> None:
-    """Refuse settings of modules that change vectors and are not run here."""
-    for module in list_modules(folder):
-        config = read_module_config(module.place, module.class_name)
-        if module.class_name == "Pooling":
-            name_pooling(config, module.place / "config.json")
-        own = read_object(path := find_sentence_config(module.place))
-        for name in LATE if module.class_name == "Transformer" and not is_late else ():
-            if own.get(name) is not None:
-                raise explain_not_run(path, name, own[name], None)
-        if module.class_name == MASK and not is_late:
-            what = f"a {MASK}, which only a {MULTI_VECTOR} has"
-            raise ModelError(f"{folder} has {what}.", hint="Save the model again.")
-
-
-def _read_two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
+def _read_two_stage(folder: Path, modules: _Modules) -> TwoStageSettings | None:
     """The settings of a two-stage model, whose backbones must be ours; None for any other."""
-    if all(module.class_name != TWO_STAGE for module in modules):
+    if all(module.class_name != layout.TWO_STAGE for module in modules):
         return None
-    if modules[0].class_name != TWO_STAGE:
+    if modules[0].class_name != layout.TWO_STAGE:
         hint = "Save the model again, with that module first."
         raise ModelError(f"{folder} has two stages behind another module.", hint=hint)
-    for stage in (TEXT_STAGE, CONTEXT_STAGE):
+    for stage in (layout.TEXT_STAGE, layout.CONTEXT_STAGE):
         backbones.require_network(modules[0].place / stage)
     return TwoStageSettings.read_stage_settings(modules[0].place)
 
@@ -206,7 +183,7 @@ def _require_tokenizer(place: Path) -> None:
     # Tokenizers of characters have no vocabulary.
     of_characters = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
     needs_none = config.get("auto_map") or config.get("tokenizer_class") in of_characters
-    if not needs_none and not any(any(place.glob(name)) for name in VOCABULARIES):
+    if not needs_none and not any(any(place.glob(name)) for name in layout.VOCABULARIES):
         family = backbones.read_family(place)
         tokenizer_id = None if family is None else family.tokenizer
         usual = f"that of {tokenizer_id}" if tokenizer_id else "the one it was trained with"
@@ -250,12 +227,11 @@ class _TokenLimits:
 
 def read_token_limits(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]:
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    inputs, bare = list_input_modules(folder), not read_modules(folder)
-    return tuple(_read_module_limits(module, bare=bare, own_code=own_code) for module in inputs)
+    return tuple(_read_module_limits(one, own_code=own_code) for one in layout.list_input_modules(folder))
 
 
-def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _TokenLimits:
-    root = module.place
+def _read_module_limits(module: layout.Module, *, own_code: bool) -> _TokenLimits:
+    root, bare = module.place, not layout.read_modules(module.folder)
     config = read_object(root / "config.json")
     # A config that also covers other inputs has a part for texts.
     if config.get("text_config") is not None and backbones.parse_positions(config) is None:
@@ -268,7 +244,7 @@ def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _Token
     # Computed positions reach as far as the config says, or to the model's own length if that is longer.
     computed = None if positions is None else max(positions, config_length or 0)
     limit = computed if table is None else table
-    if named is None and module.class_name in TOKENIZED:
+    if named is None and module.class_name in layout.TOKENIZED:
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer without a limit has 1e30.
     length_limit = int(named) if named is not None and 0 < named < NO_LIMIT else None
@@ -277,7 +253,7 @@ def _read_module_limits(module: Module, *, bare: bool, own_code: bool) -> _Token
     return _TokenLimits(cuts=cuts, most=most, named=length_limit, limit=limit, table=table)
 
 
-def _find_model_kind(folder: Path, modules: Sequence[Module], library: Mapping[str, Any]) -> str:
+def _find_model_kind(folder: Path, modules: _Modules, library: Mapping[str, Any]) -> str:
     """The class whose model a folder has: SentenceTransformer, COLBERT or MULTI_VECTOR.
 
     It is a ModelError for any other, and for a multi-vector model without one of its files, which would be
@@ -285,7 +261,7 @@ def _find_model_kind(folder: Path, modules: Sequence[Module], library: Mapping[s
     """
     # Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate.
     is_pylate = any(module.kind.startswith("pylate.") for module in modules)
-    is_late, lost = is_pylate or any(module.class_name == MASK for module in modules), SETTINGS
+    is_late, lost = is_pylate or any(module.class_name == layout.MASK for module in modules), SETTINGS
     if not modules:
         is_late = read_object(folder / SETTINGS).get("model_type") in (COLBERT, MULTI_VECTOR)
         lost = "modules.json"
@@ -303,14 +279,12 @@ def _find_model_kind(folder: Path, modules: Sequence[Module], library: Mapping[s
     return kind
 
 
-def _read_pylate_settings(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], _length: int
-) -> LateInteraction:
+def _read_pylate_settings(modules: _Modules, library: Mapping[str, Any], _length: int) -> LateInteraction:
     """The settings of a PyLate model; those that its files do not name have PyLate's defaults."""
     first, *others = [module.class_name for module in modules]
     if first != "Transformer" or {*others} != {"Dense"}:
         raise ModelError(
-            f"{folder} is a PyLate model of {_name_classes(modules)}: "
+            f"{modules[0].folder} is a PyLate model of {_name_classes(modules)}: "
             "it must be a backbone followed by projections of token vectors.",
             hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
         )
@@ -324,16 +298,16 @@ def _read_pylate_settings(
         query_prefix=named.get("query_prefix", "[Q] "),
         document_prefix=named.get("document_prefix", "[D] "),
         skiplist=tuple(map(str, named.get("skiplist_words", string.punctuation))),
-        dimension=infer_vector_size(folder, "") or 0,
+        dimension=layout.infer_vector_size(modules[0].folder, "") or 0,
     )
 
 
-def _name_classes(modules: Sequence[Module]) -> str:
+def _name_classes(modules: _Modules) -> str:
     return ", ".join(module.kind.rpartition(".")[2] for module in modules)
 
 
 def _read_multi_vector_settings(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any], length: int
+    modules: _Modules, library: Mapping[str, Any], length: int
 ) -> LateInteraction:
     """The settings of a MultiVectorEncoder of sentence-transformers; its prefixes are prompts.
 
@@ -341,29 +315,29 @@ def _read_multi_vector_settings(
     """
     similarity = library.get("similarity_fn_name")
     if similarity not in (None, "maxsim"):
-        raise explain_not_run(folder / SETTINGS, "similarity_fn_name", similarity, "maxsim")
-    order = [module.class_name for module in modules if module.class_name != MASK]
-    masks = [module.place / "config.json" for module in modules if module.class_name == MASK]
-    defaults: dict[str | None, str | None] = {"Dense": TOKENS, "Normalize": None}
+        raise layout.explain_not_run(modules[0].folder / SETTINGS, "similarity_fn_name", similarity, "maxsim")
+    order = [module.class_name for module in modules if module.class_name != layout.MASK]
+    masks = [module.place / "config.json" for module in modules if module.class_name == layout.MASK]
+    defaults: dict[str | None, str | None] = {"Dense": layout.TOKENS, "Normalize": None}
     inputs = {
         read_object(one.place / "config.json").get("module_input_name", defaults[one.class_name])
         for one in modules
         if one.class_name in defaults
     }
     wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
-    if order != wanted or len(masks) != 1 or inputs != {TOKENS}:
+    if order != wanted or len(masks) != 1 or inputs != {layout.TOKENS}:
         raise ModelError(
-            f"{folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
+            f"{modules[0].folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
             "projections of token vectors, their normalisation and one mask.",
             hint="Run it with sentence-transformers itself, or save it without the other modules.",
         )
     mask = read_object(masks[0])
     if mask.get("keep_only_token_ids"):
-        raise explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
+        raise layout.explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
     words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
     if words and tasks not in (["document"], "document"):
-        raise explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
-    config = read_object(path := find_sentence_config(modules[0].place))
+        raise layout.explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
+    config = read_object(path := layout.find_sentence_config(modules[0].place))
     expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
     if expansion is not None:
         _require_fixed_expansion(path, expansion, query_length)
@@ -376,7 +350,7 @@ def _read_multi_vector_settings(
         document_prefix="",
         skiplist=tuple(map(str, words)),
         skips_unknown=False,
-        dimension=infer_vector_size(folder, "") or 0,
+        dimension=layout.infer_vector_size(modules[0].folder, "") or 0,
     )
 
 
@@ -389,7 +363,7 @@ def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> N
     is_fixed = named.get("strategy") == "fixed" or query_length == length
     is_known = named.keys() <= run.keys() and named.get("token") is None and isinstance(attend, bool | None)
     if not is_fixed or not is_known or type(length) is not int or length < 1:
-        raise explain_not_run(path, "query_expansion", expansion, run)
+        raise layout.explain_not_run(path, "query_expansion", expansion, run)
     tokenizer = path.with_name("tokenizer_config.json")
     if read_object(tokenizer).get("padding_side") == "left":
-        raise explain_not_run(tokenizer, "padding_side", "left", "right")
+        raise layout.explain_not_run(tokenizer, "padding_side", "left", "right")

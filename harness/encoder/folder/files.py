@@ -1,6 +1,7 @@
-"""The JSON files of a model folder, with the types and ranges of the fields that loading reads.
+"""The files of a model folder: JSON whose fields have types and ranges, and the headers of weights.
 
-They are checked wherever a file is read, so that no later reader, here or in a library, meets another type.
+Fields are checked wherever a file is read, so that no later reader, here or in a library, meets another type.
+Tensors are described without torch. Weights that are damaged, quantised or of a wrapped model are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -78,16 +79,15 @@ def require_inside(path: Path, name: str, what: str) -> None:
 
 
 SCHEMA_FILES = (
-    *("config.json", "sentence_*_config.json", "wordembedding_config.json", "router_config.json"),
-    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", SETTINGS, "*.index.json"),
-    "adapter_config.json",
+    "config.json sentence_*_config.json wordembedding_config.json router_config.json tokenizer_config.json "
+    f"special_tokens_map.json added_tokens.json adapter_config.json {SETTINGS} *.index.json"
 )
 """The files whose fields have types."""
 
 
 def is_schema_file(path: Path) -> bool:
     """Whether the fields of a file of this name have types."""
-    return any(fnmatchcase(path.name, pattern) for pattern in SCHEMA_FILES)
+    return any(fnmatchcase(path.name, pattern) for pattern in SCHEMA_FILES.split())
 
 
 @dataclass(frozen=True)
@@ -110,22 +110,18 @@ TEXT = _Type("a text", lambda value: isinstance(value, str))
 FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
-SIZE = _Type(COUNT.words, _is_count, as_float=True)
+SIZE = _Type(COUNT.words, _is_count, True)
 # A library makes layer after layer, a billion of them for days.
 LAYERS = _Type("an integer of at most 1,000", lambda value: _is_count(value, 0, 1000))
 TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
 # sentence-transformers writes -1 for a backbone without a length, such as XLNet; transformers writes 1e30.
-ANY_LENGTH = _Type(
-    "a number of tokens, at least 1 and whole", lambda n: n == -1 or _is_count(n), as_float=True
-)
-LENGTH = _Type(ANY_LENGTH.words, lambda n: n == -1 or _is_count(n, most=2**31 - 1), as_float=True)
+ANY_LENGTH = _Type("a number of tokens, at least 1 and whole", lambda n: n == -1 or _is_count(n), True)
+LENGTH = _Type(ANY_LENGTH.words, lambda n: n == -1 or _is_count(n, most=2**31 - 1), True)
 # transformers asks an empty one for its number without end.
 WORD = _Type("a token", lambda value: value != "")
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
 LIST = _Type("a list", lambda value: isinstance(value, list))
-TEXTS = _Type(
-    "a list of texts", lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value)
-)
+TEXTS = _Type("a list of texts", lambda value: LIST.allows(value) and all(map(TEXT.allows, value)))
 NAMED = _Type(
     "an object of texts",
     lambda value: isinstance(value, dict) and all(isinstance(v, str | None) for v in value.values()),
@@ -224,9 +220,8 @@ def list_parts(form: Path) -> list[Path]:
         require_inside(form, name, "file")
     parts = [form.parent / name for name in names]
     if missing := [part.name for part in parts if not part.is_file()]:
-        raise DamagedModelError(
-            f"{form.parent} lacks {len(missing)} of its {len(parts)} weight files, {missing[0]} first."
-        )
+        lack = f"{len(missing)} of its {len(parts)} weight files, {missing[0]} first"
+        raise DamagedModelError(f"{form.parent} lacks {lack}.")
     return parts
 
 
@@ -246,9 +241,7 @@ def read_tensor_headers(paths: Sequence[Path]) -> dict[str, StoredTensor] | None
 
     It is a ModelError if a safetensors file is truncated or corrupt.
     """
-    files = [
-        read_safetensors(path)[0] if path.suffix == ".safetensors" else _read_pickle(path) for path in paths
-    ]
+    files = [read_safetensors(at)[0] if at.suffix == ".safetensors" else _read_pickle(at) for at in paths]
     tensors = {name: tensor for some in files for name, tensor in (some or {}).items()}
     return None if None in files else tensors or None
 
@@ -293,10 +286,8 @@ def read_safetensors(path: Path) -> tuple[dict[str, StoredTensor], dict[str, str
 
 
 def _explain_damage(path: Path, problem: str) -> ModelError:
-    return ModelError(
-        f"{path} is not a whole safetensors file: {problem}.",
-        hint="A copy or a download may have stopped early. Fetch it again.",
-    )
+    hint = "A copy or a download may have stopped early. Fetch it again."
+    return ModelError(f"{path} is not a whole safetensors file: {problem}.", hint=hint)
 
 
 def _read_pickle(path: Path) -> dict[str, StoredTensor] | None:
@@ -309,7 +300,7 @@ def _read_pickle(path: Path) -> dict[str, StoredTensor] | None:
                 hint = "torch.save writes no such file. Get the model as safetensors."
                 raise ModelError(f"{path} unpacks to {unpacked:,} bytes, more than it has.", hint=hint)
             (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-            content = _Unpickler(path, archive.read(name)).load()
+            content = _Unpickler(io.BytesIO(archive.read(name))).load()
     except ModelError:
         raise
     except Exception:
@@ -318,29 +309,29 @@ def _read_pickle(path: Path) -> dict[str, StoredTensor] | None:
     if isinstance(content, dict):
         require_flat(path, content)
         if all(isinstance(one, StoredTensor) for one in content.values()):
-            return {str(name): one for name, one in content.items()}
+            return {str(name): replace(tensor, path=path) for name, tensor in content.items()}
     return None
+
+
+_UNPICKLED: Mapping[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): lambda dtype, _, size, *__: StoredTensor(
+        Path(), dtype, tuple(size)
+    ),
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+    **{("torch", f"{storage}Storage"): dtype for dtype, storage in _STORAGES.items()},
+}
+"""What stands for the names in a file of torch.save."""
 
 
 # The one in Python: that in C fills a list as long as the largest number of a place that the pickle names.
 class _Unpickler(pickle._Unpickler):
     """An unpickler that describes tensors, without their bytes, and refuses everything else."""
 
-    def __init__(self, path: Path, content: bytes) -> None:
-        super().__init__(io.BytesIO(content))
-        self._path = path
-
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, _offset, size, *_: StoredTensor(self._path, storage, tuple(size))
-        if (module, name) == ("torch._utils", "_rebuild_parameter"):
-            return lambda tensor, *_: tensor
-        for dtype, storage in _STORAGES.items():
-            if (module, name) == ("torch", f"{storage}Storage"):
-                return dtype
-        raise pickle.UnpicklingError(f"{module}.{name}")
+        if (module, name) not in _UNPICKLED:
+            raise pickle.UnpicklingError(f"{module}.{name}")
+        return _UNPICKLED[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
         # torch.save names a storage by ("storage", class, key, device, number of elements).
@@ -376,14 +367,16 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 """The beginning of a file that git put in place of a large one."""
 
 
-def check_present(path: Path) -> None:
-    """Refuse a file that is empty, or a pointer of git-lfs in place of the file: ModelError."""
+def check_file(path: Path) -> None:
+    """Refuse a file that is empty, a pointer of git-lfs, or truncated or corrupt safetensors: ModelError."""
     start = read_span(path, 0, len(POINTER))
     if start == POINTER:
         hint = f"Type `git lfs pull` in {path.parent}."
         raise ModelError(f"{path} is a git-lfs pointer, not the file itself.", hint=hint)
     if not start:
         raise DamagedModelError(f"{path} is empty.")
+    if path.suffix == ".safetensors":
+        read_safetensors(path)
 
 
 _READ = re.compile(r"\.cache/.*|(\d+_\w+/)?[^/]+\.(json|model|safetensors|txt)")
@@ -397,13 +390,6 @@ def check_downloads(folder: Path) -> None:
             f"{folder} is not whole: by .cache the download of {lost[0]} stopped, or the file is gone.",
             hint="Type the same `hf download` again. If all is there, remove .cache in the folder.",
         )
-
-
-def check_weights(path: Path) -> None:
-    """Refuse a weight file that is a git-lfs pointer, empty, truncated or corrupt: ModelError."""
-    check_present(path)
-    if path.suffix == ".safetensors":
-        read_safetensors(path)
 
 
 BLOCK = 1 << 20
@@ -429,24 +415,24 @@ def require_one_model(place: Path) -> None:
     Of a folder with both, transformers loads the one file; saving in parts does not remove it.
     """
     single, index = (place / name for name in FORMS[:2])
-    if not single.is_file():
-        headers = [read_safetensors(path)[0] for path in list_parts(index)] if index.is_file() else []
-        for name in dict.fromkeys(name for tensors in headers for name in tensors):
-            copies = [tensors[name] for tensors in headers if name in tensors]
-            if any(have_other_numbers(copies[0], other) for other in copies[1:]):
-                raise ModelError(
-                    f"{place} holds {name} twice, with other numbers in {copies[1].path.name}.",
-                    hint="Its parts are of two saves: fetch or write the folder again.",
-                )
+    if not index.is_file():
         return
     try:
-        parts = read_tensor_headers(list_parts(index)) if index.is_file() else None
-    # An index that was left behind, without its parts.
+        headers = [read_safetensors(path)[0] for path in list_parts(index)]
     except ModelError:
-        return
-    if parts is None:
-        return
-    tensors = read_tensor_headers([single]) or {}
+        # Beside one file, an index that was left behind, without its parts.
+        if single.is_file():
+            return
+        raise
+    parts: dict[str, StoredTensor] = {}
+    for name, tensor in (pair for tensors in headers for pair in tensors.items()):
+        copy = parts.setdefault(name, tensor)
+        if copy is not tensor and not single.is_file() and have_other_numbers(copy, tensor):
+            raise ModelError(
+                f"{place} holds {name} twice, with other numbers in {tensor.path.name}.",
+                hint="Its parts are of two saves: fetch or write the folder again.",
+            )
+    tensors = read_safetensors(single)[0] if single.is_file() else parts
     wrong = [name for name in tensors.keys() & parts.keys() if tensors[name].shape != parts[name].shape]
     # A buffer, a pooler or a head may be in one of them alone.
     alone = tensors.keys() ^ parts.keys()
@@ -484,9 +470,9 @@ def require_plain(place: Path, tensors: Mapping[str, StoredTensor]) -> None:
         return
     columns = zip(*(name.split(".") for name in tensors), strict=False)
     shared = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns)]
-    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=None)
+    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=-1)
     inner = next(part for part in wrapped[0].split(".") if part in WRAPPERS)
-    part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
+    part = ".".join([*(shared[: last + 1] or [inner]), ""])
     raise ModelError(
         f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
         hint=f"Strip it, e.g. `{format_command(STRIP, str(tensors[wrapped[0]].path), part)}`.",
@@ -530,7 +516,6 @@ def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> N
     present = {f"a tensor {name} of {tuple(tensor.shape)}" for name, tensor in tensors.items()}
     due = {f"a tensor {name} of {tuple(shape)}" for name, shape in wanted.items()}
     if present != due:
-        has, wants = (
-            shorten_names(sorted(some), 3) or "no such tensor" for some in (present - due, due - present)
-        )
+        others = (present - due, due - present)
+        has, wants = (shorten_names(sorted(some), 3) or "no such tensor" for some in others)
         raise DamagedModelError(f"{place} has {has}, and its config.json wants {wants}.")

@@ -18,38 +18,8 @@ from harness.core.errors import DamagedModelError, ModelError, UsageError, warn
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.family import Config
+from harness.encoder.folder import files, layout
 from harness.encoder.folder.content import ADAPTER, PREFIX, WEIGHTS, RemoteClass, list_remote_classes
-from harness.encoder.folder.files import (
-    SETTINGS,
-    Shapes,
-    check_downloads,
-    check_present,
-    format_command,
-    list_module_weights,
-    read_files_once,
-    read_object,
-    read_tensor_headers,
-    require_one_model,
-    require_plain,
-    require_shapes,
-)
-from harness.encoder.folder.modules import (
-    ATTENTIVE,
-    CONTEXT_STAGE,
-    OWN,
-    TEXT_STAGE,
-    TOKENIZED,
-    TWO_STAGE,
-    VOCABULARIES,
-    Module,
-    adapt_config,
-    find_library_class,
-    list_module_folders,
-    list_modules,
-    name_pooling,
-    read_module_config,
-    read_modules,
-)
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
 ORDER, UNNAMED, CARD = "order-dependence", "unnamed-modules", "model-card"
@@ -57,7 +27,7 @@ ORDER, UNNAMED, CARD = "order-dependence", "unnamed-modules", "model-card"
 those of README.md are accepted."""
 
 
-@read_files_once()
+@files.read_files_once()
 def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
@@ -71,8 +41,8 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         UsageError: It is of another kind, a setting does not fit it, or it cannot be loaded (ModelError).
     """
     folder = artifact.folder
-    check_downloads(folder)
-    if not any_kind and not read_modules(folder):
+    files.check_downloads(folder)
+    if not any_kind and not layout.read_modules(folder):
         _check_kind(folder)
     if not any_kind and UNNAMED not in artifact.allow:
         _require_named(folder)
@@ -80,9 +50,9 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         _note_card(folder)
     check_trust(artifact)
     backbones.check_family(artifact, encoding)
-    for module in list_modules(folder):
-        place, config = module.place, read_object(module.place / "config.json")
-        if "config" in module.needs and not (place / "config.json").is_file():
+    for module in layout.list_modules(folder):
+        place, config = module.place, files.read_object(module.place / "config.json")
+        if module.class_name in layout.NEEDS["config"].split() and not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
             raise DamagedModelError(
                 f"modules.json of {folder} names the module {module.class_name} in "
@@ -91,18 +61,18 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         if module.class_name == "Transformer":
             _check_backbone_files(place, config, artifact, encoding)
         elif shapes := _list_shapes(module, config):
-            tensors = read_tensor_headers(list_module_weights(place, sharded=False))
+            tensors = files.read_tensor_headers(files.list_module_weights(place, sharded=False))
             if tensors is not None:
-                require_shapes(place, tensors, shapes)
+                files.require_shapes(place, tensors, shapes)
 
 
 def _require_named(folder: Path) -> None:
     """Refuse modules and settings of sentence-transformers that no modules.json names."""
-    named, places = read_modules(folder), list_module_folders(folder)
+    named, places = layout.read_modules(folder), layout.list_module_folders(folder)
     # Folders as the library calls them; one of Normalize holds nothing that was learned.
-    files = sorted(folder.glob("[0-9]*_*/config.json"))
-    unnamed = [f for f in files if f.parent not in places and not f.parent.name.endswith("_Normalize")]
-    settings = () if named else (folder / SETTINGS, folder / "sentence_bert_config.json")
+    configs = sorted(folder.glob("[0-9]*_*/config.json"))
+    unnamed = [f for f in configs if f.parent not in places and not f.parent.name.endswith("_Normalize")]
+    settings = () if named else (folder / files.SETTINGS, folder / "sentence_bert_config.json")
     unnamed += [path for path in settings if path.is_file()]
     if unnamed:
         what = "modules.json does not name" if named else "no modules.json names"
@@ -115,7 +85,7 @@ def _require_named(folder: Path) -> None:
 _BLOCK = re.compile(r"^(?:SentenceTransformer|MultiVectorEncoder|ColBERT)\(\n((?:  .*\n)+)\)", re.M)
 _MODULE = re.compile(r"^  \(\w+\): (\w+)\((?:(\{.*\})\))?(?: with Transformer model: (\w+))?", re.M)
 _VERSION = re.compile(r"^- Sentence Transformers: (\S+)", re.M)
-_NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in OWN.items()}
+_NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in layout.OWN.items()}
 
 
 def _note_card(folder: Path) -> None:
@@ -125,7 +95,7 @@ def _note_card(folder: Path) -> None:
     loaded. A card of another version, backbone or width is another model's, and is not compared.
     """
     try:
-        differences = _compare_card(folder, read_modules(folder))
+        differences = _compare_card(folder, layout.read_modules(folder))
     # No card, or one that somebody has shortened: whatever is wrong with it says nothing about the model.
     except Exception:
         return
@@ -134,18 +104,20 @@ def _note_card(folder: Path) -> None:
         warn(f"{what}: one is outdated. If files were lost, fetch it again. To hide this: --allow {CARD}")
 
 
-def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
+def _compare_card(folder: Path, modules: Sequence[layout.Module]) -> list[str]:
     """What the card shows otherwise than the files that load."""
     with (folder / "README.md").open(encoding="utf-8") as file:
         text = file.read(1 << 20)
-    (block,), saved = _BLOCK.findall(text), read_object(folder / SETTINGS).get("__version__") or {}
+    (block,) = _BLOCK.findall(text)
+    saved = files.read_object(folder / files.SETTINGS).get("__version__") or {}
     rows = [(_NAMES.get(kind, kind), config or "{}", model) for kind, config, model in _MODULE.findall(block)]
     printed = {name: {"architecture": model} | ast.literal_eval(config) for name, config, model in rows}
     classes = [module.class_name or module.kind.rpartition(".")[2] for module in modules]
     shown, loaded = [name for name, _, _ in rows], [_NAMES.get(name, name) for name in classes]
-    configs = {name: read_module_config(m.place, name) for name, m in zip(loaded, modules, strict=True)}
+    pairs = zip(loaded, modules, strict=True)
+    configs = {name: layout.read_module_config(module.place, name) for name, module in pairs}
     stem = re.sub("(Encoder)?Model$", "", printed["Transformer"]["architecture"]) or "?"
-    architectures = read_object(modules[0].place / "config.json")["architectures"]
+    architectures = files.read_object(modules[0].place / "config.json")["architectures"]
     versions = {saved.get("sentence_transformers"), *_VERSION.findall(text)} - {None}
     is_other = len(versions) > 1 or not any(name.startswith(stem) for name in architectures)
     differences = []
@@ -153,9 +125,9 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
         differences = [f"the modules {', '.join(shown)}, and modules.json has {', '.join(loaded)}"]
     if "Pooling" in printed.keys() & configs.keys():
         del printed["Pooling"]["architecture"]
-        pair = (adapt_config("Pooling", printed["Pooling"], folder), configs["Pooling"])
+        pair = (layout.adapt_config("Pooling", printed["Pooling"], folder), configs["Pooling"])
         is_other |= len({config["word_embedding_dimension"] for config in pair}) > 1
-        poolings = [name_pooling(config, folder) for config in pair]
+        poolings = [layout.name_pooling(config, folder) for config in pair]
         if poolings[0] != poolings[1]:
             differences.append(f"the pooling {poolings[0]}, and the model's files have {poolings[1]}")
     lengths = [config.get("max_seq_length") for config in (printed["Transformer"], configs["Transformer"])]
@@ -164,7 +136,7 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
     return [] if is_other else differences
 
 
-def _list_shapes(module: Module, config: Config) -> Shapes | None:
+def _list_shapes(module: layout.Module, config: Config) -> files.Shapes | None:
     """The shapes of a module's tensors that its config says; None where it does not say."""
     if module.class_name == "Dense":
         size, width = config.get("out_features"), config.get("in_features")
@@ -174,7 +146,7 @@ def _list_shapes(module: Module, config: Config) -> Shapes | None:
         bias = {"linear.bias": (size,)} if config.get("bias", True) else {}
         residual = {"residual.weight": (size, width)} if config.get("use_residual") and size != width else {}
         return {"linear.weight": (size, width), **bias, **residual}
-    if module.class_name == ATTENTIVE:
+    if module.class_name == layout.ATTENTIVE:
         size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
         if size is None or heads is None or size % heads:
             raise ModelError(
@@ -182,8 +154,8 @@ def _list_shapes(module: Module, config: Config) -> Shapes | None:
                 hint="The number of heads must divide that of the dimensions.",
             )
         return {"query": (heads, size // heads)}
-    if module.class_name == TWO_STAGE:
-        stages = (module.place / CONTEXT_STAGE, module.place / TEXT_STAGE)
+    if module.class_name == layout.TWO_STAGE:
+        stages = (module.place / layout.CONTEXT_STAGE, module.place / layout.TEXT_STAGE)
         widths = [backbones.read_architecture(place).hidden_size for place in stages]
         return list_stage_shapes(TwoStageSettings.read_stage_settings(module.place), *widths)
     return None
@@ -199,13 +171,13 @@ def _check_backbone_files(place: Path, config: Config, artifact: Artifact, encod
         )
     if ORDER not in artifact.allow:
         _require_no_order(place, config, encoding, own_code=artifact.trust_remote_code)
-    tensors = read_tensor_headers(list_module_weights(place))
+    tensors = files.read_tensor_headers(files.list_module_weights(place))
     if tensors is not None:
-        require_plain(place, tensors)
-    require_one_model(place)
-    for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
+        files.require_plain(place, tensors)
+    files.require_one_model(place)
+    for path in sorted(path for pattern in layout.VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
-            check_present(path)
+            files.check_file(path)
 
 
 def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_code: bool) -> None:
@@ -238,15 +210,14 @@ KINDS = (
 def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
-    config = read_object(folder / "config.json")
+    config = files.read_object(folder / "config.json")
     classes = config.get("architectures") or []
     # Where the config names no class, the tensors of a head tell.
-    tensors = read_tensor_headers([*list_module_weights(folder), *folder.glob(f"{ADAPTER}/{WEIGHTS}")]) or {}
-    names = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
+    weights = [*files.list_module_weights(folder), *folder.glob(f"{ADAPTER}/{WEIGHTS}")]
+    tensors = files.read_tensor_headers(weights) or {}
+    heads = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
     kinds = [
-        what
-        for ending, head, what in KINDS
-        if head in names or any(name.endswith(ending) for name in classes)
+        kind for end, head, kind in KINDS if head in heads or any(name.endswith(end) for name in classes)
     ]
     # sentence-transformers writes a section of its own into the config of a CrossEncoder.
     if kinds and (
@@ -280,13 +251,13 @@ def check_trust(artifact: Artifact) -> None:
     It is refused as well where it names code of its own without which it would be another model.
     """
     # Module files import the types of modules, and the tokenizers of word embeddings.
-    modules, needs = list_modules(artifact.folder), f"{artifact.name} needs code of its own"
-    configs = [read_object(module.place / "wordembedding_config.json") for module in modules]
+    modules, needs = layout.list_modules(artifact.folder), f"{artifact.name} needs code of its own"
+    configs = [files.read_object(module.place / "wordembedding_config.json") for module in modules]
     tokenizers = (config.get("tokenizer_class") for config in configs)
     names = [*(module.kind for module in modules), *(name for name in tokenizers if name is not None)]
     pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
     hint = f"Read that code; if you trust it, add --trust-remote-code{pin}."
-    foreign = [kind for kind in names if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))]
+    foreign = [kind for kind in names if not (layout.find_library_class(kind) or TOKENIZER.fullmatch(kind))]
     for kind in foreign:
         if kind.startswith("sentence_transformers."):
             raise ModelError(
@@ -296,8 +267,9 @@ def check_trust(artifact: Artifact) -> None:
             )
     for module in modules:
         # In those the field is a setting of the backbone, and nothing is imported.
-        name = read_object(module.place / "config.json").get("activation_function")
-        if module.class_name not in TOKENIZED and name is not None and not name.startswith(ACTIVATIONS):
+        name = files.read_object(module.place / "config.json").get("activation_function")
+        is_backbone = module.class_name in layout.TOKENIZED
+        if not is_backbone and name is not None and not name.startswith(ACTIVATIONS):
             raise ModelError(
                 f"{module.place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
@@ -309,7 +281,7 @@ def check_trust(artifact: Artifact) -> None:
     if foreign:
         raise ModelError(f"{needs}: its module {foreign[0]}.", hint=hint)
     for remote in remote_classes:
-        kind = str(read_object(remote.folder / "config.json").get("model_type", ""))
+        kind = str(files.read_object(remote.folder / "config.json").get("model_type", ""))
         family = backbones.read_family(remote.folder) if remote.file == "config.json" else None
         # That of a family without a network of ours runs as any other.
         family = None if family is None or family.shape is None else family
@@ -367,37 +339,32 @@ _SAVE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SpecialTokens:
     """The tokens that the files in the folder of a tokenizer say are put around a text.
 
     `config` is the content of tokenizer_config.json, with tokens as texts, and `tokenizer` that of
-    tokenizer.json; `first` and `last` are the tokens that its post-processor adds, "" for none and None where
-    it says nothing.
+    tokenizer.json.
     """
 
     folder: Path
     config: Mapping[str, Any]
     tokenizer: Mapping[str, Any]
-    first: str | None
-    last: str | None
 
     @staticmethod
     def read_folder(folder: Path) -> SpecialTokens:
         """What the files in `folder` say."""
-        config = {**read_object(folder / "special_tokens_map.json"), **read_object(folder / _CONFIG)}
-        tokens = {
+        fields = [files.read_object(folder / name) for name in ("special_tokens_map.json", _CONFIG)]
+        config = {
             name: value.get("content") if isinstance(value, Mapping) else value
-            for name, value in config.items()
+            for name, value in {**fields[0], **fields[1]}.items()
         }
-        tokenizer = read_object(folder / _TOKENIZER)
-        first, last = _read_processor(tokenizer.get("post_processor"))
-        return SpecialTokens(folder=folder, config=tokens, tokenizer=tokenizer, first=first, last=last)
+        return SpecialTokens(folder, config, files.read_object(folder / _TOKENIZER))
 
     def declare(self, end: str) -> str | None:
         """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""
         flag, name, of_encoders = _FLAGS[end]
-        added: str | None = getattr(self, end)
+        added = _find_added_token(self.tokenizer.get("post_processor"), end)
         token, declared = self.config.get(name), self.config.get(flag)
         if declared is True and isinstance(token, str):
             return token
@@ -445,26 +412,23 @@ class SpecialTokens:
     def _build_command(self, first: str, last: str) -> str:
         """The command that makes the tokenizer add these tokens."""
         if not (self.folder / _TOKENIZER).is_file():
-            return format_command(_SAVE, str(self.folder), first, last)
-        single = " ".join(filter(None, (first, "$A", last)))
-        return format_command(_CURE, str(self.folder / _TOKENIZER), single, sorted({first, last} - {""}))
+            return files.format_command(_SAVE, str(self.folder), first, last)
+        single, tokens = " ".join(filter(None, (first, "$A", last))), sorted({first, last} - {""})
+        return files.format_command(_CURE, str(self.folder / _TOKENIZER), single, tokens)
 
 
-def _read_processor(processor: Any) -> tuple[str, str] | tuple[None, None]:
-    """The tokens that a post-processor puts before and behind a text; None where that is not known."""
+def _find_added_token(processor: Any, end: str) -> str | None:
+    """The token that a post-processor puts at an end of a text, "" for none; None where that is not known."""
     kind = processor.get("type") if isinstance(processor, Mapping) else None
     if kind in ("BertProcessing", "RobertaProcessing"):
-        return str(processor["cls"][0]), str(processor["sep"][0])
+        return str(processor["cls" if end == "first" else "sep"][0])
     if kind == "TemplateProcessing":
-        parts = processor["single"]
-        at = next((number for number, part in enumerate(parts) if "Sequence" in part), 0)
-        names = [part["SpecialToken"]["id"] if "SpecialToken" in part else "" for part in parts]
-        return (names[0] if at else ""), names[-1]
+        outer = processor["single"][0 if end == "first" else -1]
+        return str(outer["SpecialToken"]["id"]) if "SpecialToken" in outer else ""
     if kind == "ByteLevel":
-        return "", ""
+        return ""
     if kind == "Sequence":
         # The later ones put theirs around those of the earlier.
-        ends = [_read_processor(inner) for inner in reversed(processor["processors"])]
-        if (None, None) not in ends:
-            return next((end[0] for end in ends if end[0]), ""), next((end[1] for end in ends if end[1]), "")
-    return None, None
+        tokens = [_find_added_token(inner, end) for inner in reversed(processor["processors"])]
+        return None if None in tokens else next(filter(None, tokens), "")
+    return None

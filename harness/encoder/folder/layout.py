@@ -87,7 +87,7 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         path: Its file, which errors name.
     """
     settings = {RENAMED.get(name, name): value for name, value in config.items()}
-    known = SETTINGS[class_name].split() if class_name in SETTINGS else settings
+    known = SETTINGS.get(str(class_name), "").split() or settings
     for name in settings:
         if name not in known and not name.startswith("pooling_mode_"):
             raise ModelError(
@@ -234,23 +234,23 @@ class Module:
         return find_library_class(self.kind)
 
     @property
-    def needs(self) -> list[str]:
-        """What it cannot do without, as NEEDS has it."""
-        return [need for need, names in NEEDS.items() if self.class_name in names.split()]
-
-    @property
     def place(self) -> Path:
         """The folder of the module."""
         return self.folder / self.sub
 
     @cached_property
+    def _structure(self) -> Mapping[str, Any]:
+        """The `types` of the modules within, by subfolder, and the `structure` of those that texts enter."""
+        if self.class_name == TWO_STAGE:
+            # Texts enter the second stage alone; context documents are encoded before.
+            types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
+            return {"types": types, "structure": {"": [TEXT_STAGE]}}
+        return read_router_config(self.place) if self.class_name in ROUTERS else {}
+
+    @cached_property
     def inner(self) -> dict[str, Module]:
         """The modules within a Router or of two stages, by the name of their subfolder."""
-        types: Any = None
-        if self.class_name == TWO_STAGE:
-            types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
-        elif self.class_name in ROUTERS:
-            types = read_router_config(self.place).get("types")
+        types: Any = self._structure.get("types")
         inner = types if isinstance(types, dict) else {}
         for name in inner:
             # An empty name would be the Router itself, and the walk would not end.
@@ -269,11 +269,8 @@ class Module:
         """The module itself, or the first one of each tower of a Router; of two stages that of texts."""
         if not self.inner:
             return [self]
-        towers = read_router_config(self.place).get("structure")
+        towers = self._structure.get("structure")
         firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else self.inner
-        if self.class_name == TWO_STAGE:
-            # Texts enter the second stage alone; context documents are encoded before.
-            firsts = [TEXT_STAGE]
         inputs = (self.inner.get(name, self._build_inner("", name)) for name in firsts)
         return [module for tower in inputs for module in tower.list_inputs()]
 
@@ -303,7 +300,7 @@ def read_modules(folder: Path) -> list[Module]:
         raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
     for module in modules:
         require_inside(path, module.sub, "folder")
-    if "vectors" in modules[0].needs:
+    if modules[0].class_name in NEEDS["vectors"].split():
         raise DamagedModelError(f"{path} begins with {modules[0].class_name}, which reads no text.")
     return modules
 
@@ -313,17 +310,15 @@ def is_model2vec(place: Path) -> bool:
     return "embeddings" in (read_tensor_headers(list_module_weights(place, sharded=False)) or {})
 
 
-def _list_all_modules(folder: Path) -> list[Module]:
-    roots = read_modules(folder) or [Module(TRANSFORMER, folder)]
-    return [module for root in roots for module in root.list_all()]
-
-
-def list_modules(folder: Path) -> list[Module]:
+def list_modules(folder: Path, *, routers: bool = False) -> list[Module]:
     """The modules of `read_modules`, with each Router replaced by those within it, at any depth.
 
-    A bare backbone is a Transformer; the backbones of a two-stage module come before it, that of texts first.
+    With `routers` these stand behind it. A bare backbone is a Transformer; the backbones of a two-stage
+    module come before it, that of texts first.
     """
-    return [one for one in _list_all_modules(folder) if one.class_name not in ROUTERS or not one.inner]
+    roots = read_modules(folder) or [Module(TRANSFORMER, folder)]
+    modules = [module for root in roots for module in root.list_all()]
+    return [one for one in modules if routers or one.class_name not in ROUTERS or not one.inner]
 
 
 def list_backbone_folders(folder: Path) -> list[Path]:
@@ -343,7 +338,7 @@ def find_backbone_folder(folder: Path) -> Path:
 
 def list_module_folders(folder: Path) -> list[Path]:
     """The folder of every module, Routers included; the model's own folder for a bare backbone."""
-    return list(dict.fromkeys(module.place for module in _list_all_modules(folder)))
+    return list(dict.fromkeys(module.place for module in list_modules(folder, routers=True)))
 
 
 OTHER_FORMATS = {
@@ -378,7 +373,7 @@ def weight_files(folder: Path) -> list[Path]:
         paths = list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
         # A first module of the model's own is its backbone.
         is_backbone = module.class_name is None and module.place == modules[0].place
-        if not paths and (is_backbone or "weights" in module.needs):
+        if not paths and (is_backbone or module.class_name in NEEDS["weights"].split()):
             raise _explain_missing_weights(folder, module.place)
         weights.update(paths)
     return sorted(weights)
