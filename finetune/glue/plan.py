@@ -40,8 +40,7 @@ from harness.core.sources import (
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
 from harness.encoder.backbones import has_network, read_architecture
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import read_token_limits
+from harness.encoder.folder.description import compute_folder_identity, read_token_limits
 from harness.encoder.folder.files import (
     list_module_weights,
     read_object,

@@ -29,7 +29,7 @@ from harness.driver.protocol import prepare_protocol
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.content import (
+from harness.encoder.folder.description import (
     VOLATILE,
     FolderIdentity,
     compute_folder_identity,

@@ -71,6 +71,7 @@ from harness.encoder.library_load import (
     LoadReport,
     collect_load_report,
     explain_other_tokens,
+    explain_special_tokens,
     find_text_ends,
     hide_library_output,
     let_end_pad,
@@ -402,7 +403,7 @@ def _check_network(module: _Backbone, place: Path, artifact: Artifact, encoding:
 def _require_declared_tokens(place: Path, artifact: Artifact, tokenizer: Any, reference: Any) -> None:
     """Refuse a tokenizer that does not do what its files declare, unless accepted."""
     files, ends = SpecialTokens.read_folder(place), find_text_ends(tokenizer)
-    differences = {SPECIAL_TOKENS: ends and files.explain_difference(*ends)}
+    differences = {SPECIAL_TOKENS: ends and explain_special_tokens(files, *ends)}
     if reference is not None and "auto_map" not in files.config:
         differences[TOKENIZATION] = explain_other_tokens(tokenizer, files.config, reference)
     for name, difference in differences.items():

@@ -18,7 +18,7 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.files import create_temporary_folder, write_error
 from harness.core.types import Artifact, ObjectEncoder
 from harness.encoder import backbones
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.encoder.folder.files import SETTINGS, read_object
 from harness.encoder.folder.layout import find_sentence_config
 from harness.executors.local import end_repetition

@@ -17,7 +17,7 @@ from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.keys import build_data_identity
 from harness.core.lineage import Lineage
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.revisions import find_data_revision
 from harness.results.scores import MAIN_SCORE, compute_metric_scores, rename_record

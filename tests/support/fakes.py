@@ -22,7 +22,7 @@ from harness.core.encoding import Encoding
 from harness.core.keys import build_evaluation_identity, digest
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.jobs.jobs import build_model_part
 from harness.storage.record import Record, build_task_part
 from suites._mteb.source import BuiltSource

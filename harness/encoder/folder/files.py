@@ -13,7 +13,6 @@ import json
 import math
 import pickle
 import re
-import shlex
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import DamagedModelError, ModelError, shorten_names
+from harness.core.errors import DamagedModelError, ModelError, format_command, shorten_names
 from harness.core.files import list_unfinished_downloads, require_size
 
 SETTINGS = "config_sentence_transformers.json"
@@ -338,18 +337,6 @@ class _Unpickler(pickle._Unpickler):
         return pid[1]
 
 
-def format_command(code: str, *values: Any) -> str:
-    r"""The command that runs Python code, in which each {} is a value: nothing in it ends its quotes.
-
-    Values come from files that may want a user to paste something else.
-
-    >>> print(format_command("print({})", "a'; ls"))
-    python -c 'print("a\u0027; ls")'
-    """
-    texts = [json.dumps(value, ensure_ascii=False).replace("'", r"\u0027") for value in values]
-    return f"python -c {shlex.quote(code.format(*texts))}"
-
-
 FLATTEN = 'import torch; p = {}; torch.save(torch.load(p, map_location="cpu", weights_only=True)[{}], p)'
 
 
@@ -363,14 +350,11 @@ def require_flat(path: Path, content: Mapping[str, Any]) -> None:
             )
 
 
-POINTER = b"version https://git-lfs.github.com/spec/"
-"""The beginning of a file that git put in place of a large one."""
-
-
 def check_file(path: Path) -> None:
     """Refuse a file that is empty, a pointer of git-lfs, or truncated or corrupt safetensors: ModelError."""
-    start = read_span(path, 0, len(POINTER))
-    if start == POINTER:
+    start = read_span(path, 0, 40)
+    # What git puts in place of a large file.
+    if start == b"version https://git-lfs.github.com/spec/":
         hint = f"Type `git lfs pull` in {path.parent}."
         raise ModelError(f"{path} is a git-lfs pointer, not the file itself.", hint=hint)
     if not start:

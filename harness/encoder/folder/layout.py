@@ -11,10 +11,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from harness.core.errors import DamagedModelError, ModelError, find_similar_names
+from harness.core.errors import DamagedModelError, ModelError, ask_for_names
 from harness.core.types import SIDES
 from harness.encoder.folder.files import (
     list_module_weights,
@@ -155,18 +156,15 @@ def _find_route(structure: Mapping[str, Any], by_pair: Mapping[Any, str], side: 
 ROUTERS = ("Router", "Asym")
 """The module that sends texts of each side through modules of their own, by its present and its old name."""
 
-ATTENTIVE, TWO_STAGE = "AttentivePooling", "TwoStage"
-"""Our own modules: a pooling whose weights over the tokens are learned, and two backbones, whose vectors
-depend on context documents."""
+ATTENTIVE, TWO_STAGE, MASK = "AttentivePooling", "TwoStage", "MultiVectorMask"
+"""Our own modules, a pooling whose weights over the tokens are learned, and two backbones, whose vectors depend
+on context documents; that of a MultiVectorEncoder which chooses the tokens with a vector."""
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The module type of a bare backbone."""
 
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 """The subfolders of a TwoStage's backbones: that of texts, and that of context documents."""
-
-MASK = "MultiVectorMask"
-"""The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
 NEEDS = {
     "weights": f"{ATTENTIVE} {TWO_STAGE} CLIPModel CNN Dense LSTM LayerNorm StaticEmbedding Transformer "
@@ -341,6 +339,17 @@ def list_module_folders(folder: Path) -> list[Path]:
     return list(dict.fromkeys(module.place for module in list_modules(folder, routers=True)))
 
 
+ADAPTER = "peft-adapter"
+"""The subfolder of a backbone with the adapter that loading merges into it."""
+
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
+"""The tasks of peft whose models have a head beside the backbone, which no vector needs."""
+
+PREFIX = "base_model.model."
+"""The prefix of names in peft's files."""
+
 OTHER_FORMATS = {
     "tf_model.h5 *.msgpack *.ot openvino_model.xml": "is for another framework: save the model with PyTorch",
     "*.onnx onnx/*.onnx": "is an exported program: take the model that it was exported from",
@@ -463,19 +472,13 @@ def require_known(path: Path | str, what: str, names: Sequence[str], choices: Co
     """Refuse names in a file that are none of the choices: ModelError; `what` is done with them, in words."""
     for name in names:
         if name not in choices:
-            close = " or ".join(find_similar_names(name, choices))
-            hint = f"Did you mean {close}?" if close else f"There is: {', '.join(sorted(choices))}."
+            hint = ask_for_names(name, choices).rstrip() or f"There is: {', '.join(sorted(choices))}."
             raise ModelError(f"{path} {what} {name!r}.", hint=hint)
 
 
 def split_pooling(name: str) -> list[str]:
     """The modes of a pooling's name."""
     return re.split("[+,]", name)
-
-
-def counts_places(name: str) -> bool:
-    """Whether a pooling counts places from the first, and would take padding on the left for tokens."""
-    return not {"cls", "weightedmean"}.isdisjoint(split_pooling(name))
 
 
 def infer_vector_size(folder: Path, pooling: str) -> int | None:
@@ -486,3 +489,81 @@ def infer_vector_size(folder: Path, pooling: str) -> int | None:
     out = read_object(dense[-1] / "config.json").get("out_features") if dense else None
     width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
     return out or (None if width is None else width * len(split_pooling(pooling)))
+
+
+LOADED = {"config.json": ("AutoConfig", "AutoModel"), "tokenizer_config.json": ("AutoTokenizer",)}
+"""The classes that load a model, by the file in which transformers looks for replacements of them."""
+
+NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
+"""The files that may name classes of a folder's own."""
+
+
+class RemoteClass(NamedTuple):
+    """A class of a model's own repository that `auto_map` in `file` sets for transformers' class `name`."""
+
+    folder: Path
+    file: str
+    name: str
+    reference: str
+
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it replaces a class that the model is loaded with."""
+        return self.name in LOADED.get(self.file, ())
+
+
+def list_remote_classes(folder: Path) -> list[RemoteClass]:
+    """Every class of a model's own that its files name; ModelError if a config cannot be read."""
+    classes = []
+    for place, file in product(list_module_folders(folder), NAMING):
+        named = read_object(place / file).get("auto_map") or {}
+        # The old form for a tokenizer: the slow and the fast class.
+        for name, references in (named if isinstance(named, dict) else {"AutoTokenizer": named}).items():
+            for reference in references if isinstance(references, list) else [references]:
+                if reference is not None:
+                    classes.append(RemoteClass(folder=place, file=file, name=name, reference=str(reference)))
+    return classes
+
+
+REFUSED = {
+    "names other weight files": ("variant", "gguf_file", "from_tf", "from_flax", "transformers_weights"),
+    "chooses the weight files": ("use_safetensors",),
+    "brings other weights": ("state_dict",),
+    "adds an adapter": ("adapter_kwargs",),
+    "takes the tokenizer from elsewhere": ("tokenizer_name_or_path", "tokenizer_file"),
+    "takes the vocabulary from elsewhere": ("vocab_file",),
+    "names code": ("auto_map",),
+    "fetches code": ("use_kernels", "kernel_config"),
+}
+"""Arguments of sentence-transformers and transformers that are refused, by their effect."""
+
+
+def check_external_references(folder: Path) -> None:
+    """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
+    for place in list_module_folders(folder):
+        for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
+            _check_settings(path, read_object(path))
+        if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
+            hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
+            raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)
+
+
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse arguments of REFUSED, and an attention named like a repository: it is code from the hub."""
+    # Of a backbone's config transformers reads this one alone.
+    names = ["transformers_weights"] if path.name == "config.json" else settings
+    refused = [(name, effect) for effect, group in REFUSED.items() for name in group if name in names]
+    # With these values a setting has no effect; loading prefers safetensors in any case.
+    nothing: tuple[Any, ...] = (None, False, {}, [], "")
+    harmless = {"use_safetensors": (None, True)}
+    wrong = [pair for pair in refused if settings.get(pair[0]) not in harmless.get(pair[0], nothing)]
+    attention = ("attn_implementation", "_attn_implementation")
+    wrong += [(name, "fetches code") for name in attention if "/" in str(settings.get(name))]
+    for name, effect in wrong:
+        raise ModelError(
+            f"{path} sets {name}, which {effect}: what would be loaded is not what lies in the folder.",
+            hint="Save the model with what it names in place, without this setting.",
+        )
+    for value in settings.values():
+        if isinstance(value, dict):
+            _check_settings(path, value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,12 +20,10 @@ from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.family import Config
 from harness.encoder.folder import files, layout
-from harness.encoder.folder.content import ADAPTER, PREFIX, WEIGHTS, RemoteClass, list_remote_classes
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
-ORDER, UNNAMED, CARD = "order-dependence", "unnamed-modules", "model-card"
-"""The names by which vectors that depend on the texts before them, unnamed modules, and modules other than
-those of README.md are accepted."""
+UNNAMED, CARD = "unnamed-modules", "model-card"
+"""The names by which unnamed modules, and modules other than those of README.md are accepted."""
 
 
 @files.read_files_once()
@@ -94,14 +93,11 @@ def _note_card(folder: Path) -> None:
     Nothing is refused: people copy the card of a base model, and the library keeps that of a model which it
     loaded. A card of another version, backbone or width is another model's, and is not compared.
     """
-    try:
-        differences = _compare_card(folder, layout.read_modules(folder))
     # No card, or one that somebody has shortened: whatever is wrong with it says nothing about the model.
-    except Exception:
-        return
-    if differences:
-        what = f"README.md of {folder} shows {'; '.join(differences)}"
-        warn(f"{what}: one is outdated. If files were lost, fetch it again. To hide this: --allow {CARD}")
+    with suppress(Exception):
+        if differences := _compare_card(folder, layout.read_modules(folder)):
+            what = f"README.md of {folder} shows {'; '.join(differences)}: one is outdated."
+            warn(f"{what} If files were lost, fetch it again. To hide this: --allow {CARD}")
 
 
 def _compare_card(folder: Path, modules: Sequence[layout.Module]) -> list[str]:
@@ -169,8 +165,8 @@ def _check_backbone_files(place: Path, config: Config, artifact: Artifact, encod
             f"{place} is quantised{method}: its config.json has a quantization_config.",
             hint="Give the model that it was made of: a quantised copy has other scores.",
         )
-    if ORDER not in artifact.allow:
-        _require_no_order(place, config, encoding, own_code=artifact.trust_remote_code)
+    if backbones.ORDER not in artifact.allow:
+        backbones.check_order(place, encoding, own_code=artifact.trust_remote_code)
     tensors = files.read_tensor_headers(files.list_module_weights(place))
     if tensors is not None:
         files.require_plain(place, tensors)
@@ -178,22 +174,6 @@ def _check_backbone_files(place: Path, config: Config, artifact: Artifact, encod
     for path in sorted(path for pattern in layout.VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
             files.check_file(path)
-
-
-def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_code: bool) -> None:
-    """Refuse a backbone whose vectors depend on the texts before or beside them."""
-    is_ours = backbones.has_network(place, own_code=own_code)
-    length = None if is_ours else backbones.find_uniform_length(config)
-    if config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full":
-        why = "block-sparse attention, which its first short text switches off for good"
-        cure = 'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
-    elif length is not None and encoding.max_length > length:
-        why = f"rotary positions that follow the longest text of a batch beyond {length} tokens"
-        cure = f"Add --max-length {length}."
-    else:
-        return
-    hint = f"{cure} Or take it as it is: --allow {ORDER}"
-    raise ModelError(f"{place} has {why}: its scores would depend on the order of texts.", hint=hint)
 
 
 KINDS = (
@@ -213,9 +193,9 @@ def _check_kind(folder: Path) -> None:
     config = files.read_object(folder / "config.json")
     classes = config.get("architectures") or []
     # Where the config names no class, the tensors of a head tell.
-    weights = [*files.list_module_weights(folder), *folder.glob(f"{ADAPTER}/{WEIGHTS}")]
+    weights = [*files.list_module_weights(folder), *folder.glob(f"{layout.ADAPTER}/{layout.ADAPTER_WEIGHTS}")]
     tensors = files.read_tensor_headers(weights) or {}
-    heads = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
+    heads = {name.removeprefix(layout.PREFIX).partition(".")[0] for name in tensors}
     kinds = [
         kind for end, head, kind in KINDS if head in heads or any(name.endswith(end) for name in classes)
     ]
@@ -274,7 +254,7 @@ def check_trust(artifact: Artifact) -> None:
                 f"{module.place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )
-    remote_classes = list_remote_classes(artifact.folder)
+    remote_classes = layout.list_remote_classes(artifact.folder)
     if artifact.trust_remote_code:
         _check_pinned(artifact, remote_classes, names)
         return
@@ -299,7 +279,9 @@ def check_trust(artifact: Artifact) -> None:
             )
 
 
-def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass], names: Sequence[str]) -> None:
+def _check_pinned(
+    artifact: Artifact, remote_classes: Sequence[layout.RemoteClass], names: Sequence[str]
+) -> None:
     # A local folder has no revision: it is what lies there.
     if artifact.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", artifact.revision):
         raise ModelError(
@@ -321,22 +303,12 @@ def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass], nam
 SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
 """The names by which a contradiction is accepted, that of special tokens and of all others."""
 
-_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
-_FLAGS = {
+TOKENIZER_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
+ENDS = {
     "first": ("add_bos_token", "bos_token", "cls_token"),
     "last": ("add_eos_token", "eos_token", "sep_token"),
 }
 """By the end of a text: the flag, the token that it adds, and the token that encoders have there."""
-
-_CURE = (
-    "from tokenizers import Tokenizer as T, processors as p; f = {}; t = T.from_file(f); "
-    "t.post_processor = p.TemplateProcessing(single={}, special_tokens=[(s, t.token_to_id(s)) for s in {}]); "
-    "t.save(f)"
-)
-_SAVE = (
-    "from transformers import AutoTokenizer as A; f = {}; A.from_pretrained(f, add_bos_token=bool({}), "
-    "add_eos_token=bool({})).save_pretrained(f)"
-)
 
 
 @dataclass(frozen=True)
@@ -354,7 +326,7 @@ class SpecialTokens:
     @staticmethod
     def read_folder(folder: Path) -> SpecialTokens:
         """What the files in `folder` say."""
-        fields = [files.read_object(folder / name) for name in ("special_tokens_map.json", _CONFIG)]
+        fields = [files.read_object(folder / name) for name in ("special_tokens_map.json", TOKENIZER_CONFIG)]
         config = {
             name: value.get("content") if isinstance(value, Mapping) else value
             for name, value in {**fields[0], **fields[1]}.items()
@@ -363,7 +335,7 @@ class SpecialTokens:
 
     def declare(self, end: str) -> str | None:
         """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""
-        flag, name, of_encoders = _FLAGS[end]
+        flag, name, of_encoders = ENDS[end]
         added = _find_added_token(self.tokenizer.get("post_processor"), end)
         token, declared = self.config.get(name), self.config.get(flag)
         if declared is True and isinstance(token, str):
@@ -372,49 +344,6 @@ class SpecialTokens:
         if declared is False and added and added == token != self.config.get(of_encoders):
             return ""
         return added
-
-    def explain_difference(self, first: str, last: str) -> tuple[str, str] | None:
-        """What the tokens around a text, "" for none, contradict, and the cure; None if they are declared."""
-        done = {"first": first, "last": last}
-        if wrong := [end for end in _FLAGS if self.declare(end) not in (None, done[end])]:
-            faults = " and ".join(self._explain_end(end, done[end]) for end in wrong)
-            return f"{faults}.", self._build_cure(wrong)
-        named = [self.config.get(of_encoders) for _, _, of_encoders in _FLAGS.values()]
-        # Lists have tokens of languages, some of which stand around a text.
-        lists = (value if isinstance(value, list) else [value] for value in self.config.values())
-        names = [token for tokens in lists for token in tokens]
-        others = [token for token in (first, last) if token and token not in names]
-        if not all(isinstance(token, str) for token in named) or not (others or not (first or last)):
-            return None
-        does = f"puts {others[0]} around a text" if others else "adds neither to a text"
-        cure = f"Put them into its post-processor: {self._build_command(*map(str, named))}"
-        return f"The tokenizer names {named[0]} and {named[1]}, and {does}.", cure
-
-    def _explain_end(self, end: str, done: str) -> str:
-        flag, declared = _FLAGS[end][0], self.declare(end)
-        verb, place = ("begins", "before") if end == "first" else ("ends", "behind")
-        if isinstance(self.config.get(flag), bool) and declared in ("", self.config.get(_FLAGS[end][1])):
-            does = f"{verb} without {declared}" if declared else f"{verb} with {done}"
-            return f'{_CONFIG} says "{flag}": {str(self.config[flag]).lower()}, and a text {does}'
-        return f"{_TOKENIZER} puts {declared or 'no token'} {place} a text, which gets {done or 'none'}"
-
-    def _build_cure(self, wrong: Sequence[str]) -> str:
-        flags = [_FLAGS[end][0] for end in wrong if isinstance(self.config.get(_FLAGS[end][0]), bool)]
-        if not flags:
-            return f'Set "tokenizer_class": "PreTrainedTokenizerFast" in {_CONFIG} to use {_TOKENIZER} alone.'
-        ends = {end: self.declare(end) or "" for end in _FLAGS}
-        other = " and ".join(f'"{flag}": {str(not self.config[flag]).lower()}' for flag in flags)
-        return (
-            f"If it was trained as {_CONFIG} says: {self._build_command(ends['first'], ends['last'])}. "
-            f"If as now: set {other} there."
-        )
-
-    def _build_command(self, first: str, last: str) -> str:
-        """The command that makes the tokenizer add these tokens."""
-        if not (self.folder / _TOKENIZER).is_file():
-            return files.format_command(_SAVE, str(self.folder), first, last)
-        single, tokens = " ".join(filter(None, (first, "$A", last))), sorted({first, last} - {""})
-        return files.format_command(_CURE, str(self.folder / _TOKENIZER), single, tokens)
 
 
 def _find_added_token(processor: Any, end: str) -> str | None:

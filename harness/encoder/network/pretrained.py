@@ -20,8 +20,10 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedC
 
 from harness.core.errors import ModelError
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
-from harness.encoder.folder.content import ADAPTER, CONFIG, PREFIX, TASKS, WEIGHTS
 from harness.encoder.folder.files import read_object
+from harness.encoder.folder.layout import ADAPTER, PREFIX, TASKS
+from harness.encoder.folder.layout import ADAPTER_CONFIG as CONFIG
+from harness.encoder.folder.layout import ADAPTER_WEIGHTS as WEIGHTS
 from harness.encoder.network.checkpoint import describe_ignored_tensors
 
 SHARD = "5GB"

@@ -13,8 +13,7 @@ import pytest
 from harness.core.encoding import Settings
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
 

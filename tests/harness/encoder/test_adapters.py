@@ -33,7 +33,7 @@ from finetune.recipes import glue_neobert
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import lay_beside_base
+from harness.encoder.folder.description import lay_beside_base
 from harness.encoder.loading import load_any
 from harness.plan.models import ModelOptions, resolve_model
 from suites._perplexity import load_language_model

@@ -18,8 +18,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder.backbones import read_library_types
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.folder.preflight import check_folder
 from harness.encoder.resolved_encoding import resolve_encoding
 from preflights import check_model
