@@ -86,7 +86,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     library = files.read_object(folder / files.SETTINGS) if modules else {}
     kind = _find_model_kind(folder, modules, library)
     for module in layout.list_modules(folder) if modules else ():
-        _check_settings(module, is_late=kind == MULTI_VECTOR)
+        _check_module(module, is_late=kind == MULTI_VECTOR)
     _check_files(folder)
     pooling, family = layout.read_pooling(modules), backbones.read_family(layout.find_backbone_folder(folder))
     token_limits, late = read_token_limits(folder, own_code=own_code), None
@@ -129,7 +129,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     )
 
 
-def _check_settings(module: Module, *, is_late: bool) -> None:
+def _check_module(module: Module, *, is_late: bool) -> None:
     """Refuse settings of a module that change vectors and are not run here."""
     config, own = layout.read_module_config(module.place, module.class_name), module.place / "config.json"
     if module.class_name == "Pooling":
@@ -137,8 +137,7 @@ def _check_settings(module: Module, *, is_late: bool) -> None:
     if module.class_name == "Transformer" and not is_late:
         settings = files.read_object(path := layout.find_sentence_config(module.place))
         for name in layout.LATE:
-            if settings.get(name) is not None:
-                raise layout.explain_not_run(path, name, settings[name], None)
+            layout.require_run(path, name, settings.get(name), None)
     if module.class_name == layout.MASK and not is_late:
         what = f"a {layout.MASK}, which only a {MULTI_VECTOR} has"
         raise ModelError(f"{module.folder} has {what}.", hint="Save the model again.")
@@ -208,10 +207,9 @@ def _read_prompts(folder: Path, library: Mapping[str, Any]) -> tuple[dict[str, s
     prompts = {} if name is None else {"query": "", "document": ""}
     prompts |= {key: text or "" for key, text in (library.get("prompts") or {}).items()}
     if name is not None and name not in prompts:
-        raise ModelError(
-            f"{folder / files.SETTINGS} names the default prompt {name!r}, which it does not have.",
-            hint=f"It has {', '.join(sorted(prompts))}. Correct default_prompt_name in a copy of the folder.",
-        )
+        hint = f"It has {', '.join(sorted(prompts))}. Correct default_prompt_name in a copy of the folder."
+        what = f"the default prompt {name!r}, which it does not have"
+        raise ModelError(f"{folder / files.SETTINGS} names {what}.", hint=hint)
     return prompts, name
 
 
@@ -291,11 +289,9 @@ def _read_pylate_settings(modules: _Modules, library: Mapping[str, Any], _length
     """The settings of a PyLate model; those that its files do not name have PyLate's defaults."""
     first, *others = [module.class_name for module in modules]
     if first != "Transformer" or {*others} != {"Dense"}:
-        raise ModelError(
-            f"{modules[0].folder} is a PyLate model of {_name_classes(modules)}: "
-            "it must be a backbone followed by projections of token vectors.",
-            hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
-        )
+        hint = "Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`."
+        what = f"a PyLate model of {_name_classes(modules)}: it must be a backbone followed by projections"
+        raise ModelError(f"{modules[0].folder} is {what} of token vectors.", hint=hint)
     named = {name: value for name, value in library.items() if value is not None}
     expansion = named.get("do_query_expansion", True)
     return LateInteraction(
@@ -321,11 +317,8 @@ def _read_multi_vector_settings(
 
     `length` is the most tokens of a text where it names none.
     """
-    similarity = library.get("similarity_fn_name")
-    if similarity not in (None, "maxsim"):
-        raise layout.explain_not_run(
-            modules[0].folder / files.SETTINGS, "similarity_fn_name", similarity, "maxsim"
-        )
+    similarity, folder = library.get("similarity_fn_name"), modules[0].folder
+    layout.require_run(folder / files.SETTINGS, "similarity_fn_name", similarity, "maxsim", None)
     order = [module.class_name for module in modules if module.class_name != layout.MASK]
     masks = [module.place / "config.json" for module in modules if module.class_name == layout.MASK]
     defaults: dict[str | None, str | None] = {"Dense": layout.TOKENS, "Normalize": None}
@@ -336,17 +329,15 @@ def _read_multi_vector_settings(
     }
     wanted = ["Transformer", *["Dense"] * (len(order) - 2), "Normalize"]
     if order != wanted or len(masks) != 1 or inputs != {layout.TOKENS}:
-        raise ModelError(
-            f"{modules[0].folder} is a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is a backbone, "
-            "projections of token vectors, their normalisation and one mask.",
-            hint="Run it with sentence-transformers itself, or save it without the other modules.",
-        )
+        needs = "a backbone, projections of token vectors, their normalisation and one mask"
+        hint = "Run it with sentence-transformers itself, or save it without the other modules."
+        what = f"a {MULTI_VECTOR} of {_name_classes(modules)}: what runs here is {needs}"
+        raise ModelError(f"{folder} is {what}.", hint=hint)
     mask = files.read_object(masks[0])
-    if mask.get("keep_only_token_ids"):
-        raise layout.explain_not_run(masks[0], "keep_only_token_ids", mask["keep_only_token_ids"], None)
+    layout.require_run(masks[0], "keep_only_token_ids", mask.get("keep_only_token_ids") or None, None)
     words, tasks = mask.get("skiplist_words") or [], mask.get("skiplist_tasks") or ["document"]
-    if words and tasks not in (["document"], "document"):
-        raise layout.explain_not_run(masks[0], "skiplist_tasks", tasks, ["document"])
+    if words:
+        layout.require_run(masks[0], "skiplist_tasks", tasks, ["document"], "document")
     config = files.read_object(path := layout.find_sentence_config(modules[0].place))
     expansion, query_length = config.get("query_expansion"), config.get("query_length") or length
     if expansion is not None:
@@ -375,8 +366,8 @@ def _require_fixed_expansion(path: Path, expansion: Any, query_length: int) -> N
     if not is_fixed or not is_known or type(length) is not int or length < 1:
         raise layout.explain_not_run(path, "query_expansion", expansion, run)
     tokenizer = path.with_name("tokenizer_config.json")
-    if files.read_object(tokenizer).get("padding_side") == "left":
-        raise layout.explain_not_run(tokenizer, "padding_side", "left", "right")
+    side = files.read_object(tokenizer).get("padding_side")
+    layout.require_run(tokenizer, "padding_side", side, "right", None)
 
 
 CONFIGS = ("config.json", "modules.json", files.SETTINGS, "special_tokens_map.json", "added_tokens.json")

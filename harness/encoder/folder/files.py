@@ -370,10 +370,9 @@ _READ = re.compile(r"\.cache/.*|(\d+_\w+/)?[^/]+\.(json|model|safetensors|txt)")
 def check_downloads(folder: Path) -> None:
     """Refuse a folder in which a download has not finished, or a file of it is gone (ModelError)."""
     if lost := [*filter(_READ.fullmatch, list_unfinished_downloads(folder))]:
-        raise DamagedModelError(
-            f"{folder} is not whole: by .cache the download of {lost[0]} stopped, or the file is gone.",
-            hint="Type the same `hf download` again. If all is there, remove .cache in the folder.",
-        )
+        what = f"by .cache the download of {lost[0]} stopped, or the file is gone"
+        hint = "Type the same `hf download` again. If all is there, remove .cache in the folder."
+        raise DamagedModelError(f"{folder} is not whole: {what}.", hint=hint)
 
 
 BLOCK = 1 << 20
@@ -412,10 +411,9 @@ def require_one_model(place: Path) -> None:
     for name, tensor in (pair for tensors in headers for pair in tensors.items()):
         copy = parts.setdefault(name, tensor)
         if copy is not tensor and not single.is_file() and have_other_numbers(copy, tensor):
-            raise ModelError(
-                f"{place} holds {name} twice, with other numbers in {tensor.path.name}.",
-                hint="Its parts are of two saves: fetch or write the folder again.",
-            )
+            what = f"{name} twice, with other numbers in {tensor.path.name}"
+            hint = "Its parts are of two saves: fetch or write the folder again."
+            raise ModelError(f"{place} holds {what}.", hint=hint)
     tensors = read_safetensors(single)[0] if single.is_file() else parts
     wrong = [name for name in tensors.keys() & parts.keys() if tensors[name].shape != parts[name].shape]
     # A buffer, a pooler or a head may be in one of them alone.
@@ -445,10 +443,9 @@ def require_plain(place: Path, tensors: Mapping[str, StoredTensor]) -> None:
     for name, tensor in tensors.items():
         _, kind = TYPES.get(tensor.dtype, (None, PACKED))
         if kind == PACKED or name.endswith(PACKED_NAMES) or (kind == OTHER and name.endswith(".weight")):
-            raise ModelError(
-                f"{place} has integer or quantised weights: {name} is {tensor.dtype}.",
-                hint="Give the model that it was made of, with weights in float32, bfloat16 or float16.",
-            )
+            what = f"integer or quantised weights: {name} is {tensor.dtype}"
+            hint = "Give the model that it was made of, with weights in float32, bfloat16 or float16."
+            raise ModelError(f"{place} has {what}.", hint=hint)
     wrapped = [name for name in tensors if not {*WRAPPERS}.isdisjoint(name.split("."))]
     if not wrapped:
         return

@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 
 from harness.core.errors import DamagedModelError, ModelError, ask_for_names
 from harness.core.types import SIDES
-from harness.encoder.folder.files import (
-    list_module_weights,
-    read_json,
-    read_object,
-    read_tensor_headers,
-    require_inside,
-)
+from harness.encoder.folder import files
 
 RENAMED = {
     "embedding_dimension": "word_embedding_dimension",
@@ -64,18 +58,17 @@ SETTINGS = {
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
     """The config in a module's folder, empty where there is none; ModelError as of `adapt_config`."""
     path = find_sentence_config(place) if class_name == "Transformer" else place / "config.json"
-    return adapt_config(class_name, read_object(path), path)
+    return adapt_config(class_name, files.read_object(path), path)
 
 
 def find_sentence_config(place: Path) -> Path:
     """The file with sentence-transformers' own settings of a Transformer; ModelError if two differ."""
     first, *others = sorted(place.glob("sentence_*_config.json")) or [place / "sentence_bert_config.json"]
     for other in others:
-        if read_object(other) != read_object(first):
-            raise ModelError(
-                f"{place} has {first.name} and {other.name}, which contradict each other.",
-                hint="Remove the one that the model was not trained with, in a copy of the folder.",
-            )
+        if files.read_object(other) != files.read_object(first):
+            hint = "Remove the one that the model was not trained with, in a copy of the folder."
+            what = f"{first.name} and {other.name}, which contradict each other"
+            raise ModelError(f"{place} has {what}.", hint=hint)
     return first
 
 
@@ -91,23 +84,19 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
     known = SETTINGS.get(str(class_name), "").split() or settings
     for name in settings:
         if name not in known and not name.startswith("pooling_mode_"):
-            raise ModelError(
-                f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
-                hint="A newer version of its library may have it: run the model with that one.",
-            )
+            hint = "A newer version of its library may have it: run the model with that one."
+            what = f"the setting {name!r} of a {class_name}, which is unknown here"
+            raise ModelError(f"{path} has {what}.", hint=hint)
     if class_name == "Transformer":
         for name, values in RUN.items():
-            if name in settings and settings[name] not in values:
-                raise explain_not_run(path, name, settings[name], values[0])
+            require_run(path, name, settings.get(name, values[0]), *values)
         dropped = {*RUN, *LATE, "unpad_inputs"}
         return {name: value for name, value in settings.items() if name not in dropped}
     if class_name in ("Dense", "Normalize"):
         source = settings.setdefault("module_input_name", TEXT)
         target = settings.pop("module_output_name", None) or source
-        if source not in (TOKENS, TEXT):
-            raise explain_not_run(path, "module_input_name", source, TEXT)
-        if target != source:
-            raise explain_not_run(path, "module_output_name", target, source)
+        require_run(path, "module_input_name", source, TEXT, TOKENS)
+        require_run(path, "module_output_name", target, source)
     return settings
 
 
@@ -119,10 +108,16 @@ def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelE
     )
 
 
+def require_run(path: Path | str, name: str, value: Any, *run: Any) -> None:
+    """Refuse a setting with another value than those that are run here: ModelError."""
+    if value not in run:
+        raise explain_not_run(path, name, value, run[0])
+
+
 def read_router_config(place: Path) -> dict[str, Any]:
     """The config of a Router, with a route under the name of each side that its mappings send elsewhere."""
     # Asym, the module before Router, has its structure in config.json.
-    config = read_object(place / "router_config.json") or read_object(place / "config.json")
+    config = files.read_object(place / "router_config.json") or files.read_object(place / "config.json")
     structure, parameters = config.get("structure"), config.get("parameters")
     if not isinstance(structure, dict) or not isinstance(parameters, dict):
         return config
@@ -157,8 +152,8 @@ ROUTERS = ("Router", "Asym")
 """The module that sends texts of each side through modules of their own, by its present and its old name."""
 
 ATTENTIVE, TWO_STAGE, MASK = "AttentivePooling", "TwoStage", "MultiVectorMask"
-"""Our own modules, a pooling whose weights over the tokens are learned, and two backbones, whose vectors depend
-on context documents; that of a MultiVectorEncoder which chooses the tokens with a vector."""
+"""Our own modules, a pooling whose weights over the tokens are learned, and two backbones, whose vectors
+depend on context documents; that of a MultiVectorEncoder which chooses the tokens with a vector."""
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The module type of a bare backbone."""
@@ -248,11 +243,11 @@ class Module:
     @cached_property
     def inner(self) -> dict[str, Module]:
         """The modules within a Router or of two stages, by the name of their subfolder."""
-        types: Any = self._structure.get("types")
-        inner = types if isinstance(types, dict) else {}
+        path, types = self.place / "router_config.json", self._structure.get("types")
+        inner: dict[str, Any] = types if isinstance(types, dict) else {}
         for name in inner:
             # An empty name would be the Router itself, and the walk would not end.
-            require_inside(self.place / "router_config.json", name if Path(name).parts else "..", "folder")
+            files.require_inside(path, name if Path(name).parts else "..", "folder")
         return {name: self._build_inner(str(kind), name) for name, kind in inner.items()}
 
     def _build_inner(self, kind: str, name: str) -> Module:
@@ -277,13 +272,13 @@ def read_modules(folder: Path) -> list[Module]:
     """The modules by modules.json, or of model2vec; none for a bare backbone, ModelError for another file."""
     path = folder / "modules.json"
     if not path.exists():
-        config = read_object(folder / "config.json")
+        config = files.read_object(folder / "config.json")
         if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
             return []
         modules = [Module("sentence_transformers.models.StaticEmbedding", folder)]
         scaled = [Module("sentence_transformers.models.Normalize", folder, "1_Normalize")]
         return modules + scaled if config.get("normalize") else modules
-    content = read_json(path)
+    content = files.read_json(path)
     try:
         modules = [Module(m["type"], folder, m["path"]) for m in content]
         names = [m["name"] for m in content if "name" in m]
@@ -297,7 +292,7 @@ def read_modules(folder: Path) -> list[Module]:
     if len({*names}) < len(names) or any(not name or "." in name for name in names):
         raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
     for module in modules:
-        require_inside(path, module.sub, "folder")
+        files.require_inside(path, module.sub, "folder")
     if modules[0].class_name in NEEDS["vectors"].split():
         raise DamagedModelError(f"{path} begins with {modules[0].class_name}, which reads no text.")
     return modules
@@ -305,7 +300,7 @@ def read_modules(folder: Path) -> list[Module]:
 
 def is_model2vec(place: Path) -> bool:
     """Whether the weights in a folder are a static embedding that model2vec saved."""
-    return "embeddings" in (read_tensor_headers(list_module_weights(place, sharded=False)) or {})
+    return "embeddings" in (files.read_tensor_headers(files.list_module_weights(place, sharded=False)) or {})
 
 
 def list_modules(folder: Path, *, routers: bool = False) -> list[Module]:
@@ -379,7 +374,7 @@ def weight_files(folder: Path) -> list[Path]:
     weights, modules = set[Path](), list_modules(folder)
     for module in modules:
         # Those alone, and modules of the model's own, may have sharded weights.
-        paths = list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
+        paths = files.list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
         # A first module of the model's own is its backbone.
         is_backbone = module.class_name is None and module.place == modules[0].place
         if not paths and (is_backbone or module.class_name in NEEDS["weights"].split()):
@@ -389,15 +384,15 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
-    prefix = "" if place == folder else f"{place.relative_to(folder).as_posix()}/"
     other = (
         f"It has {path.relative_to(folder).as_posix()}, which {why}."
         for patterns, why in OTHER_FORMATS.items()
         for pattern in patterns.split()
         for path in sorted(place.glob(pattern))
     )
-    lacks = f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin."
-    return ModelError(lacks, hint=next(other, "Fetch or write the model folder again."))
+    names = [(place / name).relative_to(folder).as_posix() for name in (files.WHOLE, "pytorch_model.bin")]
+    hint = next(other, "Fetch or write the model folder again.")
+    return ModelError(f"{folder} has no weights: neither {' nor '.join(names)}.", hint=hint)
 
 
 POOLING_FLAGS = {
@@ -454,9 +449,9 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
     modes = text.split("+") if text else named if isinstance(named, list) else []
     if not modes or not all(isinstance(mode, str) for mode in modes):
         raise explain_not_run(path, "pooling_mode", named, "mean")
-    if "cls" in modes and config.get("include_prompt") is False:
+    if "cls" in modes:
         # Since 5.4 that is the first token behind the prompt, before it was the first of all.
-        raise explain_not_run(path, "include_prompt", False, True)
+        require_run(path, "include_prompt", config.get("include_prompt"), True, None)
     require_known(path, "names the pooling", modes, ORDER)
     if flags and {*modes} != {*by_flags}:
         hint = "Leave out the ones that the model was not trained with, in a copy of the folder."
@@ -484,9 +479,9 @@ def split_pooling(name: str) -> list[str]:
 def infer_vector_size(folder: Path, pooling: str) -> int | None:
     """The dimension of vectors with a pooling ("cls+mean" has twice the width), None if no config says it."""
     modules = list_modules(folder)
-    config = read_object(modules[0].place / "config.json")
+    config = files.read_object(modules[0].place / "config.json")
     dense = [module.place for module in modules if module.class_name == "Dense"]
-    out = read_object(dense[-1] / "config.json").get("out_features") if dense else None
+    out = files.read_object(dense[-1] / "config.json").get("out_features") if dense else None
     width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
     return out or (None if width is None else width * len(split_pooling(pooling)))
 
@@ -516,7 +511,7 @@ def list_remote_classes(folder: Path) -> list[RemoteClass]:
     """Every class of a model's own that its files name; ModelError if a config cannot be read."""
     classes = []
     for place, file in product(list_module_folders(folder), NAMING):
-        named = read_object(place / file).get("auto_map") or {}
+        named = files.read_object(place / file).get("auto_map") or {}
         # The old form for a tokenizer: the slow and the fast class.
         for name, references in (named if isinstance(named, dict) else {"AutoTokenizer": named}).items():
             for reference in references if isinstance(references, list) else [references]:
@@ -542,7 +537,7 @@ def check_external_references(folder: Path) -> None:
     """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
     for place in list_module_folders(folder):
         for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
-            _check_settings(path, read_object(path))
+            _check_settings(path, files.read_object(path))
         if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
             hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
             raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)

@@ -52,11 +52,9 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
     for module in layout.list_modules(folder):
         place, config = module.place, files.read_object(module.place / "config.json")
         if module.class_name in layout.NEEDS["config"].split() and not (place / "config.json").is_file():
-            what = "no config.json" if place.is_dir() else "no such folder"
-            raise DamagedModelError(
-                f"modules.json of {folder} names the module {module.class_name} in "
-                f"{place.relative_to(folder).as_posix()}: there is {what}."
-            )
+            lack = "no config.json" if place.is_dir() else "no such folder"
+            what = f"the module {module.class_name} in {place.relative_to(folder).as_posix()}"
+            raise DamagedModelError(f"modules.json of {folder} names {what}: there is {lack}.")
         if module.class_name == "Transformer":
             _check_backbone_files(place, config, artifact, encoding)
         elif shapes := _list_shapes(module, config):
@@ -145,10 +143,9 @@ def _list_shapes(module: layout.Module, config: Config) -> files.Shapes | None:
     if module.class_name == layout.ATTENTIVE:
         size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
         if size is None or heads is None or size % heads:
-            raise ModelError(
-                f"{module.place}/config.json says {heads!r} heads of a token vector of {size!r} dimensions.",
-                hint="The number of heads must divide that of the dimensions.",
-            )
+            what = f"{heads!r} heads of a token vector of {size!r} dimensions"
+            hint = "The number of heads must divide that of the dimensions."
+            raise ModelError(f"{module.place}/config.json says {what}.", hint=hint)
         return {"query": (heads, size // heads)}
     if module.class_name == layout.TWO_STAGE:
         stages = (module.place / layout.CONTEXT_STAGE, module.place / layout.TEXT_STAGE)
@@ -160,11 +157,10 @@ def _list_shapes(module: layout.Module, config: Config) -> files.Shapes | None:
 def _check_backbone_files(place: Path, config: Config, artifact: Artifact, encoding: Encoding) -> None:
     backbones.check_model_type(place, config, own_code=artifact.trust_remote_code)
     if quantization := config.get("quantization_config"):
-        method = f" ({quantization['quant_method']})" if quantization.get("quant_method") else ""
-        raise ModelError(
-            f"{place} is quantised{method}: its config.json has a quantization_config.",
-            hint="Give the model that it was made of: a quantised copy has other scores.",
-        )
+        method = quantization.get("quant_method")
+        what = f"quantised ({method})" if method else "quantised"
+        hint = "Give the model that it was made of: a quantised copy has other scores."
+        raise ModelError(f"{place} is {what}: its config.json has a quantization_config.", hint=hint)
     if backbones.ORDER not in artifact.allow:
         backbones.check_order(place, encoding, own_code=artifact.trust_remote_code)
     tensors = files.read_tensor_headers(files.list_module_weights(place))
@@ -196,15 +192,10 @@ def _check_kind(folder: Path) -> None:
     weights = [*files.list_module_weights(folder), *folder.glob(f"{layout.ADAPTER}/{layout.ADAPTER_WEIGHTS}")]
     tensors = files.read_tensor_headers(weights) or {}
     heads = {name.removeprefix(layout.PREFIX).partition(".")[0] for name in tensors}
-    kinds = [
-        kind for end, head, kind in KINDS if head in heads or any(name.endswith(end) for name in classes)
-    ]
+    kinds = [what for end, head, what in KINDS if head in heads or any(one.endswith(end) for one in classes)]
     # sentence-transformers writes a section of its own into the config of a CrossEncoder.
-    if kinds and (
-        len(config.get("id2label") or ()) == 1
-        or config.get("num_labels") == 1
-        or isinstance(config.get("sentence_transformers"), Mapping)
-    ):
+    has_section = isinstance(config.get("sentence_transformers"), Mapping)
+    if kinds and (has_section or 1 in (config.get("num_labels"), len(config.get("id2label") or ()))):
         kinds = ["a cross-encoder, which scores two texts at once"]
     is_colbert = any("ColBERT" in name for name in classes) or (folder / "artifact.metadata").is_file()
     if is_colbert or (not kinds and "linear.weight" in tensors):
@@ -240,11 +231,9 @@ def check_trust(artifact: Artifact) -> None:
     foreign = [kind for kind in names if not (layout.find_library_class(kind) or TOKENIZER.fullmatch(kind))]
     for kind in foreign:
         if kind.startswith("sentence_transformers."):
-            raise ModelError(
-                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
-                f"{version('sentence-transformers')}.",
-                hint="It may have been saved with another version: save it with this one.",
-            )
+            what = f"no module of sentence-transformers {version('sentence-transformers')}"
+            hint = "It may have been saved with another version: save it with this one."
+            raise ModelError(f"{artifact.name} names {kind}, which is {what}.", hint=hint)
     for module in modules:
         # In those the field is a setting of the backbone, and nothing is imported.
         name = files.read_object(module.place / "config.json").get("activation_function")
@@ -254,13 +243,13 @@ def check_trust(artifact: Artifact) -> None:
                 f"{module.place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )
-    remote_classes = layout.list_remote_classes(artifact.folder)
+    remotes = layout.list_remote_classes(artifact.folder)
     if artifact.trust_remote_code:
-        _check_pinned(artifact, remote_classes, names)
+        _check_pinned(artifact, remotes, names)
         return
     if foreign:
         raise ModelError(f"{needs}: its module {foreign[0]}.", hint=hint)
-    for remote in remote_classes:
+    for remote in remotes:
         kind = str(files.read_object(remote.folder / "config.json").get("model_type", ""))
         family = backbones.read_family(remote.folder) if remote.file == "config.json" else None
         # That of a family without a network of ours runs as any other.
@@ -271,39 +260,31 @@ def check_trust(artifact: Artifact) -> None:
         is_own_tokenizer = remote.name == "AutoTokenizer" and backbones.has_library_tokenizer(kind)
         if remote.is_replacement and not is_ours and not is_own_tokenizer:
             owner = "transformers'" if family is None or family.native else "the harness's"
-            raise ModelError(
-                f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
-                f"{owner} {kind} would be evaluated in its place.",
-                hint=f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy "
-                "of the folder.",
-            )
+            what = f"{remote.reference} as {remote.name}: without it, {owner} {kind} would be evaluated"
+            cure = f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy"
+            what = f"{artifact.name} names code of its own, {what} in its place."
+            raise ModelError(what, hint=f"{cure} of the folder.")
 
 
-def _check_pinned(
-    artifact: Artifact, remote_classes: Sequence[layout.RemoteClass], names: Sequence[str]
-) -> None:
+def _check_pinned(artifact: Artifact, remotes: Sequence[layout.RemoteClass], names: Sequence[str]) -> None:
     # A local folder has no revision: it is what lies there.
     if artifact.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", artifact.revision):
-        raise ModelError(
-            f"--trust-remote-code needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
-            hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
-        )
-    named = [(remote.name, remote.reference, remote.file) for remote in remote_classes]
-    modules = [("a module", kind, "modules.json") for kind in names]
-    for name, reference, file in [*named, *modules]:
+        what = f"a pinned commit, and {artifact.name} is at {artifact.revision!r}"
+        hint = f"Type {artifact.source}@<40 hex digits of the commit you have read>."
+        raise ModelError(f"--trust-remote-code needs {what}.", hint=hint)
+    modules = [layout.RemoteClass(artifact.folder, "modules.json", "a module", kind) for kind in names]
+    for remote in (*remotes, *modules):
         # In auto_map, `owner/name--file.Class` is the newest code of another repository.
-        repository, _, inside = reference.partition("--")
+        repository, _, inside = remote.reference.partition("--")
         if inside:
-            raise ModelError(
-                f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
-                hint=f"Copy that code into the model's folder, and name it there in {file}.",
-            )
+            what = f"its code ({remote.name}) from {repository}, at no pinned commit"
+            hint = f"Copy that code into the model's folder, and name it there in {remote.file}."
+            raise ModelError(f"{artifact.name} takes {what}.", hint=hint)
 
 
 SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
 """The names by which a contradiction is accepted, that of special tokens and of all others."""
 
-TOKENIZER_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 ENDS = {
     "first": ("add_bos_token", "bos_token", "cls_token"),
     "last": ("add_eos_token", "eos_token", "sep_token"),
@@ -315,8 +296,7 @@ ENDS = {
 class SpecialTokens:
     """The tokens that the files in the folder of a tokenizer say are put around a text.
 
-    `config` is the content of tokenizer_config.json, with tokens as texts, and `tokenizer` that of
-    tokenizer.json.
+    `config` is the content of tokenizer_config.json, tokens as texts, `tokenizer` that of tokenizer.json.
     """
 
     folder: Path
@@ -326,12 +306,11 @@ class SpecialTokens:
     @staticmethod
     def read_folder(folder: Path) -> SpecialTokens:
         """What the files in `folder` say."""
-        fields = [files.read_object(folder / name) for name in ("special_tokens_map.json", TOKENIZER_CONFIG)]
-        config = {
-            name: value.get("content") if isinstance(value, Mapping) else value
-            for name, value in {**fields[0], **fields[1]}.items()
-        }
-        return SpecialTokens(folder, config, files.read_object(folder / _TOKENIZER))
+        config = files.read_object(folder / "special_tokens_map.json")
+        config |= files.read_object(folder / "tokenizer_config.json")
+        for name, value in config.items():
+            config[name] = value.get("content") if isinstance(value, Mapping) else value
+        return SpecialTokens(folder, config, files.read_object(folder / "tokenizer.json"))
 
     def declare(self, end: str) -> str | None:
         """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""
