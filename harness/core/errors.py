@@ -151,7 +151,7 @@ def format_command(code: str, *values: Any) -> str:
     >>> print(format_command("print({})", "a'; ls"))
     python -c 'print("a\u0027; ls")'
     """
-    import json  # as above, few errors have a command
+    import json  # few errors have a command
     import shlex
 
     texts = [json.dumps(value, ensure_ascii=False).replace("'", r"\u0027") for value in values]

@@ -149,7 +149,7 @@ def _check_files(folder: Path) -> None:
     for place in places:
         if not (place / "config.json").is_file():
             hint = "Give the folder of a transformers or sentence-transformers model."
-            if (place / "adapter_config.json").is_file():
+            if (place / ADAPTER_CONFIG).is_file():
                 hint = "It is an adapter: merge it into its base model (`merge_and_unload()` of peft)."
             raise ModelError(f"{place} has no config.json.", hint=hint)
     for place in layout.list_module_folders(folder):
@@ -507,17 +507,15 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
     paths = {*folder.rglob("*.py"), *(path for root in roots if root.is_dir() for path in root.iterdir())}
     links, configs = {path: path for path in paths if path.is_file()}, dict[Path, str]()
     for place in places:
-        config = _read_config(place)
+        config = _read_adapter_config(place)
         base = find_base(place / ADAPTER_CONFIG, config["base_model_name_or_path"], config.get("revision"))
         links |= {place / path.name: path for path in _list_base_files(base, place)}
         del links[place / ADAPTER_CONFIG]
         links[place / ADAPTER / ADAPTER_WEIGHTS] = links.pop(place / ADAPTER_WEIGHTS)
         kept = {name: value for name, value in config.items() if name not in ORIGIN}
         if config.get("task_type") in layout.TASKS:
-            tensors = [
-                name.removeprefix(layout.PREFIX)
-                for name in files.read_safetensors(place / ADAPTER_WEIGHTS)[0]
-            ]
+            headers, _ = files.read_safetensors(place / ADAPTER_WEIGHTS)
+            tensors = [name.removeprefix(layout.PREFIX) for name in headers]
             modules = config.get("modules_to_save") or ()
             kept["modules_to_save"] = [one for one in modules if any(f".{one}." in name for name in tensors)]
         configs[place / ADAPTER / ADAPTER_CONFIG] = json.dumps(kept, indent=2, sort_keys=True)
@@ -529,7 +527,7 @@ def lay_beside_base(folder: Path, cache: Path, find_base: Callable[[Path, str, s
     return laid
 
 
-def _read_config(place: Path) -> dict[str, Any]:
+def _read_adapter_config(place: Path) -> dict[str, Any]:
     """The config of an adapter that can be merged, whose weights are whole and whose base has a name."""
     path = place / ADAPTER_CONFIG
     config = files.read_object(path)
@@ -556,11 +554,9 @@ def _list_base_files(base: Path, place: Path) -> list[Path]:
     """The files of a base model that it is loaded from, for the adapter in `place`."""
     weights = files.list_module_weights(base)
     if not (base / "config.json").is_file() or not weights:
-        lack = (
-            "an adapter itself"
-            if (base / ADAPTER_CONFIG).is_file()
-            else "no folder with config.json and weights"
-        )
+        lack = "no folder with config.json and weights"
+        if (base / ADAPTER_CONFIG).is_file():
+            lack = "an adapter itself"
         hint = "Merge the adapter into its base model (`merge_and_unload()` of peft), and give the result."
         raise ModelError(f"{base}, the base model of the adapter in {place}, is {lack}.", hint=hint)
     has_own = any(any(place.glob(pattern)) for pattern in layout.VOCABULARIES)

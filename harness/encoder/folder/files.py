@@ -109,13 +109,13 @@ TEXT = _Type("a text", lambda value: isinstance(value, str))
 FLAG = _Type("true or false", lambda value: isinstance(value, bool))
 OBJECT = _Type("an object", lambda value: isinstance(value, dict))
 COUNT = _Type("an integer of at least 1", _is_count)
-SIZE = _Type(COUNT.words, _is_count, True)
+SIZE = _Type(COUNT.words, _is_count, as_float=True)
 # A library makes layer after layer, a billion of them for days.
 LAYERS = _Type("an integer of at most 1,000", lambda value: _is_count(value, 0, 1000))
 TOKEN = _Type("the number of a token", lambda value: _is_count(value, 0))
 # sentence-transformers writes -1 for a backbone without a length, such as XLNet; transformers writes 1e30.
-ANY_LENGTH = _Type("a number of tokens, at least 1 and whole", lambda n: n == -1 or _is_count(n), True)
-LENGTH = _Type(ANY_LENGTH.words, lambda n: n == -1 or _is_count(n, most=2**31 - 1), True)
+LIMIT = _Type("a number of tokens, at least 1 and whole", lambda n: n == -1 or _is_count(n), as_float=True)
+LENGTH = _Type(LIMIT.words, lambda n: n == -1 or _is_count(n, most=2**31 - 1), as_float=True)
 # transformers asks an empty one for its number without end.
 WORD = _Type("a token", lambda value: value != "")
 SIDE = _Type('"left" or "right"', lambda value: value in ("left", "right"))
@@ -144,7 +144,7 @@ FIELDS = {
     "original_max_position_embeddings",
     SIZE: "word_embedding_dimension",
     LENGTH: "max_seq_length",
-    ANY_LENGTH: "model_max_length",
+    LIMIT: "model_max_length",
     LAYERS: "num_hidden_layers num_layers n_layers n_layer num_hidden_groups inner_group_num",
     TOKEN: "num_labels",
     POSITIONS: "max_position_embeddings n_positions",

@@ -538,7 +538,7 @@ def check_external_references(folder: Path) -> None:
     for place in list_module_folders(folder):
         for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
             _check_settings(path, files.read_object(path))
-        if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
+        if (place / ADAPTER_CONFIG).is_file() and (place / "config.json").is_file():
             hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
             raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)
 

@@ -260,10 +260,10 @@ def check_trust(artifact: Artifact) -> None:
         is_own_tokenizer = remote.name == "AutoTokenizer" and backbones.has_library_tokenizer(kind)
         if remote.is_replacement and not is_ours and not is_own_tokenizer:
             owner = "transformers'" if family is None or family.native else "the harness's"
-            what = f"{remote.reference} as {remote.name}: without it, {owner} {kind} would be evaluated"
-            cure = f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy"
-            what = f"{artifact.name} names code of its own, {what} in its place."
-            raise ModelError(what, hint=f"{cure} of the folder.")
+            instead = f"{owner} {kind} would be evaluated in its place"
+            what = f"code of its own, {remote.reference} as {remote.name}: without it, {instead}"
+            cure = f"To evaluate transformers' class, take auto_map out of {remote.file}"
+            raise ModelError(f"{artifact.name} names {what}.", hint=f"{hint} {cure} in a copy of the folder.")
 
 
 def _check_pinned(artifact: Artifact, remotes: Sequence[layout.RemoteClass], names: Sequence[str]) -> None:
