@@ -129,6 +129,19 @@ def build_collator(model: Any) -> Any:
     return SentenceTransformerDataCollator(**function)
 
 
+SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
+"""Parts of out-of-memory messages: torch's on a GPU, on a CPU, in a library on a GPU, and the system's."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, as of a forward pass with too large a batch, is for want of memory.
+
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    True
+    """
+    return isinstance(error, MemoryError) or any(s in str(error) for s in SAID)
+
+
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 
 SHORT = (

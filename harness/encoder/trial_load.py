@@ -64,7 +64,6 @@ from harness.encoder.folder.layout import (
     weight_files,
 )
 from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.inputs import is_out_of_memory
 from harness.encoder.library_load import (
     PROBE,
     SHORT,
@@ -74,6 +73,7 @@ from harness.encoder.library_load import (
     explain_special_tokens,
     find_text_ends,
     hide_library_output,
+    is_out_of_memory,
     let_end_pad,
     require_padding,
     require_prefixes,
