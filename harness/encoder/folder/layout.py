@@ -1,7 +1,7 @@
-"""The modules of a model folder: weight files, pooling, and configs in the installed library's words.
+"""The modules of a model folder: weight files, pooling, its own code, and configs in the library's words.
 
 Version 5.4 of sentence-transformers renamed settings and added some; a value that changes a vector and is
-not run here is refused.
+not run here is refused, and so is a setting that would load anything other than the folder's own files.
 """
 
 from __future__ import annotations
