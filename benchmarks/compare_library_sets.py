@@ -20,8 +20,7 @@ from harness.core.encoding import OwnTexts, Settings
 from harness.core.types import SIDES, Artifact
 from harness.encoder.backbones import minilm
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
 from layouts import TEXTS, read_layouts, write_layout

@@ -21,7 +21,7 @@ import torch
 from measuring import format_table, load_encoder, locate_minilm, read_options, report_missed
 
 from harness.core.types import Artifact, MeasuredModel
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from suites._efficiency.measuring import build_loader, plan_engine
 from suites._efficiency.timing import Device, Workload, draw_lengths, measure_rounds, time_run
 

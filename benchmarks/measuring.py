@@ -142,8 +142,7 @@ def load_encoder(
     """The engine with the model of a folder, as settings want it."""
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.folder.content import compute_folder_identity
-    from harness.encoder.folder.description import describe
+    from harness.encoder.folder.description import compute_folder_identity, describe
     from harness.encoder.loading import load_any
     from harness.encoder.resolved_encoding import resolve_encoding
 

@@ -33,8 +33,7 @@ from harness.checks.questions import ModelOutputs, compare_encoded, find_coarser
 from harness.checks.sides import Comparison
 from harness.core.encoding import Settings
 from harness.core.types import Artifact, Suite
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.plan.plan import ConfiguredModel

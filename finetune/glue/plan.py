@@ -40,11 +40,14 @@ from harness.core.terminal import group_names
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
 from harness.encoder.backbones import has_network, read_architecture
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import read_token_limits
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import find_backbone_folder
-from harness.encoder.folder.tensors import list_module_weights, read_safetensors, read_tensor_headers
+from harness.encoder.folder.description import compute_folder_identity, read_token_limits
+from harness.encoder.folder.files import (
+    list_module_weights,
+    read_object,
+    read_safetensors,
+    read_tensor_headers,
+)
+from harness.encoder.folder.layout import find_backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, PrintedRow, RecipeEntry, RecipePlan, TaskRecipe

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.core.keys import Lineage, ModelDocument
 from harness.core.types import LabelledData, Task, build_artifact_slug
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.jobs.context import Event, JobContext
 from harness.training.model_store import PREDICTIONS, TRAINING, ModelStore
 from harness.training.training import MODEL, TrainingLog

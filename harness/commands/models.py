@@ -29,15 +29,14 @@ from harness.driver.protocol import prepare_protocol
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.content import (
+from harness.encoder.folder.description import (
     VOLATILE,
     FolderIdentity,
     compute_folder_identity,
     list_content_files,
 )
-from harness.encoder.folder.files import read_json, read_object
-from harness.encoder.folder.modules import OWN, find_backbone_folder, list_modules, weight_files
-from harness.encoder.folder.tensors import WHOLE, StoredTensor, read_safetensors
+from harness.encoder.folder.files import WHOLE, StoredTensor, read_json, read_object, read_safetensors
+from harness.encoder.folder.layout import OWN, find_backbone_folder, list_modules, weight_files
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Any
 
 
 class HarnessError(Exception):
@@ -138,3 +139,18 @@ def explain_unknown(what: str, name: str, known: Iterable[str], *, then: str) ->
 
 def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> HarnessError:
     return kind(message, hint=hint)
+
+
+def format_command(code: str, *values: Any) -> str:
+    r"""The command that runs Python code, in which each {} is a value: nothing in it ends its quotes.
+
+    Values come from files that may want a user to paste something else.
+
+    >>> print(format_command("print({})", "a'; ls"))
+    python -c 'print("a\u0027; ls")'
+    """
+    import json  # few errors have a command
+    import shlex
+
+    texts = [json.dumps(value, ensure_ascii=False).replace("'", r"\u0027") for value in values]
+    return f"python -c {shlex.quote(code.format(*texts))}"

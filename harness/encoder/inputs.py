@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from harness.core.errors import ModelError
-from harness.encoder.library_load import get_max_length, require_padding
+from harness.encoder.library_load import get_max_length, is_out_of_memory, require_padding
 from harness.encoder.network.layers import Packing
 
 Span = tuple[int, int]
@@ -156,19 +156,6 @@ def _try_span(run: Callable[[Span], None], span: Span) -> bool:
             raise
         return False
     return True
-
-
-SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
-"""Parts of out-of-memory messages: torch's on a GPU, on a CPU, in a library on a GPU, and the system's."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, as of a forward pass with too large a batch, is for want of memory.
-
-    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    True
-    """
-    return isinstance(error, MemoryError) or any(s in str(error) for s in SAID)
 
 
 PART = 4096

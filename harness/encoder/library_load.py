@@ -27,11 +27,12 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import LateInteraction
-from harness.core.errors import ModelError
+from harness.core.errors import ModelError, format_command
 from harness.core.terminal import shorten_names
-from harness.encoder.folder.modules import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling
-from harness.encoder.folder.modules import RENAMED as LATER_NAMES
-from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
+from harness.encoder.folder.files import list_module_weights, read_tensor_headers
+from harness.encoder.folder.layout import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling, split_pooling
+from harness.encoder.folder.layout import RENAMED as LATER_NAMES
+from harness.encoder.folder.preflight import ENDS, SpecialTokens
 from harness.encoder.network.layers import scale_frequencies
 from harness.encoder.network.pretrained import describe_ignored_tensors
 
@@ -129,6 +130,19 @@ def build_collator(model: Any) -> Any:
     return SentenceTransformerDataCollator(**function)
 
 
+SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
+"""Parts of out-of-memory messages: torch's on a GPU, on a CPU, in a library on a GPU, and the system's."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, as of a forward pass with too large a batch, is for want of memory.
+
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    True
+    """
+    return isinstance(error, MemoryError) or any(s in str(error) for s in SAID)
+
+
 PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 
 SHORT = (
@@ -164,6 +178,11 @@ def require_padding(tokenizer: Any) -> None:
         )
 
 
+def counts_places(name: str) -> bool:
+    """Whether a pooling counts places from the first, and would take padding on the left for tokens."""
+    return not {"cls", "weightedmean"}.isdisjoint(split_pooling(name))
+
+
 TEXT = "The cat sat on the mat."
 """A text whose tokens are looked at."""
 
@@ -179,6 +198,73 @@ def find_text_ends(tokenizer: Any) -> tuple[str, str] | None:
         tokenizer.convert_ids_to_tokens(ids[at]) if ids else "" for ids, at in ((before, 0), (behind, -1))
     )
     return first, last
+
+
+_CURE = (
+    "from tokenizers import Tokenizer as T, processors as p; f = {}; t = T.from_file(f); "
+    "t.post_processor = p.TemplateProcessing(single={}, special_tokens=[(s, t.token_to_id(s)) for s in {}]); "
+    "t.save(f)"
+)
+_BY_FILE = (
+    'Set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use tokenizer.json alone.'
+)
+_SAVE = (
+    "from transformers import AutoTokenizer as A; f = {}; A.from_pretrained(f, add_bos_token=bool({}), "
+    "add_eos_token=bool({})).save_pretrained(f)"
+)
+
+
+def explain_special_tokens(files: SpecialTokens, first: str, last: str) -> tuple[str, str] | None:
+    """What the tokens around a text contradict in the files of its tokenizer, and the cure; None if nothing.
+
+    Since transformers 5 `add_bos_token` and `add_eos_token` do nothing beside a tokenizer.json, and many
+    classes replace its post-processor by their own: files of older versions then lose a token without a word.
+
+    Args:
+        files: What the files declare.
+        first: The token before a text, "" for none.
+        last: The token behind it, likewise.
+    """
+    done, config = {"first": first, "last": last}, files.config
+    if wrong := [end for end in ENDS if files.declare(end) not in (None, done[end])]:
+        faults = " and ".join(_explain_end(files, end, done[end]) for end in wrong)
+        return f"{faults}.", _build_cure(files, wrong)
+    named = [config.get(of_encoders) for _, _, of_encoders in ENDS.values()]
+    # Lists have tokens of languages, some of which stand around a text.
+    lists = (value if isinstance(value, list) else [value] for value in config.values())
+    names = [token for tokens in lists for token in tokens]
+    others = [token for token in (first, last) if token and token not in names]
+    if not all(isinstance(token, str) for token in named) or not (others or not (first or last)):
+        return None
+    does = f"puts {others[0]} around a text" if others else "adds neither to a text"
+    cure = f"Put them into its post-processor: {_build_command(files.folder, *map(str, named))}"
+    return f"The tokenizer names {named[0]} and {named[1]}, and {does}.", cure
+
+
+def _explain_end(files: SpecialTokens, end: str, done: str) -> str:
+    (flag, token, _), declared = ENDS[end], files.declare(end)
+    verb, place = ("begins", "before") if end == "first" else ("ends", "behind")
+    if isinstance(files.config.get(flag), bool) and declared in ("", files.config.get(token)):
+        does = f"{verb} without {declared}" if declared else f"{verb} with {done}"
+        return f'tokenizer_config.json says "{flag}": {str(files.config[flag]).lower()}, and a text {does}'
+    return f"tokenizer.json puts {declared or 'no token'} {place} a text, which gets {done or 'none'}"
+
+
+def _build_cure(files: SpecialTokens, wrong: Sequence[str]) -> str:
+    flags = [ENDS[end][0] for end in wrong if isinstance(files.config.get(ENDS[end][0]), bool)]
+    if not flags:
+        return _BY_FILE
+    command = _build_command(files.folder, *(files.declare(end) or "" for end in ENDS))
+    other = " and ".join(f'"{flag}": {str(not files.config[flag]).lower()}' for flag in flags)
+    return f"If it was trained as tokenizer_config.json says: {command}. If as now: set {other} there."
+
+
+def _build_command(folder: Path, first: str, last: str) -> str:
+    """The command that makes the tokenizer in a folder add these tokens."""
+    if not (folder / "tokenizer.json").is_file():
+        return format_command(_SAVE, str(folder), first, last)
+    single, tokens = " ".join(filter(None, (first, "$A", last))), sorted({first, last} - {""})
+    return format_command(_CURE, str(folder / "tokenizer.json"), single, tokens)
 
 
 # Each has single blanks: around others some classes differ from their files, which moves few scores.
@@ -219,8 +305,7 @@ def explain_other_tokens(tokenizer: Any, config: Mapping[str, Any], reference: A
             first = next(
                 (pair for pair in zip(of_file, of_class, strict=False) if len({*pair}) > 1), ("", "")
             )
-            hint = 'Set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use '
-            hint += "tokenizer.json alone."
+            hint = _BY_FILE
             # Releases after 5.3 do so with some model types, Qwen2 among them.
             if config.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend"):
                 hint = f"transformers {transformers.__version__} takes that class whatever "

@@ -30,7 +30,7 @@ from harness.encoder.engine import (
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
-from harness.encoder.folder.modules import ATTENTION, counts_places
+from harness.encoder.folder.layout import ATTENTION
 from harness.encoder.folder.preflight import check_trust
 from harness.encoder.library_load import (
     PROBE,
@@ -38,6 +38,7 @@ from harness.encoder.library_load import (
     UninitialisedTensor,
     build_pooling,
     collect_load_report,
+    counts_places,
     get_max_length,
     get_pooled_dimension,
     hide_library_output,

@@ -13,9 +13,8 @@ from sentence_transformers.util import import_from_string
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import TEXT, TOKENS, read_module_config
-from harness.encoder.folder.tensors import require_shapes
+from harness.encoder.folder.files import read_object, require_shapes
+from harness.encoder.folder.layout import TEXT, TOKENS, read_module_config
 from harness.encoder.library_load import build_pooling
 from harness.encoder.network.model import read_raw_tensors
 

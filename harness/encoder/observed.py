@@ -32,22 +32,24 @@ from harness.core.encoding import Encoding
 from harness.core.types import SIDES
 from harness.encoder.backbones import OFFSET_MODELS
 from harness.encoder.folder.description import read_token_limits
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import counts_places, list_input_modules, read_module_config
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.folder.tensors import (
+from harness.encoder.folder.files import (
     FLOAT,
     FORMS,
     TYPES,
     list_module_weights,
     list_parts,
+    read_object,
     read_safetensors,
     read_span,
     read_tensor_headers,
 )
+from harness.encoder.folder.layout import list_input_modules, read_module_config
+from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     TEXT,
+    counts_places,
     explain_other_tokens,
+    explain_special_tokens,
     find_text_ends,
     get_dimension,
     get_max_length,
@@ -138,7 +140,7 @@ def _observe_special_tokens(module: Any, files: SpecialTokens) -> Iterator[Obser
     if ends is None:
         return
     first, last = ends
-    message, hint = files.explain_difference(first, last) or _explain_hidden(module) or ("", "")
+    message, hint = explain_special_tokens(files, first, last) or _explain_hidden(module) or ("", "")
     yield Observation(
         name="first_token",
         declared=files.declare("first"),

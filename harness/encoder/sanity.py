@@ -23,8 +23,8 @@ from torch import nn
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import Artifact, Role
+from harness.encoder.backbones import ORDER
 from harness.encoder.engine import LONG_TEXT, SHORT_TEXT, Encoder
-from harness.encoder.folder.preflight import ORDER
 from harness.encoder.library_load import SHORT
 from harness.encoder.loading import load_any
 from harness.encoder.observed import SAME, Observation, observe

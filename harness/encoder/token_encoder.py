@@ -35,7 +35,7 @@ from harness.encoder.engine import (
 )
 from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import TOKENS, find_backbone_folder, read_modules
+from harness.encoder.folder.layout import TOKENS, find_backbone_folder, read_modules
 from harness.encoder.folder.preflight import check_trust
 from harness.encoder.inputs import Span, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes

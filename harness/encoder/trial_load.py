@@ -43,8 +43,14 @@ from harness.core.errors import DamagedModelError, DataError, HarnessError, Mode
 from harness.core.provenance import measure_free_memory
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.folder.files import read_json, read_object
-from harness.encoder.folder.modules import (
+from harness.encoder.folder.files import (
+    have_other_numbers,
+    list_module_weights,
+    read_json,
+    read_object,
+    read_tensor_headers,
+)
+from harness.encoder.folder.layout import (
     ATTENTIVE,
     ROUTERS,
     TEXT,
@@ -57,17 +63,17 @@ from harness.encoder.folder.modules import (
     split_pooling,
     weight_files,
 )
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
-from harness.encoder.folder.tensors import have_other_numbers, list_module_weights, read_tensor_headers
-from harness.encoder.inputs import is_out_of_memory
+from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     PROBE,
     SHORT,
     LoadReport,
     collect_load_report,
     explain_other_tokens,
+    explain_special_tokens,
     find_text_ends,
     hide_library_output,
+    is_out_of_memory,
     let_end_pad,
     require_padding,
     require_prefixes,
@@ -397,7 +403,7 @@ def _check_network(module: _Backbone, place: Path, artifact: Artifact, encoding:
 def _require_declared_tokens(place: Path, artifact: Artifact, tokenizer: Any, reference: Any) -> None:
     """Refuse a tokenizer that does not do what its files declare, unless accepted."""
     files, ends = SpecialTokens.read_folder(place), find_text_ends(tokenizer)
-    differences = {SPECIAL_TOKENS: ends and files.explain_difference(*ends)}
+    differences = {SPECIAL_TOKENS: ends and explain_special_tokens(files, *ends)}
     if reference is not None and "auto_map" not in files.config:
         differences[TOKENIZATION] = explain_other_tokens(tokenizer, files.config, reference)
     for name, difference in differences.items():

@@ -15,8 +15,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import DivergenceError, StoreError, TrainingError
 from harness.core.keys import Lineage, MemberPart, ModelDocument
 from harness.core.types import Artifact
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import Description, describe
+from harness.encoder.folder.description import Description, compute_folder_identity, describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import resolve_weights

@@ -26,12 +26,9 @@ from harness.core.keys import digest, read_document
 from harness.core.terminal import shorten_names
 from harness.core.types import Artifact
 from harness.encoder import backbones
-from harness.encoder.folder import content
-from harness.encoder.folder.adapters import lay_beside_base
-from harness.encoder.folder.description import Description, describe
-from harness.encoder.folder.modules import list_module_folders
-from harness.encoder.folder.preflight import check_folder
-from harness.encoder.folder.special_tokens import SPECIAL_TOKENS, TOKENIZATION
+from harness.encoder.folder.description import Description, compute_folder_identity, describe, lay_beside_base
+from harness.encoder.folder.layout import list_module_folders
+from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, check_folder
 from harness.plan.catalog import EvaluationChoice
 from harness.plan.plan import ConfiguredModel
 from harness.search import bm25
@@ -245,9 +242,7 @@ def _build_folder_artifact(
     try:
         folder = link_adapters(folder, options)
         description = describe(folder, own_code=options.trust_remote_code)
-        identity = content.compute_folder_identity(
-            folder, options.cache, trust_remote_code=options.trust_remote_code
-        )
+        identity = compute_folder_identity(folder, options.cache, trust_remote_code=options.trust_remote_code)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error

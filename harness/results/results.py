@@ -16,7 +16,7 @@ from harness.core.encoding import is_bm25, select_prompt
 from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.keys import Lineage, build_data_identity
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.encoder.resolved_encoding import describe_encoding
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
 from harness.results.revisions import find_data_revision

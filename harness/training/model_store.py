@@ -27,7 +27,7 @@ from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError, RecordError, StoreError, warn
 from harness.core.keys import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
 from harness.core.types import build_artifact_slug
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.storage.remote import Remote
 from harness.training.training import LOG, MODEL, OUTPUT, read_log
 

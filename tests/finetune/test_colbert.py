@@ -33,8 +33,7 @@ from harness.core.types import SIDES, Artifact
 from harness.data.locate import DataSettings
 from harness.data.training.loading import count_trained, load_training, read_text_hashes, write_text_hashes
 from harness.data.training.sets import LocatedTraining, locate_user_training
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.token_encoder import TokenEncoder

@@ -31,7 +31,7 @@ import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, MeasuredModel
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.plan import catalog
 from harness.results.audit import find_contradictions
 from harness.results.scores import score_text

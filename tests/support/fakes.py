@@ -21,7 +21,7 @@ import numpy as np
 from harness.core.encoding import Encoding
 from harness.core.keys import FILE, Lineage, ModelDocument, ParentPart, build_evaluation_identity, digest
 from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.jobs.jobs import build_model_part
 from harness.storage.record import Record, build_task_part
 from suites._mteb.built import BuiltSource

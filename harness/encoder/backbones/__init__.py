@@ -12,9 +12,9 @@ from harness.core.errors import DamagedModelError, ModelError, UsageError, find_
 from harness.core.files import Registry
 from harness.core.types import Artifact
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
-from harness.encoder.folder.adapters import ADAPTER, CONFIG
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import list_module_folders
+from harness.encoder.folder.layout import ADAPTER, list_module_folders
+from harness.encoder.folder.layout import ADAPTER_CONFIG as CONFIG
 
 BACKBONES = Registry(
     kind=BackboneEntry, package="harness.encoder.backbones", attribute="BACKBONE", group="harness.backbones"
@@ -213,7 +213,27 @@ def _list_rotary_settings(config: Mapping[str, Any]) -> list[tuple[str, Mapping[
     return [(str(one.get("rope_type", one.get("type", "default"))), one) for one in settings]
 
 
-def find_uniform_length(config: Mapping[str, Any]) -> int | None:
+ORDER = "order-dependence"
+"""The name by which vectors that depend on the texts before or beside them are accepted."""
+
+
+def check_order(place: Path, encoding: Encoding, *, own_code: bool) -> None:
+    """Refuse a backbone whose vectors depend on the texts before or beside them."""
+    config = read_object(place / "config.json")
+    length = None if has_network(place, own_code=own_code) else _find_uniform_length(config)
+    if config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full":
+        why = "block-sparse attention, which its first short text switches off for good"
+        cure = 'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
+    elif length is not None and encoding.max_length > length:
+        why = f"rotary positions that follow the longest text of a batch beyond {length} tokens"
+        cure = f"Add --max-length {length}."
+    else:
+        return
+    hint = f"{cure} Or take it as it is: --allow {ORDER}"
+    raise ModelError(f"{place} has {why}: its scores would depend on the order of texts.", hint=hint)
+
+
+def _find_uniform_length(config: Mapping[str, Any]) -> int | None:
     """The length up to which transformers' own class gives texts the same rotary positions; None for any.
 
     Beyond it the longest text of a batch, or the longest so far, chooses those of all.

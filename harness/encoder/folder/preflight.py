@@ -8,52 +8,25 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, ModelError, UsageError, warn
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.family import Config
-from harness.encoder.folder.adapters import ADAPTER, PREFIX, WEIGHTS
-from harness.encoder.folder.content import RemoteClass, list_remote_classes
-from harness.encoder.folder.files import SETTINGS, read_files_once, read_object
-from harness.encoder.folder.modules import (
-    ATTENTIVE,
-    CONTEXT_STAGE,
-    OWN,
-    TEXT_STAGE,
-    TOKENIZED,
-    TWO_STAGE,
-    VOCABULARIES,
-    Module,
-    adapt_config,
-    find_library_class,
-    list_module_folders,
-    list_modules,
-    name_pooling,
-    read_module_config,
-    read_modules,
-)
-from harness.encoder.folder.tensors import (
-    Shapes,
-    check_downloads,
-    check_present,
-    list_module_weights,
-    read_tensor_headers,
-    require_one_model,
-    require_plain,
-    require_shapes,
-)
+from harness.encoder.folder import files, layout
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
-ORDER, UNNAMED, CARD = "order-dependence", "unnamed-modules", "model-card"
-"""The names by which vectors that depend on the texts before them, unnamed modules, and modules other than
-those of README.md are accepted."""
+UNNAMED, CARD = "unnamed-modules", "model-card"
+"""The names by which unnamed modules, and modules other than those of README.md are accepted."""
 
 
-@read_files_once()
+@files.read_files_once()
 def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = False) -> None:
     """Refuse a model whose files show that it would fail at load, or that it is no embedding model.
 
@@ -67,8 +40,8 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         UsageError: It is of another kind, a setting does not fit it, or it cannot be loaded (ModelError).
     """
     folder = artifact.folder
-    check_downloads(folder)
-    if not any_kind and not read_modules(folder):
+    files.check_downloads(folder)
+    if not any_kind and not layout.read_modules(folder):
         _check_kind(folder)
     if not any_kind and UNNAMED not in artifact.allow:
         _require_named(folder)
@@ -76,29 +49,27 @@ def check_folder(artifact: Artifact, encoding: Encoding, *, any_kind: bool = Fal
         _note_card(folder)
     check_trust(artifact)
     backbones.check_family(artifact, encoding)
-    for module in list_modules(folder):
-        place, config = module.place, read_object(module.place / "config.json")
-        if "config" in module.needs and not (place / "config.json").is_file():
-            what = "no config.json" if place.is_dir() else "no such folder"
-            raise DamagedModelError(
-                f"modules.json of {folder} names the module {module.class_name} in "
-                f"{place.relative_to(folder).as_posix()}: there is {what}."
-            )
+    for module in layout.list_modules(folder):
+        place, config = module.place, files.read_object(module.place / "config.json")
+        if module.class_name in layout.NEEDS["config"].split() and not (place / "config.json").is_file():
+            lack = "no config.json" if place.is_dir() else "no such folder"
+            what = f"the module {module.class_name} in {place.relative_to(folder).as_posix()}"
+            raise DamagedModelError(f"modules.json of {folder} names {what}: there is {lack}.")
         if module.class_name == "Transformer":
             _check_backbone_files(place, config, artifact, encoding)
         elif shapes := _list_shapes(module, config):
-            tensors = read_tensor_headers(list_module_weights(place, sharded=False))
+            tensors = files.read_tensor_headers(files.list_module_weights(place, sharded=False))
             if tensors is not None:
-                require_shapes(place, tensors, shapes)
+                files.require_shapes(place, tensors, shapes)
 
 
 def _require_named(folder: Path) -> None:
     """Refuse modules and settings of sentence-transformers that no modules.json names."""
-    named, places = read_modules(folder), list_module_folders(folder)
+    named, places = layout.read_modules(folder), layout.list_module_folders(folder)
     # Folders as the library calls them; one of Normalize holds nothing that was learned.
-    files = sorted(folder.glob("[0-9]*_*/config.json"))
-    unnamed = [f for f in files if f.parent not in places and not f.parent.name.endswith("_Normalize")]
-    settings = () if named else (folder / SETTINGS, folder / "sentence_bert_config.json")
+    configs = sorted(folder.glob("[0-9]*_*/config.json"))
+    unnamed = [f for f in configs if f.parent not in places and not f.parent.name.endswith("_Normalize")]
+    settings = () if named else (folder / files.SETTINGS, folder / "sentence_bert_config.json")
     unnamed += [path for path in settings if path.is_file()]
     if unnamed:
         what = "modules.json does not name" if named else "no modules.json names"
@@ -111,7 +82,7 @@ def _require_named(folder: Path) -> None:
 _BLOCK = re.compile(r"^(?:SentenceTransformer|MultiVectorEncoder|ColBERT)\(\n((?:  .*\n)+)\)", re.M)
 _MODULE = re.compile(r"^  \(\w+\): (\w+)\((?:(\{.*\})\))?(?: with Transformer model: (\w+))?", re.M)
 _VERSION = re.compile(r"^- Sentence Transformers: (\S+)", re.M)
-_NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in OWN.items()}
+_NAMES = {"Asym": "Router"} | {kind.rpartition(".")[2]: name for kind, name in layout.OWN.items()}
 
 
 def _note_card(folder: Path) -> None:
@@ -120,28 +91,27 @@ def _note_card(folder: Path) -> None:
     Nothing is refused: people copy the card of a base model, and the library keeps that of a model which it
     loaded. A card of another version, backbone or width is another model's, and is not compared.
     """
-    try:
-        differences = _compare_card(folder, read_modules(folder))
     # No card, or one that somebody has shortened: whatever is wrong with it says nothing about the model.
-    except Exception:
-        return
-    if differences:
-        what = f"README.md of {folder} shows {'; '.join(differences)}"
-        warn(f"{what}: one is outdated. If files were lost, fetch it again. To hide this: --allow {CARD}")
+    with suppress(Exception):
+        if differences := _compare_card(folder, layout.read_modules(folder)):
+            what = f"README.md of {folder} shows {'; '.join(differences)}: one is outdated."
+            warn(f"{what} If files were lost, fetch it again. To hide this: --allow {CARD}")
 
 
-def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
+def _compare_card(folder: Path, modules: Sequence[layout.Module]) -> list[str]:
     """What the card shows otherwise than the files that load."""
     with (folder / "README.md").open(encoding="utf-8") as file:
         text = file.read(1 << 20)
-    (block,), saved = _BLOCK.findall(text), read_object(folder / SETTINGS).get("__version__") or {}
+    (block,) = _BLOCK.findall(text)
+    saved = files.read_object(folder / files.SETTINGS).get("__version__") or {}
     rows = [(_NAMES.get(kind, kind), config or "{}", model) for kind, config, model in _MODULE.findall(block)]
     printed = {name: {"architecture": model} | ast.literal_eval(config) for name, config, model in rows}
     classes = [module.class_name or module.kind.rpartition(".")[2] for module in modules]
     shown, loaded = [name for name, _, _ in rows], [_NAMES.get(name, name) for name in classes]
-    configs = {name: read_module_config(m.place, name) for name, m in zip(loaded, modules, strict=True)}
+    pairs = zip(loaded, modules, strict=True)
+    configs = {name: layout.read_module_config(module.place, name) for name, module in pairs}
     stem = re.sub("(Encoder)?Model$", "", printed["Transformer"]["architecture"]) or "?"
-    architectures = read_object(modules[0].place / "config.json")["architectures"]
+    architectures = files.read_object(modules[0].place / "config.json")["architectures"]
     versions = {saved.get("sentence_transformers"), *_VERSION.findall(text)} - {None}
     is_other = len(versions) > 1 or not any(name.startswith(stem) for name in architectures)
     differences = []
@@ -149,9 +119,9 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
         differences = [f"the modules {', '.join(shown)}, and modules.json has {', '.join(loaded)}"]
     if "Pooling" in printed.keys() & configs.keys():
         del printed["Pooling"]["architecture"]
-        pair = (adapt_config("Pooling", printed["Pooling"], folder), configs["Pooling"])
+        pair = (layout.adapt_config("Pooling", printed["Pooling"], folder), configs["Pooling"])
         is_other |= len({config["word_embedding_dimension"] for config in pair}) > 1
-        poolings = [name_pooling(config, folder) for config in pair]
+        poolings = [layout.name_pooling(config, folder) for config in pair]
         if poolings[0] != poolings[1]:
             differences.append(f"the pooling {poolings[0]}, and the model's files have {poolings[1]}")
     lengths = [config.get("max_seq_length") for config in (printed["Transformer"], configs["Transformer"])]
@@ -160,7 +130,7 @@ def _compare_card(folder: Path, modules: Sequence[Module]) -> list[str]:
     return [] if is_other else differences
 
 
-def _list_shapes(module: Module, config: Config) -> Shapes | None:
+def _list_shapes(module: layout.Module, config: Config) -> files.Shapes | None:
     """The shapes of a module's tensors that its config says; None where it does not say."""
     if module.class_name == "Dense":
         size, width = config.get("out_features"), config.get("in_features")
@@ -170,16 +140,15 @@ def _list_shapes(module: Module, config: Config) -> Shapes | None:
         bias = {"linear.bias": (size,)} if config.get("bias", True) else {}
         residual = {"residual.weight": (size, width)} if config.get("use_residual") and size != width else {}
         return {"linear.weight": (size, width), **bias, **residual}
-    if module.class_name == ATTENTIVE:
+    if module.class_name == layout.ATTENTIVE:
         size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
         if size is None or heads is None or size % heads:
-            raise ModelError(
-                f"{module.place}/config.json says {heads!r} heads of a token vector of {size!r} dimensions.",
-                hint="The number of heads must divide that of the dimensions.",
-            )
+            what = f"{heads!r} heads of a token vector of {size!r} dimensions"
+            hint = "The number of heads must divide that of the dimensions."
+            raise ModelError(f"{module.place}/config.json says {what}.", hint=hint)
         return {"query": (heads, size // heads)}
-    if module.class_name == TWO_STAGE:
-        stages = (module.place / CONTEXT_STAGE, module.place / TEXT_STAGE)
+    if module.class_name == layout.TWO_STAGE:
+        stages = (module.place / layout.CONTEXT_STAGE, module.place / layout.TEXT_STAGE)
         widths = [backbones.read_architecture(place).hidden_size for place in stages]
         return list_stage_shapes(TwoStageSettings.read_stage_settings(module.place), *widths)
     return None
@@ -188,36 +157,19 @@ def _list_shapes(module: Module, config: Config) -> Shapes | None:
 def _check_backbone_files(place: Path, config: Config, artifact: Artifact, encoding: Encoding) -> None:
     backbones.check_model_type(place, config, own_code=artifact.trust_remote_code)
     if quantization := config.get("quantization_config"):
-        method = f" ({quantization['quant_method']})" if quantization.get("quant_method") else ""
-        raise ModelError(
-            f"{place} is quantised{method}: its config.json has a quantization_config.",
-            hint="Give the model that it was made of: a quantised copy has other scores.",
-        )
-    if ORDER not in artifact.allow:
-        _require_no_order(place, config, encoding, own_code=artifact.trust_remote_code)
-    tensors = read_tensor_headers(list_module_weights(place))
+        method = quantization.get("quant_method")
+        what = f"quantised ({method})" if method else "quantised"
+        hint = "Give the model that it was made of: a quantised copy has other scores."
+        raise ModelError(f"{place} is {what}: its config.json has a quantization_config.", hint=hint)
+    if backbones.ORDER not in artifact.allow:
+        backbones.check_order(place, encoding, own_code=artifact.trust_remote_code)
+    tensors = files.read_tensor_headers(files.list_module_weights(place))
     if tensors is not None:
-        require_plain(place, tensors)
-    require_one_model(place)
-    for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
+        files.require_plain(place, tensors)
+    files.require_one_model(place)
+    for path in sorted(path for pattern in layout.VOCABULARIES for path in place.glob(pattern)):
         if path.is_file() and path.name != "merges.txt":
-            check_present(path)
-
-
-def _require_no_order(place: Path, config: Config, encoding: Encoding, *, own_code: bool) -> None:
-    """Refuse a backbone whose vectors depend on the texts before or beside them."""
-    is_ours = backbones.has_network(place, own_code=own_code)
-    length = None if is_ours else backbones.find_uniform_length(config)
-    if config.get("model_type") == "big_bird" and config.get("attention_type") != "original_full":
-        why = "block-sparse attention, which its first short text switches off for good"
-        cure = 'Set "attention_type": "original_full" in config.json, which gives every text full attention.'
-    elif length is not None and encoding.max_length > length:
-        why = f"rotary positions that follow the longest text of a batch beyond {length} tokens"
-        cure = f"Add --max-length {length}."
-    else:
-        return
-    hint = f"{cure} Or take it as it is: --allow {ORDER}"
-    raise ModelError(f"{place} has {why}: its scores would depend on the order of texts.", hint=hint)
+            files.check_file(path)
 
 
 KINDS = (
@@ -234,22 +186,16 @@ KINDS = (
 def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     hint = "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it."
-    config = read_object(folder / "config.json")
+    config = files.read_object(folder / "config.json")
     classes = config.get("architectures") or []
     # Where the config names no class, the tensors of a head tell.
-    tensors = read_tensor_headers([*list_module_weights(folder), *folder.glob(f"{ADAPTER}/{WEIGHTS}")]) or {}
-    names = {name.removeprefix(PREFIX).partition(".")[0] for name in tensors}
-    kinds = [
-        what
-        for ending, head, what in KINDS
-        if head in names or any(name.endswith(ending) for name in classes)
-    ]
+    weights = [*files.list_module_weights(folder), *folder.glob(f"{layout.ADAPTER}/{layout.ADAPTER_WEIGHTS}")]
+    tensors = files.read_tensor_headers(weights) or {}
+    heads = {name.removeprefix(layout.PREFIX).partition(".")[0] for name in tensors}
+    kinds = [what for end, head, what in KINDS if head in heads or any(one.endswith(end) for one in classes)]
     # sentence-transformers writes a section of its own into the config of a CrossEncoder.
-    if kinds and (
-        len(config.get("id2label") or ()) == 1
-        or config.get("num_labels") == 1
-        or isinstance(config.get("sentence_transformers"), Mapping)
-    ):
+    has_section = isinstance(config.get("sentence_transformers"), Mapping)
+    if kinds and (has_section or 1 in (config.get("num_labels"), len(config.get("id2label") or ()))):
         kinds = ["a cross-encoder, which scores two texts at once"]
     is_colbert = any("ColBERT" in name for name in classes) or (folder / "artifact.metadata").is_file()
     if is_colbert or (not kinds and "linear.weight" in tensors):
@@ -276,36 +222,35 @@ def check_trust(artifact: Artifact) -> None:
     It is refused as well where it names code of its own without which it would be another model.
     """
     # Module files import the types of modules, and the tokenizers of word embeddings.
-    modules, needs = list_modules(artifact.folder), f"{artifact.name} needs code of its own"
-    configs = [read_object(module.place / "wordembedding_config.json") for module in modules]
+    modules, needs = layout.list_modules(artifact.folder), f"{artifact.name} needs code of its own"
+    configs = [files.read_object(module.place / "wordembedding_config.json") for module in modules]
     tokenizers = (config.get("tokenizer_class") for config in configs)
     names = [*(module.kind for module in modules), *(name for name in tokenizers if name is not None)]
     pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
     hint = f"Read that code; if you trust it, add --trust-remote-code{pin}."
-    foreign = [kind for kind in names if not (find_library_class(kind) or TOKENIZER.fullmatch(kind))]
+    foreign = [kind for kind in names if not (layout.find_library_class(kind) or TOKENIZER.fullmatch(kind))]
     for kind in foreign:
         if kind.startswith("sentence_transformers."):
-            raise ModelError(
-                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
-                f"{version('sentence-transformers')}.",
-                hint="It may have been saved with another version: save it with this one.",
-            )
+            what = f"no module of sentence-transformers {version('sentence-transformers')}"
+            hint = "It may have been saved with another version: save it with this one."
+            raise ModelError(f"{artifact.name} names {kind}, which is {what}.", hint=hint)
     for module in modules:
         # In those the field is a setting of the backbone, and nothing is imported.
-        name = read_object(module.place / "config.json").get("activation_function")
-        if module.class_name not in TOKENIZED and name is not None and not name.startswith(ACTIVATIONS):
+        name = files.read_object(module.place / "config.json").get("activation_function")
+        is_backbone = module.class_name in layout.TOKENIZED
+        if not is_backbone and name is not None and not name.startswith(ACTIVATIONS):
             raise ModelError(
                 f"{module.place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )
-    remote_classes = list_remote_classes(artifact.folder)
+    remotes = layout.list_remote_classes(artifact.folder)
     if artifact.trust_remote_code:
-        _check_pinned(artifact, remote_classes, names)
+        _check_pinned(artifact, remotes, names)
         return
     if foreign:
         raise ModelError(f"{needs}: its module {foreign[0]}.", hint=hint)
-    for remote in remote_classes:
-        kind = str(read_object(remote.folder / "config.json").get("model_type", ""))
+    for remote in remotes:
+        kind = str(files.read_object(remote.folder / "config.json").get("model_type", ""))
         family = backbones.read_family(remote.folder) if remote.file == "config.json" else None
         # That of a family without a network of ours runs as any other.
         family = None if family is None or family.shape is None else family
@@ -315,28 +260,83 @@ def check_trust(artifact: Artifact) -> None:
         is_own_tokenizer = remote.name == "AutoTokenizer" and backbones.has_library_tokenizer(kind)
         if remote.is_replacement and not is_ours and not is_own_tokenizer:
             owner = "transformers'" if family is None or family.native else "the harness's"
-            raise ModelError(
-                f"{artifact.name} names code of its own, {remote.reference} as {remote.name}: without it, "
-                f"{owner} {kind} would be evaluated in its place.",
-                hint=f"{hint} To evaluate transformers' class, take auto_map out of {remote.file} in a copy "
-                "of the folder.",
-            )
+            instead = f"{owner} {kind} would be evaluated in its place"
+            what = f"code of its own, {remote.reference} as {remote.name}: without it, {instead}"
+            cure = f"To evaluate transformers' class, take auto_map out of {remote.file}"
+            raise ModelError(f"{artifact.name} names {what}.", hint=f"{hint} {cure} in a copy of the folder.")
 
 
-def _check_pinned(artifact: Artifact, remote_classes: Sequence[RemoteClass], names: Sequence[str]) -> None:
+def _check_pinned(artifact: Artifact, remotes: Sequence[layout.RemoteClass], names: Sequence[str]) -> None:
     # A local folder has no revision: it is what lies there.
     if artifact.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", artifact.revision):
-        raise ModelError(
-            f"--trust-remote-code needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
-            hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
-        )
-    named = [(remote.name, remote.reference, remote.file) for remote in remote_classes]
-    modules = [("a module", kind, "modules.json") for kind in names]
-    for name, reference, file in [*named, *modules]:
+        what = f"a pinned commit, and {artifact.name} is at {artifact.revision!r}"
+        hint = f"Type {artifact.source}@<40 hex digits of the commit you have read>."
+        raise ModelError(f"--trust-remote-code needs {what}.", hint=hint)
+    modules = [layout.RemoteClass(artifact.folder, "modules.json", "a module", kind) for kind in names]
+    for remote in (*remotes, *modules):
         # In auto_map, `owner/name--file.Class` is the newest code of another repository.
-        repository, _, inside = reference.partition("--")
+        repository, _, inside = remote.reference.partition("--")
         if inside:
-            raise ModelError(
-                f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
-                hint=f"Copy that code into the model's folder, and name it there in {file}.",
-            )
+            what = f"its code ({remote.name}) from {repository}, at no pinned commit"
+            hint = f"Copy that code into the model's folder, and name it there in {remote.file}."
+            raise ModelError(f"{artifact.name} takes {what}.", hint=hint)
+
+
+SPECIAL_TOKENS, TOKENIZATION = "special-tokens", "tokenization"
+"""The names by which a contradiction is accepted, that of special tokens and of all others."""
+
+ENDS = {
+    "first": ("add_bos_token", "bos_token", "cls_token"),
+    "last": ("add_eos_token", "eos_token", "sep_token"),
+}
+"""By the end of a text: the flag, the token that it adds, and the token that encoders have there."""
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The tokens that the files in the folder of a tokenizer say are put around a text.
+
+    `config` is the content of tokenizer_config.json, tokens as texts, `tokenizer` that of tokenizer.json.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+
+    @staticmethod
+    def read_folder(folder: Path) -> SpecialTokens:
+        """What the files in `folder` say."""
+        config = files.read_object(folder / "special_tokens_map.json")
+        config |= files.read_object(folder / "tokenizer_config.json")
+        for name, value in config.items():
+            config[name] = value.get("content") if isinstance(value, Mapping) else value
+        return SpecialTokens(folder, config, files.read_object(folder / "tokenizer.json"))
+
+    def declare(self, end: str) -> str | None:
+        """The token that belongs to an end, "first" or "last": "" for none, None where no file says it."""
+        flag, name, of_encoders = ENDS[end]
+        added = _find_added_token(self.tokenizer.get("post_processor"), end)
+        token, declared = self.config.get(name), self.config.get(flag)
+        if declared is True and isinstance(token, str):
+            return token
+        # An encoder's [CLS] is often its bos_token, too: the flag is meant for decoders.
+        if declared is False and added and added == token != self.config.get(of_encoders):
+            return ""
+        return added
+
+
+def _find_added_token(processor: Any, end: str) -> str | None:
+    """The token that a post-processor puts at an end of a text, "" for none; None where that is not known."""
+    kind = processor.get("type") if isinstance(processor, Mapping) else None
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        return str(processor["cls" if end == "first" else "sep"][0])
+    if kind == "TemplateProcessing":
+        outer = processor["single"][0 if end == "first" else -1]
+        return str(outer["SpecialToken"]["id"]) if "SpecialToken" in outer else ""
+    if kind == "ByteLevel":
+        return ""
+    if kind == "Sequence":
+        # The later ones put theirs around those of the earlier.
+        tokens = [_find_added_token(inner, end) for inner in reversed(processor["processors"])]
+        return None if None in tokens else next(filter(None, tokens), "")
+    return None

@@ -23,8 +23,7 @@ from harness.encoder.attention.interface import Backend, Layout, Needs
 from harness.encoder.attention.kernels import AUTO, BACKENDS, HALVES, LIBRARY_NAMES
 from harness.encoder.backbones import parse_harness_architecture
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.tensors import list_module_weights, require_flat
+from harness.encoder.folder.files import list_module_weights, read_object, require_flat
 from harness.encoder.network.layers import (
     Block,
     Embeddings,

@@ -22,9 +22,10 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedC
 from harness.core.errors import ModelError
 from harness.core.terminal import shorten_names
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
-from harness.encoder.folder.adapters import ADAPTER, CONFIG, PREFIX, TASKS, WEIGHTS
-from harness.encoder.folder.files import read_object
-from harness.encoder.folder.tensors import Shapes
+from harness.encoder.folder.files import Shapes, read_object
+from harness.encoder.folder.layout import ADAPTER, PREFIX, TASKS
+from harness.encoder.folder.layout import ADAPTER_CONFIG as CONFIG
+from harness.encoder.folder.layout import ADAPTER_WEIGHTS as WEIGHTS
 
 SHARD = "5GB"
 """The largest size of a weight file."""

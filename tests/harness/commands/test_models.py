@@ -23,7 +23,7 @@ from harness.cli import invoke
 from harness.core.encoding import Settings
 from harness.core.keys import Lineage, ParentPart, read_document
 from harness.data.training.loading import add_text_hashes, count_trained, read_text_hashes
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.plan.models import ModelOptions, resolve_model
 from harness.training.model_store import ModelStore
 

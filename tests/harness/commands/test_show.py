@@ -18,7 +18,7 @@ from harness.core.encoding import Encoding
 from harness.core.keys import Lineage, MemberPart, ParentPart, SweepPart, build_encoding_identity, digest
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.plan import catalog
 from harness.search.bm25 import resolve_bm25
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record, build_record_output

@@ -13,8 +13,7 @@ import pytest
 from harness.core.encoding import Settings
 from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
 
@@ -91,7 +90,7 @@ def build(bare: Path, tmp_path: Path) -> Build:
     ) -> Path:
         from sentence_transformers.models import Dense, Normalize, Transformer
 
-        from harness.encoder.folder.modules import POOLING_FLAGS
+        from harness.encoder.folder.layout import POOLING_FLAGS
         from harness.encoder.library_load import build_pooling
 
         folder = tmp_path / name

@@ -31,9 +31,9 @@ import tiny
 from finetune.glue.model import Classifier
 from finetune.recipes import glue_neobert
 from harness.core.encoding import Settings
-from harness.core.errors import ModelError, UsageError
+from harness.core.errors import ModelError, StoreError, UsageError
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.adapters import lay_beside_base
+from harness.encoder.folder.description import lay_beside_base
 from harness.encoder.loading import load_any
 from harness.plan.models import ModelOptions, resolve_model
 from suites._perplexity import load_language_model
@@ -339,6 +339,14 @@ def test_of_two_processes_one_lays_the_folder_out_and_all_users_can_read_it(
     with pytest.raises(OSError, match="exists"):
         lay()
     assert [*cache.glob("adapters/*/*")] == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(base: Path, tmp_path: Path, resolve: Resolve) -> None:
+    adapt(base, folder := tmp_path / "adapter", PLAIN)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/adapters").touch()
+    with pytest.raises(StoreError, match=r"Cannot write .*adapters.*: a file stands where"):
+        resolve(folder)
 
 
 def test_a_base_is_found_in_the_hub_cache_by_its_revision(

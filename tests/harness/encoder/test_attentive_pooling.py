@@ -21,8 +21,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact, Dtype
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder, require_sane

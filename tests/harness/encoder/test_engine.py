@@ -26,8 +26,7 @@ from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine, inputs
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.inputs import SpanQueue, TokenizedTexts, run_spans
 from harness.encoder.library_load import RENAMED
 from harness.encoder.loading import load_encoder

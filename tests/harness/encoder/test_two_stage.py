@@ -21,8 +21,7 @@ from harness.core.encoding import OwnTexts, Settings
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.keys import build_encoding_identity
 from harness.core.types import Artifact
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_any
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.encoder.sanity import check_encoder

@@ -16,8 +16,7 @@ from fakes import task
 from harness.core.encoding import Settings
 from harness.core.keys import build_evaluation_identity
 from harness.core.types import Artifact, SuiteOptions
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.maxsim import MaxSimRanker

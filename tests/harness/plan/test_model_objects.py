@@ -31,8 +31,8 @@ from harness import UsageError
 from harness.cli import invoke
 from harness.core.errors import StoreError
 from harness.core.files import sweep_cache
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.tensors import read_tensor_headers
+from harness.encoder.folder.description import compute_folder_identity
+from harness.encoder.folder.files import read_tensor_headers
 from harness.plan.model_objects import save_objects
 from harness.tools.conditions import build_rerun_command
 from html_pages import BROWSER

@@ -683,8 +683,7 @@ def test_few_documents_are_searched_exactly(
 def test_given_candidates_are_put_in_order_exactly(colbert: Path, tmp_path: Path) -> None:
     from harness.core.encoding import Settings
     from harness.core.types import Artifact
-    from harness.encoder.folder.content import compute_folder_identity
-    from harness.encoder.folder.description import describe
+    from harness.encoder.folder.description import compute_folder_identity, describe
     from harness.encoder.resolved_encoding import resolve_encoding
     from harness.jobs.context import JobContext, WorkerLimits
     from harness.jobs.maxsim import MaxSimRanker

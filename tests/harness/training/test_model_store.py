@@ -23,7 +23,7 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.keys import ModelDocument
-from harness.encoder.folder.content import compute_folder_identity
+from harness.encoder.folder.description import compute_folder_identity
 from harness.results.audit import audit
 from harness.training.model_store import ModelStore, find_model_problem
 

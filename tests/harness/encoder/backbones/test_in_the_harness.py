@@ -17,8 +17,7 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
 

@@ -22,8 +22,7 @@ from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.backbones.optibert import convert
-from harness.encoder.folder.content import compute_folder_identity
-from harness.encoder.folder.description import describe
+from harness.encoder.folder.description import compute_folder_identity, describe
 from harness.encoder.loading import load_encoder
 from harness.encoder.network.model import load_network
 from harness.encoder.resolved_encoding import resolve_encoding

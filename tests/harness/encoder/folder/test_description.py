@@ -18,7 +18,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import NO_LIMIT, describe
-from harness.encoder.folder.modules import OWN_POOLING, weight_files
+from harness.encoder.folder.layout import OWN_POOLING, weight_files
 from harness.encoder.library_load import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library
@@ -192,7 +192,7 @@ def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Pa
         "import sys\n"
         "for name in ('torch', 'transformers', 'sentence_transformers'): sys.modules[name] = None\n"
         "from pathlib import Path\n"
-        "from harness.encoder.folder.content import compute_folder_identity\n"
+        "from harness.encoder.folder.description import compute_folder_identity\n"
         "from harness.encoder.resolved_encoding import resolve_encoding\n"
         "from harness.encoder.folder.description import describe\n"
         "from harness.core.encoding import Settings\n"

@@ -1,7 +1,7 @@
-"""The modules of a model folder: weight files, pooling, and configs in the installed library's words.
+"""The modules of a model folder: weight files, pooling, its own code, and configs in the library's words.
 
 Version 5.4 of sentence-transformers renamed settings and added some; a value that changes a vector and is
-not run here is refused.
+not run here is refused, and so is a setting that would load anything other than the folder's own files.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from harness.core.errors import DamagedModelError, ModelError, find_similar_names
+from harness.core.errors import DamagedModelError, ModelError, ask_for_names
 from harness.core.types import SIDES
-from harness.encoder.folder.files import read_json, read_object, require_inside
-from harness.encoder.folder.tensors import list_module_weights, read_tensor_headers
+from harness.encoder.folder import files
 
 RENAMED = {
     "embedding_dimension": "word_embedding_dimension",
@@ -58,18 +58,17 @@ SETTINGS = {
 def read_module_config(place: Path, class_name: str | None) -> dict[str, Any]:
     """The config in a module's folder, empty where there is none; ModelError as of `adapt_config`."""
     path = find_sentence_config(place) if class_name == "Transformer" else place / "config.json"
-    return adapt_config(class_name, read_object(path), path)
+    return adapt_config(class_name, files.read_object(path), path)
 
 
 def find_sentence_config(place: Path) -> Path:
     """The file with sentence-transformers' own settings of a Transformer; ModelError if two differ."""
     first, *others = sorted(place.glob("sentence_*_config.json")) or [place / "sentence_bert_config.json"]
     for other in others:
-        if read_object(other) != read_object(first):
-            raise ModelError(
-                f"{place} has {first.name} and {other.name}, which contradict each other.",
-                hint="Remove the one that the model was not trained with, in a copy of the folder.",
-            )
+        if files.read_object(other) != files.read_object(first):
+            hint = "Remove the one that the model was not trained with, in a copy of the folder."
+            what = f"{first.name} and {other.name}, which contradict each other"
+            raise ModelError(f"{place} has {what}.", hint=hint)
     return first
 
 
@@ -82,26 +81,22 @@ def adapt_config(class_name: str | None, config: Mapping[str, Any], path: Path |
         path: Its file, which errors name.
     """
     settings = {RENAMED.get(name, name): value for name, value in config.items()}
-    known = SETTINGS[class_name].split() if class_name in SETTINGS else settings
+    known = SETTINGS.get(str(class_name), "").split() or settings
     for name in settings:
         if name not in known and not name.startswith("pooling_mode_"):
-            raise ModelError(
-                f"{path} has the setting {name!r} of a {class_name}, which is unknown here.",
-                hint="A newer version of its library may have it: run the model with that one.",
-            )
+            hint = "A newer version of its library may have it: run the model with that one."
+            what = f"the setting {name!r} of a {class_name}, which is unknown here"
+            raise ModelError(f"{path} has {what}.", hint=hint)
     if class_name == "Transformer":
         for name, values in RUN.items():
-            if name in settings and settings[name] not in values:
-                raise explain_not_run(path, name, settings[name], values[0])
+            require_run(path, name, settings.get(name, values[0]), *values)
         dropped = {*RUN, *LATE, "unpad_inputs"}
         return {name: value for name, value in settings.items() if name not in dropped}
     if class_name in ("Dense", "Normalize"):
         source = settings.setdefault("module_input_name", TEXT)
         target = settings.pop("module_output_name", None) or source
-        if source not in (TOKENS, TEXT):
-            raise explain_not_run(path, "module_input_name", source, TEXT)
-        if target != source:
-            raise explain_not_run(path, "module_output_name", target, source)
+        require_run(path, "module_input_name", source, TEXT, TOKENS)
+        require_run(path, "module_output_name", target, source)
     return settings
 
 
@@ -113,10 +108,16 @@ def explain_not_run(path: Path | str, name: str, value: Any, run: Any) -> ModelE
     )
 
 
+def require_run(path: Path | str, name: str, value: Any, *run: Any) -> None:
+    """Refuse a setting with another value than those that are run here: ModelError."""
+    if value not in run:
+        raise explain_not_run(path, name, value, run[0])
+
+
 def read_router_config(place: Path) -> dict[str, Any]:
     """The config of a Router, with a route under the name of each side that its mappings send elsewhere."""
     # Asym, the module before Router, has its structure in config.json.
-    config = read_object(place / "router_config.json") or read_object(place / "config.json")
+    config = files.read_object(place / "router_config.json") or files.read_object(place / "config.json")
     structure, parameters = config.get("structure"), config.get("parameters")
     if not isinstance(structure, dict) or not isinstance(parameters, dict):
         return config
@@ -150,18 +151,15 @@ def _find_route(structure: Mapping[str, Any], by_pair: Mapping[Any, str], side: 
 ROUTERS = ("Router", "Asym")
 """The module that sends texts of each side through modules of their own, by its present and its old name."""
 
-ATTENTIVE, TWO_STAGE = "AttentivePooling", "TwoStage"
-"""Our own modules: a pooling whose weights over the tokens are learned, and two backbones, whose vectors
-depend on context documents."""
+ATTENTIVE, TWO_STAGE, MASK = "AttentivePooling", "TwoStage", "MultiVectorMask"
+"""Our own modules, a pooling whose weights over the tokens are learned, and two backbones, whose vectors
+depend on context documents; that of a MultiVectorEncoder which chooses the tokens with a vector."""
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The module type of a bare backbone."""
 
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 """The subfolders of a TwoStage's backbones: that of texts, and that of context documents."""
-
-MASK = "MultiVectorMask"
-"""The module of sentence-transformers' MultiVectorEncoder that chooses the tokens with a vector."""
 
 NEEDS = {
     "weights": f"{ATTENTIVE} {TWO_STAGE} CLIPModel CNN Dense LSTM LayerNorm StaticEmbedding Transformer "
@@ -229,27 +227,27 @@ class Module:
         return find_library_class(self.kind)
 
     @property
-    def needs(self) -> list[str]:
-        """What it cannot do without, as NEEDS has it."""
-        return [need for need, names in NEEDS.items() if self.class_name in names.split()]
-
-    @property
     def place(self) -> Path:
         """The folder of the module."""
         return self.folder / self.sub
 
     @cached_property
+    def _structure(self) -> Mapping[str, Any]:
+        """The `types` of the modules within, by subfolder, and the `structure` of those that texts enter."""
+        if self.class_name == TWO_STAGE:
+            # Texts enter the second stage alone; context documents are encoded before.
+            types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
+            return {"types": types, "structure": {"": [TEXT_STAGE]}}
+        return read_router_config(self.place) if self.class_name in ROUTERS else {}
+
+    @cached_property
     def inner(self) -> dict[str, Module]:
         """The modules within a Router or of two stages, by the name of their subfolder."""
-        types: Any = None
-        if self.class_name == TWO_STAGE:
-            types = dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), TRANSFORMER)
-        elif self.class_name in ROUTERS:
-            types = read_router_config(self.place).get("types")
-        inner = types if isinstance(types, dict) else {}
+        path, types = self.place / "router_config.json", self._structure.get("types")
+        inner: dict[str, Any] = types if isinstance(types, dict) else {}
         for name in inner:
             # An empty name would be the Router itself, and the walk would not end.
-            require_inside(self.place / "router_config.json", name if Path(name).parts else "..", "folder")
+            files.require_inside(path, name if Path(name).parts else "..", "folder")
         return {name: self._build_inner(str(kind), name) for name, kind in inner.items()}
 
     def _build_inner(self, kind: str, name: str) -> Module:
@@ -264,11 +262,8 @@ class Module:
         """The module itself, or the first one of each tower of a Router; of two stages that of texts."""
         if not self.inner:
             return [self]
-        towers = read_router_config(self.place).get("structure")
+        towers = self._structure.get("structure")
         firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else self.inner
-        if self.class_name == TWO_STAGE:
-            # Texts enter the second stage alone; context documents are encoded before.
-            firsts = [TEXT_STAGE]
         inputs = (self.inner.get(name, self._build_inner("", name)) for name in firsts)
         return [module for tower in inputs for module in tower.list_inputs()]
 
@@ -277,13 +272,13 @@ def read_modules(folder: Path) -> list[Module]:
     """The modules by modules.json, or of model2vec; none for a bare backbone, ModelError for another file."""
     path = folder / "modules.json"
     if not path.exists():
-        config = read_object(folder / "config.json")
+        config = files.read_object(folder / "config.json")
         if config.get("model_type", MODEL2VEC) != MODEL2VEC or not is_model2vec(folder):
             return []
         modules = [Module("sentence_transformers.models.StaticEmbedding", folder)]
         scaled = [Module("sentence_transformers.models.Normalize", folder, "1_Normalize")]
         return modules + scaled if config.get("normalize") else modules
-    content = read_json(path)
+    content = files.read_json(path)
     try:
         modules = [Module(m["type"], folder, m["path"]) for m in content]
         names = [m["name"] for m in content if "name" in m]
@@ -297,28 +292,26 @@ def read_modules(folder: Path) -> list[Module]:
     if len({*names}) < len(names) or any(not name or "." in name for name in names):
         raise ModelError(f"{path} has a module without a name of its own: {', '.join(map(repr, names))}.")
     for module in modules:
-        require_inside(path, module.sub, "folder")
-    if "vectors" in modules[0].needs:
+        files.require_inside(path, module.sub, "folder")
+    if modules[0].class_name in NEEDS["vectors"].split():
         raise DamagedModelError(f"{path} begins with {modules[0].class_name}, which reads no text.")
     return modules
 
 
 def is_model2vec(place: Path) -> bool:
     """Whether the weights in a folder are a static embedding that model2vec saved."""
-    return "embeddings" in (read_tensor_headers(list_module_weights(place, sharded=False)) or {})
+    return "embeddings" in (files.read_tensor_headers(files.list_module_weights(place, sharded=False)) or {})
 
 
-def _list_all_modules(folder: Path) -> list[Module]:
-    roots = read_modules(folder) or [Module(TRANSFORMER, folder)]
-    return [module for root in roots for module in root.list_all()]
-
-
-def list_modules(folder: Path) -> list[Module]:
+def list_modules(folder: Path, *, routers: bool = False) -> list[Module]:
     """The modules of `read_modules`, with each Router replaced by those within it, at any depth.
 
-    A bare backbone is a Transformer; the backbones of a two-stage module come before it, that of texts first.
+    With `routers` these stand behind it. A bare backbone is a Transformer; the backbones of a two-stage
+    module come before it, that of texts first.
     """
-    return [one for one in _list_all_modules(folder) if one.class_name not in ROUTERS or not one.inner]
+    roots = read_modules(folder) or [Module(TRANSFORMER, folder)]
+    modules = [module for root in roots for module in root.list_all()]
+    return [one for one in modules if routers or one.class_name not in ROUTERS or not one.inner]
 
 
 def list_backbone_folders(folder: Path) -> list[Path]:
@@ -338,8 +331,19 @@ def find_backbone_folder(folder: Path) -> Path:
 
 def list_module_folders(folder: Path) -> list[Path]:
     """The folder of every module, Routers included; the model's own folder for a bare backbone."""
-    return list(dict.fromkeys(module.place for module in _list_all_modules(folder)))
+    return list(dict.fromkeys(module.place for module in list_modules(folder, routers=True)))
 
+
+ADAPTER = "peft-adapter"
+"""The subfolder of a backbone with the adapter that loading merges into it."""
+
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+TASKS = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
+"""The tasks of peft whose models have a head beside the backbone, which no vector needs."""
+
+PREFIX = "base_model.model."
+"""The prefix of names in peft's files."""
 
 OTHER_FORMATS = {
     "tf_model.h5 *.msgpack *.ot openvino_model.xml": "is for another framework: save the model with PyTorch",
@@ -370,25 +374,25 @@ def weight_files(folder: Path) -> list[Path]:
     weights, modules = set[Path](), list_modules(folder)
     for module in modules:
         # Those alone, and modules of the model's own, may have sharded weights.
-        paths = list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
+        paths = files.list_module_weights(module.place, sharded=module.class_name in (None, *TOKENIZED))
         # A first module of the model's own is its backbone.
         is_backbone = module.class_name is None and module.place == modules[0].place
-        if not paths and (is_backbone or "weights" in module.needs):
+        if not paths and (is_backbone or module.class_name in NEEDS["weights"].split()):
             raise _explain_missing_weights(folder, module.place)
         weights.update(paths)
     return sorted(weights)
 
 
 def _explain_missing_weights(folder: Path, place: Path) -> ModelError:
-    prefix = "" if place == folder else f"{place.relative_to(folder).as_posix()}/"
     other = (
         f"It has {path.relative_to(folder).as_posix()}, which {why}."
         for patterns, why in OTHER_FORMATS.items()
         for pattern in patterns.split()
         for path in sorted(place.glob(pattern))
     )
-    lacks = f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin."
-    return ModelError(lacks, hint=next(other, "Fetch or write the model folder again."))
+    names = [(place / name).relative_to(folder).as_posix() for name in (files.WHOLE, "pytorch_model.bin")]
+    hint = next(other, "Fetch or write the model folder again.")
+    return ModelError(f"{folder} has no weights: neither {' nor '.join(names)}.", hint=hint)
 
 
 POOLING_FLAGS = {
@@ -445,9 +449,9 @@ def name_pooling(config: Mapping[str, Any], path: Path | str) -> str:
     modes = text.split("+") if text else named if isinstance(named, list) else []
     if not modes or not all(isinstance(mode, str) for mode in modes):
         raise explain_not_run(path, "pooling_mode", named, "mean")
-    if "cls" in modes and config.get("include_prompt") is False:
+    if "cls" in modes:
         # Since 5.4 that is the first token behind the prompt, before it was the first of all.
-        raise explain_not_run(path, "include_prompt", False, True)
+        require_run(path, "include_prompt", config.get("include_prompt"), True, None)
     require_known(path, "names the pooling", modes, ORDER)
     if flags and {*modes} != {*by_flags}:
         hint = "Leave out the ones that the model was not trained with, in a copy of the folder."
@@ -463,8 +467,7 @@ def require_known(path: Path | str, what: str, names: Sequence[str], choices: Co
     """Refuse names in a file that are none of the choices: ModelError; `what` is done with them, in words."""
     for name in names:
         if name not in choices:
-            close = " or ".join(find_similar_names(name, choices))
-            hint = f"Did you mean {close}?" if close else f"There is: {', '.join(sorted(choices))}."
+            hint = ask_for_names(name, choices).rstrip() or f"There is: {', '.join(sorted(choices))}."
             raise ModelError(f"{path} {what} {name!r}.", hint=hint)
 
 
@@ -473,16 +476,89 @@ def split_pooling(name: str) -> list[str]:
     return re.split("[+,]", name)
 
 
-def counts_places(name: str) -> bool:
-    """Whether a pooling counts places from the first, and would take padding on the left for tokens."""
-    return not {"cls", "weightedmean"}.isdisjoint(split_pooling(name))
-
-
 def infer_vector_size(folder: Path, pooling: str) -> int | None:
     """The dimension of vectors with a pooling ("cls+mean" has twice the width), None if no config says it."""
     modules = list_modules(folder)
-    config = read_object(modules[0].place / "config.json")
+    config = files.read_object(modules[0].place / "config.json")
     dense = [module.place for module in modules if module.class_name == "Dense"]
-    out = read_object(dense[-1] / "config.json").get("out_features") if dense else None
+    out = files.read_object(dense[-1] / "config.json").get("out_features") if dense else None
     width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
     return out or (None if width is None else width * len(split_pooling(pooling)))
+
+
+LOADED = {"config.json": ("AutoConfig", "AutoModel"), "tokenizer_config.json": ("AutoTokenizer",)}
+"""The classes that load a model, by the file in which transformers looks for replacements of them."""
+
+NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
+"""The files that may name classes of a folder's own."""
+
+
+class RemoteClass(NamedTuple):
+    """A class of a model's own repository that `auto_map` in `file` sets for transformers' class `name`."""
+
+    folder: Path
+    file: str
+    name: str
+    reference: str
+
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it replaces a class that the model is loaded with."""
+        return self.name in LOADED.get(self.file, ())
+
+
+def list_remote_classes(folder: Path) -> list[RemoteClass]:
+    """Every class of a model's own that its files name; ModelError if a config cannot be read."""
+    classes = []
+    for place, file in product(list_module_folders(folder), NAMING):
+        named = files.read_object(place / file).get("auto_map") or {}
+        # The old form for a tokenizer: the slow and the fast class.
+        for name, references in (named if isinstance(named, dict) else {"AutoTokenizer": named}).items():
+            for reference in references if isinstance(references, list) else [references]:
+                if reference is not None:
+                    classes.append(RemoteClass(folder=place, file=file, name=name, reference=str(reference)))
+    return classes
+
+
+REFUSED = {
+    "names other weight files": ("variant", "gguf_file", "from_tf", "from_flax", "transformers_weights"),
+    "chooses the weight files": ("use_safetensors",),
+    "brings other weights": ("state_dict",),
+    "adds an adapter": ("adapter_kwargs",),
+    "takes the tokenizer from elsewhere": ("tokenizer_name_or_path", "tokenizer_file"),
+    "takes the vocabulary from elsewhere": ("vocab_file",),
+    "names code": ("auto_map",),
+    "fetches code": ("use_kernels", "kernel_config"),
+}
+"""Arguments of sentence-transformers and transformers that are refused, by their effect."""
+
+
+def check_external_references(folder: Path) -> None:
+    """Refuse settings of any module that name other weights, an adapter, another tokenizer or a kernel."""
+    for place in list_module_folders(folder):
+        for path in (place / "config.json", *sorted(place.glob("sentence_*_config.json"))):
+            _check_settings(path, files.read_object(path))
+        if (place / ADAPTER_CONFIG).is_file() and (place / "config.json").is_file():
+            hint = "Merge it into its base model first, or remove adapter_config.json if it is merged."
+            raise ModelError(f"{place} holds an adapter, whose base model lies elsewhere.", hint=hint)
+
+
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse arguments of REFUSED, and an attention named like a repository: it is code from the hub."""
+    # Of a backbone's config transformers reads this one alone.
+    names = ["transformers_weights"] if path.name == "config.json" else settings
+    refused = [(name, effect) for effect, group in REFUSED.items() for name in group if name in names]
+    # With these values a setting has no effect; loading prefers safetensors in any case.
+    nothing: tuple[Any, ...] = (None, False, {}, [], "")
+    harmless = {"use_safetensors": (None, True)}
+    wrong = [pair for pair in refused if settings.get(pair[0]) not in harmless.get(pair[0], nothing)]
+    attention = ("attn_implementation", "_attn_implementation")
+    wrong += [(name, "fetches code") for name in attention if "/" in str(settings.get(name))]
+    for name, effect in wrong:
+        raise ModelError(
+            f"{path} sets {name}, which {effect}: what would be loaded is not what lies in the folder.",
+            hint="Save the model with what it names in place, without this setting.",
+        )
+    for value in settings.values():
+        if isinstance(value, dict):
+            _check_settings(path, value)
