@@ -133,7 +133,7 @@ def gate() -> dict[str, float]:
 
 def measure_tokenizing(given: list[str], repeats: int) -> float:
     """The rate of tokenizing as a share of that of the tokenizers library alone, on the same cores."""
-    from harness.encoder.inputs import tokenize_texts
+    from harness.encoder.batches import tokenize_texts
 
     module: Any = ours("float32")[1].model[0]
     raw = module.tokenizer.backend_tokenizer.encode_batch_fast

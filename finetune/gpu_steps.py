@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from harness.encoder.inputs import iterate_ahead, move_features, takes_packing, works_behind
+from harness.encoder.batches import iterate_ahead, move_features, takes_packing, works_behind
 
 READ_STEPS, READ_SECONDS = 10, 2.0
 """After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""

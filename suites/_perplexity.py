@@ -31,8 +31,8 @@ from harness.core.errors import DataError, ModelError
 from harness.core.keys import digest
 from harness.core.types import Artifact
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.folder.layout import find_backbone_folder
-from harness.encoder.inputs import Span, SpanQueue, run_spans
+from harness.encoder.batches import Span, SpanQueue, run_spans
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.encoder.library_load import collect_load_report, hide_library_output, scale_library_rotary
 from harness.encoder.loading import build_model_args
 from harness.encoder.network.model import EncoderForMaskedLM, load_network

@@ -21,7 +21,7 @@ from harness.core.types import (
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import TWO_BACKBONES, describe
 from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.encoder.folder.preflight import SpecialTokens
 from suites._mteb.snapshot import filter_suite_splits
 from suites._texts import TextParts, resolve_text_folder

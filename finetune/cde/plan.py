@@ -24,7 +24,7 @@ from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.backbones import require_network
 from harness.encoder.folder.description import TWO_BACKBONES, Description, compute_text_limits
-from harness.encoder.folder.layout import OWN_POOLING, find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import OWN_POOLING, find_backbone_folder
 from harness.encoder.two_stage_settings import TwoStageSettings
 from harness.jobs.recipe import PlannedModel
 from harness.training.training import TrainingSpec

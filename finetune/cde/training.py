@@ -42,8 +42,8 @@ from harness.core.keys import digest
 from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining
+from harness.encoder.batches import choose_sum_dtype
 from harness.encoder.folder.description import describe
-from harness.encoder.inputs import choose_sum_dtype
 from harness.encoder.library_load import build_collator
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 
 _OF_BERT = ("vocab.txt", "spm.model")
 """The vocabularies of BERT and DeBERTa, whose tokenizers put [CLS] and [SEP] around a text."""

@@ -30,7 +30,7 @@ from harness.core.types import SEED, Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description, describe
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import WIDTHS, find_backbone_folder, list_input_modules
+from harness.encoder.folder.modules_and_pooling import WIDTHS, find_backbone_folder, list_input_modules
 from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry, build_two_stage_error
 from harness.training.training import TrainingSpec
 from suites._mteb.snapshot import load_snapshot

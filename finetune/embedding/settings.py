@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.keys import AlwaysHashed
-from harness.encoder.folder.layout import POOLING_FLAGS
+from harness.encoder.folder.modules_and_pooling import POOLING_FLAGS
 
 if TYPE_CHECKING:
     import numpy as np

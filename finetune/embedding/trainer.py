@@ -42,7 +42,7 @@ from finetune.gpu_steps import (
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.data.training.loading import describe_repeats, load_training
-from harness.encoder.inputs import choose_sum_dtype, takes_packing, works_behind
+from harness.encoder.batches import choose_sum_dtype, takes_packing, works_behind
 from harness.results.cost.compute import ParameterCount
 from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 

@@ -36,7 +36,7 @@ from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError
 from harness.core.files import hash_file
 from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import build_model_part, count_scored_data, read_model_lineage
 from harness.results.scores import collect_raw_metrics

@@ -47,7 +47,7 @@ from harness.encoder.folder.files import (
     read_safetensors,
     read_tensor_headers,
 )
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, RecordLocation, Resources
 from harness.jobs.recipe import Estimate, Locate, PrintedRow, RecipeEntry, RecipePlan, TaskRecipe

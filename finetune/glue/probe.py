@@ -16,7 +16,7 @@ from finetune.glue.settings import Cadence, Trial
 from harness.core.arguments import list_allowed_tensors
 from harness.core.errors import DataError
 from harness.data.locate import Unavailable
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
 from harness.results.cost.compute import FinetuneSpeed, ParameterCount, StepTime

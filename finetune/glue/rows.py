@@ -12,7 +12,7 @@ from harness.core.types import Artifact, LabelledData, LabelSource, Task
 from harness.data.prepared import hide_progress_bars
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import read_token_limits
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import prepare_task_data
 from suites.glue import GlueSource

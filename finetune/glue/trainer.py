@@ -18,7 +18,7 @@ from finetune.glue.rows import TokenizedRows
 from finetune.glue.settings import Trial
 from finetune.gpu_steps import READ_STEPS, pack_rows
 from harness.core.types import SEED
-from harness.encoder.inputs import choose_sum_dtype, works_behind
+from harness.encoder.batches import choose_sum_dtype, works_behind
 from harness.results.weighted_metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512

@@ -29,7 +29,7 @@ from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.jobs.recipe import PlannedModel, PrintedRow, RecipeEntry
 from harness.results.cost.compute import ParameterCount, count_backbone_parameters
 from harness.training.training import TrainingSpec

@@ -35,7 +35,7 @@ from harness.core.errors import HarnessError
 from harness.core.types import CorpusSource, Dtype, Role, Task
 from harness.data.locate import locate_data
 from harness.encoder.folder.files import read_tensor_headers
-from harness.encoder.folder.layout import weight_files
+from harness.encoder.folder.modules_and_pooling import weight_files
 from harness.executors.local import check_devices, default_devices
 from harness.jobs.context import load_model
 from harness.jobs.jobs import prepare_task_data

@@ -36,7 +36,7 @@ from harness.encoder.folder.description import (
     list_content_files,
 )
 from harness.encoder.folder.files import WHOLE, StoredTensor, read_json, read_object, read_safetensors
-from harness.encoder.folder.layout import OWN, find_backbone_folder, list_modules, weight_files
+from harness.encoder.folder.modules_and_pooling import OWN, find_backbone_folder, list_modules, weight_files
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
 from harness.plan.request import Request

@@ -14,7 +14,7 @@ from harness.core.encoding import Encoding
 from harness.core.sources import describe_assumptions
 from harness.core.types import MeasuredSource
 from harness.encoder.folder.files import read_tensor_headers
-from harness.encoder.folder.layout import infer_vector_size, weight_files
+from harness.encoder.folder.modules_and_pooling import infer_vector_size, weight_files
 from harness.executors.local import check_devices
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.jobs.recipe import Estimate

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
-from harness.encoder.inputs import (
+from harness.encoder.batches import (
     Arrival,
     Inputs,
     Span,

@@ -30,8 +30,15 @@ from harness.core.encoding import LateInteraction
 from harness.core.errors import ModelError, format_command
 from harness.core.terminal import shorten_names
 from harness.encoder.folder.files import list_module_weights, read_tensor_headers
-from harness.encoder.folder.layout import ORDER, POOLING_FLAGS, RUN, TOKENS, name_pooling, split_pooling
-from harness.encoder.folder.layout import RENAMED as LATER_NAMES
+from harness.encoder.folder.modules_and_pooling import (
+    ORDER,
+    POOLING_FLAGS,
+    RUN,
+    TOKENS,
+    name_pooling,
+    split_pooling,
+)
+from harness.encoder.folder.modules_and_pooling import RENAMED as LATER_NAMES
 from harness.encoder.folder.preflight import ENDS, SpecialTokens
 from harness.encoder.network.layers import scale_frequencies
 from harness.encoder.network.pretrained import describe_ignored_tensors

@@ -30,7 +30,7 @@ from harness.encoder.engine import (
     widen_towers,
 )
 from harness.encoder.folder.description import NO_LIMIT, Description, describe
-from harness.encoder.folder.layout import ATTENTION
+from harness.encoder.folder.modules_and_pooling import ATTENTION
 from harness.encoder.folder.preflight import check_trust
 from harness.encoder.library_load import (
     PROBE,

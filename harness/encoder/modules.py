@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from harness.encoder.folder.files import read_object, require_shapes
-from harness.encoder.folder.layout import TEXT, TOKENS, read_module_config
+from harness.encoder.folder.modules_and_pooling import TEXT, TOKENS, read_module_config
 from harness.encoder.library_load import build_pooling
 from harness.encoder.network.model import read_raw_tensors
 

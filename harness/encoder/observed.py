@@ -43,7 +43,7 @@ from harness.encoder.folder.files import (
     read_span,
     read_tensor_headers,
 )
-from harness.encoder.folder.layout import list_input_modules, read_module_config
+from harness.encoder.folder.modules_and_pooling import list_input_modules, read_module_config
 from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, SpecialTokens
 from harness.encoder.library_load import (
     TEXT,

@@ -23,7 +23,7 @@ from harness.core.encoding import (
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.types import MAXSIM, Dtype, Similarity
 from harness.encoder.folder.description import Description
-from harness.encoder.folder.layout import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
+from harness.encoder.folder.modules_and_pooling import ATTENTION, MODEL2VEC, OWN_POOLING, POOLING_FLAGS
 from harness.search.bm25 import describe_ranking
 from harness.search.plaid import EXACT, NAME, describe_index, parse_plaid
 from harness.storage.record import APPROXIMATE

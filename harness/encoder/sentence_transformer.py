@@ -23,7 +23,7 @@ from harness.encoder.backbones import has_network, read_family
 from harness.encoder.engine import collect_backbones
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import (
+from harness.encoder.folder.modules_and_pooling import (
     ATTENTIVE,
     ORDER,
     ROUTERS,

@@ -24,6 +24,7 @@ from transformers import AutoTokenizer
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
+from harness.encoder.batches import Span, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.engine import (
     SHORT_TEXT,
     WINDOW,
@@ -35,9 +36,8 @@ from harness.encoder.engine import (
 )
 from harness.encoder.folder.description import COLBERT
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import TOKENS, find_backbone_folder, read_modules
+from harness.encoder.folder.modules_and_pooling import TOKENS, find_backbone_folder, read_modules
 from harness.encoder.folder.preflight import check_trust
-from harness.encoder.inputs import Span, encode_texts, takes_packing, tokenize_texts
 from harness.encoder.library_load import is_unknown, require_prefixes
 from harness.encoder.modules import Dense
 from harness.encoder.network.layers import Packing

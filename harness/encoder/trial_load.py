@@ -50,7 +50,7 @@ from harness.encoder.folder.files import (
     read_object,
     read_tensor_headers,
 )
-from harness.encoder.folder.layout import (
+from harness.encoder.folder.modules_and_pooling import (
     ATTENTIVE,
     ROUTERS,
     TEXT,

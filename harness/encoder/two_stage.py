@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
+from harness.encoder.batches import Inputs, TokenizedTexts
 from harness.encoder.engine import Encoder, Progress, VectorSink, embed_features
 from harness.encoder.folder.files import require_shapes
-from harness.encoder.folder.layout import CONTEXT_STAGE, TEXT_STAGE
-from harness.encoder.inputs import Inputs, TokenizedTexts
+from harness.encoder.folder.modules_and_pooling import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.library_load import tokenize_batch
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer

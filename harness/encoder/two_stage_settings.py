@@ -18,7 +18,7 @@ from annotated_types import Interval
 from harness.core.errors import ModelError
 from harness.encoder.family import Architecture
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import CONTEXT_STAGE
+from harness.encoder.folder.modules_and_pooling import CONTEXT_STAGE
 
 Pooling = Literal["text", "all"]
 RotaryStart = Literal["text", "prompts"]

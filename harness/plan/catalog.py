@@ -25,7 +25,7 @@ from harness.core.keys import Lineage
 from harness.core.types import SIDES, Column, Suite, SuiteEntry, SuiteOptions
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import Description
-from harness.encoder.folder.layout import list_module_folders
+from harness.encoder.folder.modules_and_pooling import list_module_folders
 from harness.encoder.resolved_encoding import describe_rope_scaling, resolve_encoding
 from harness.executors.executor import LOCAL, parse_executor
 from harness.executors.local import default_devices

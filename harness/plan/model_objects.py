@@ -22,7 +22,7 @@ from harness.core.types import Artifact, ObjectEncoder
 from harness.encoder import backbones
 from harness.encoder.folder.description import compute_folder_identity
 from harness.encoder.folder.files import SETTINGS, read_object
-from harness.encoder.folder.layout import find_sentence_config
+from harness.encoder.folder.modules_and_pooling import find_sentence_config
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import Request
 from harness.results.index import RecordIndex

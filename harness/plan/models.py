@@ -27,7 +27,7 @@ from harness.core.terminal import shorten_names
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.folder.description import Description, compute_folder_identity, describe, lay_beside_base
-from harness.encoder.folder.layout import list_module_folders
+from harness.encoder.folder.modules_and_pooling import list_module_folders
 from harness.encoder.folder.preflight import SPECIAL_TOKENS, TOKENIZATION, check_folder
 from harness.plan.catalog import EvaluationChoice
 from harness.plan.plan import ConfiguredModel

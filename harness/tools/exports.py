@@ -14,7 +14,7 @@ from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.keys import FILE
 from harness.core.types import SEED, Suite, SuiteOptions, Task, build_artifact_slug
 from harness.encoder.folder.description import list_content_files
-from harness.encoder.folder.layout import list_modules, list_remote_classes
+from harness.encoder.folder.modules_and_pooling import list_modules, list_remote_classes
 from harness.plan import catalog
 from harness.results.results import MeasuredSuite, open_stores
 from harness.results.revisions import find_data_revision

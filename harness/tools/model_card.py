@@ -21,7 +21,7 @@ from harness.driver.report.suite import (
     is_selection_score,
 )
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import find_backbone_folder, read_modules
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder, read_modules
 from harness.plan import catalog
 from harness.results.cost.compute import BackboneCompute
 from harness.results.cost.duration import format_duration

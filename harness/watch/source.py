@@ -15,7 +15,7 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.keys import digest
 from harness.encoder.folder.description import describe, list_content_files
 from harness.encoder.folder.files import read_json
-from harness.encoder.folder.layout import weight_files
+from harness.encoder.folder.modules_and_pooling import weight_files
 from harness.plan.models import ModelOptions, is_hub_name, link_adapters
 
 

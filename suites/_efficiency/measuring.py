@@ -18,7 +18,7 @@ from harness.core.types import Artifact, Dtype, MeasuredModel, Outcome, Similari
 from harness.encoder.attention.kernels import LIBRARY_NAMES
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.engine import collect_backbones, use_onednn
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.pretrained import merge_folder_adapter
 from harness.results.cost.compute import read_backbone_compute

@@ -20,7 +20,7 @@ from harness.core.types import (
     Task,
 )
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.layout import list_modules
+from harness.encoder.folder.modules_and_pooling import list_modules
 from suites._efficiency.protocol import HARNESS, LARGEST_DOUBLING, METRIC, SpeedProtocol
 from suites._texts import TextParts
 

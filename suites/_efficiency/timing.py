@@ -21,7 +21,7 @@ from torch import Tensor
 
 from harness.core import files, provenance
 from harness.core.errors import ModelError
-from harness.encoder.inputs import move_features
+from harness.encoder.batches import move_features
 from harness.encoder.network.layers import Packing
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import torch
 
 from finetune import gpu_steps
 from finetune.gpu_steps import AHEAD, GPUMemory, PassSize
-from harness.encoder.inputs import iterate_ahead
+from harness.encoder.batches import iterate_ahead
 
 
 def slow(count: int, taken: list[int]) -> Iterator[int]:

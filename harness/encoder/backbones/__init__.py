@@ -13,8 +13,8 @@ from harness.core.files import Registry
 from harness.core.types import Artifact
 from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.layout import ADAPTER, list_module_folders
-from harness.encoder.folder.layout import ADAPTER_CONFIG as CONFIG
+from harness.encoder.folder.modules_and_pooling import ADAPTER, list_module_folders
+from harness.encoder.folder.modules_and_pooling import ADAPTER_CONFIG as CONFIG
 
 BACKBONES = Registry(
     kind=BackboneEntry, package="harness.encoder.backbones", attribute="BACKBONE", group="harness.backbones"

@@ -23,8 +23,9 @@ from harness.core.files import create_temporary_folder, hash_file, hash_files, r
 from harness.core.keys import ModelDocument, digest, read_document
 from harness.core.types import Similarity
 from harness.encoder import backbones
-from harness.encoder.folder import files, layout
-from harness.encoder.folder.layout import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS, Module
+from harness.encoder.folder import files
+from harness.encoder.folder import modules_and_pooling as layout
+from harness.encoder.folder.modules_and_pooling import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS, Module
 from harness.encoder.two_stage_settings import TwoStageSettings
 
 COLBERT, MULTI_VECTOR = "ColBERT", "MultiVectorEncoder"

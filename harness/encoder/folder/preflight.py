@@ -19,7 +19,8 @@ from harness.core.errors import DamagedModelError, ModelError, UsageError, warn
 from harness.core.types import Artifact
 from harness.encoder import backbones
 from harness.encoder.family import Config
-from harness.encoder.folder import files, layout
+from harness.encoder.folder import files
+from harness.encoder.folder import modules_and_pooling as layout
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes
 
 UNNAMED, CARD = "unnamed-modules", "model-card"

@@ -23,9 +23,9 @@ from harness.core.errors import ModelError
 from harness.core.terminal import shorten_names
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
 from harness.encoder.folder.files import Shapes, read_object
-from harness.encoder.folder.layout import ADAPTER, PREFIX, TASKS
-from harness.encoder.folder.layout import ADAPTER_CONFIG as CONFIG
-from harness.encoder.folder.layout import ADAPTER_WEIGHTS as WEIGHTS
+from harness.encoder.folder.modules_and_pooling import ADAPTER, PREFIX, TASKS
+from harness.encoder.folder.modules_and_pooling import ADAPTER_CONFIG as CONFIG
+from harness.encoder.folder.modules_and_pooling import ADAPTER_WEIGHTS as WEIGHTS
 
 SHARD = "5GB"
 """The largest size of a weight file."""

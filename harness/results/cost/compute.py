@@ -20,7 +20,7 @@ from harness.encoder.backbones import has_network, list_backbones, read_architec
 from harness.encoder.family import Architecture
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
-from harness.encoder.folder.layout import find_backbone_folder
+from harness.encoder.folder.modules_and_pooling import find_backbone_folder
 
 if TYPE_CHECKING:
     from torch import nn

@@ -28,7 +28,7 @@ from finetune.recipes.unified_contrastive import (
 from harness.core.encoding import OwnTexts, select_prompt
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
-from harness.encoder.inputs import tokenize_texts
+from harness.encoder.batches import tokenize_texts
 from harness.encoder.library_load import RENAMED, build_collator, count_prompt_tokens
 from suites._mteb.source import build_benchmark_suite
 

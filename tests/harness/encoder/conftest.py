@@ -90,7 +90,7 @@ def build(bare: Path, tmp_path: Path) -> Build:
     ) -> Path:
         from sentence_transformers.models import Dense, Normalize, Transformer
 
-        from harness.encoder.folder.layout import POOLING_FLAGS
+        from harness.encoder.folder.modules_and_pooling import POOLING_FLAGS
         from harness.encoder.library_load import build_pooling
 
         folder = tmp_path / name

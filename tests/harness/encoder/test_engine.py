@@ -24,10 +24,10 @@ from fakes import task
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
-from harness.encoder import engine, inputs
+from harness.encoder import batches, engine
+from harness.encoder.batches import SpanQueue, TokenizedTexts, run_spans
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import compute_folder_identity, describe
-from harness.encoder.inputs import SpanQueue, TokenizedTexts, run_spans
 from harness.encoder.library_load import RENAMED
 from harness.encoder.loading import load_encoder
 from harness.encoder.resolved_encoding import resolve_encoding
@@ -283,7 +283,7 @@ def test_ctrl_c_while_a_thread_begins_waits_for_its_span(monkeypatch: pytest.Mon
         time.sleep(0.2)
         finished.append(span)
 
-    monkeypatch.setattr(inputs, "ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr(batches, "ThreadPoolExecutor", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_spans(SpanQueue(np.array([4, 4]), 4), run, threads=1, halved=lambda _: None)
     assert finished == [(0, 1)]

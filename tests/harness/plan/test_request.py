@@ -28,7 +28,7 @@ from harness.data.locate import DataSettings
 from harness.driver import evaluation
 from harness.driver.estimate import estimate_disk_need
 from harness.encoder import backbones
-from harness.encoder.folder.layout import infer_vector_size
+from harness.encoder.folder.modules_and_pooling import infer_vector_size
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan, plan_scores
 from harness.plan.request import Request

@@ -18,7 +18,7 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
 from harness.encoder.folder.description import NO_LIMIT, describe
-from harness.encoder.folder.layout import OWN_POOLING, weight_files
+from harness.encoder.folder.modules_and_pooling import OWN_POOLING, weight_files
 from harness.encoder.library_load import RENAMED
 from harness.encoder.resolved_encoding import resolve_encoding
 from tiny import library

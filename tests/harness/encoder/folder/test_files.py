@@ -18,7 +18,7 @@ from harness.core.documents import append_digest
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.folder.description import compute_folder_identity, describe, list_content_files
-from harness.encoder.folder.layout import LIBRARY, find_library_class, weight_files
+from harness.encoder.folder.modules_and_pooling import LIBRARY, find_library_class, weight_files
 from harness.plan.models import ModelOptions, resolve_model
 
 # Which weight files must be there, and which of a hub model's files are fetched

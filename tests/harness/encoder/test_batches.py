@@ -20,12 +20,12 @@ import late_models
 import tiny
 import two_stage_models
 from harness.core.types import SIDES
-from harness.encoder import inputs
+from harness.encoder import batches
 from harness.encoder.attention.interface import Nothing
 from harness.encoder.attention.kernels import BACKENDS
+from harness.encoder.batches import TokenizedTexts, encode_texts, move_features, tokenize_texts
 from harness.encoder.engine import embed_features
 from harness.encoder.folder.description import describe
-from harness.encoder.inputs import TokenizedTexts, encode_texts, move_features, tokenize_texts
 from harness.encoder.library_load import RENAMED, tokenize_batch
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.token_encoder import _SideInputs, compute_token_vectors, open_modules
@@ -124,7 +124,7 @@ def expected(given: Any, texts: Sequence[str], length: int | None) -> Any:
 def test_tokens_are_the_librarys(
     kind: Callable[[], Any], length: int | None, lower: bool, type_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "PART", 3)
+    monkeypatch.setattr(batches, "PART", 3)
     given = module(kind, lower=lower, type_id=type_id)
     texts = [prompt + text for prompt in ("", "query: ") for text in TEXTS]
     tokens, truth = tokenize_texts(given, texts, length), expected(given, texts, length)
@@ -210,7 +210,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
                 copies.append(value)
                 return (value if isinstance(value, FakeTensor) else mode.from_tensor(value)).to(device)
 
-            monkeypatch.setattr(inputs, "_send_tensor", send)
+            monkeypatch.setattr(batches, "_send_tensor", send)
             for network in (one for one in model.modules() if hasattr(one, "attention_asked")):
                 network.attention_asked = "sdpa"
             state = {f"model.{n}": mode.from_tensor(v.detach()).cuda() for n, v in model.state_dict().items()}

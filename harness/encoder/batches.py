@@ -1,4 +1,7 @@
-"""Texts as the inputs of a model: their tokens, and batches by a budget of tokens, packed, on the CPU."""
+"""Texts as batches of a model: their tokens, and batches by a budget of tokens, halved where memory lacks.
+
+They are packed on the CPU.
+"""
 
 from __future__ import annotations
 
