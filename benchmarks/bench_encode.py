@@ -182,7 +182,8 @@ def main() -> int:
 def compare(runs: dict[str, Run], asked: Any, folder: Path, command: list[str]) -> int:
     """Measure the contestants in turns; `command` starts one alone."""
     cores = len(os.sched_getaffinity(0))
-    barred = not asked.token_vectors
+    # The bars are for MiniLM.
+    barred = not (asked.token_vectors or asked.folder)
     if barred and not has_bf16():
         print("this CPU has no avx512_bf16: nothing is asked of bfloat16")
     results, missed = [], []

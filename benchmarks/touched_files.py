@@ -1,9 +1,9 @@
 """The files whose functions a run executes: a score, the same score again, and a training with a score.
 
-    PYTHONPATH=benchmarks python benchmarks/touched_files.py --model FOLDER --data ../shared/datasets
+    python benchmarks/touched_files.py --model FOLDER --data ../shared/datasets
 
-Every process of a run counts, also those that it starts. Code at the top of a module counts only where it
-calls a function.
+Every process of a run counts that is not killed, also those that it starts. Code at the top of a module
+counts only where it calls a function.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measuring import read_options
-
-ROOT = Path(__file__).parents[1]
+from measuring import ROOT, read_options
 
 PROFILER = """
 import atexit, os, sys, threading
@@ -49,15 +47,30 @@ def list_touched_files(folder: Path, options: list[str]) -> list[str]:
     (folder / "sitecustomize.py").write_text(PROFILER.format(root=tuple(packages), out=str(out)))
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
     subprocess.run([sys.executable, "-m", "harness", "run", *options], env=environment, cwd=ROOT, check=True)
-    return sorted({line for path in out.iterdir() for line in path.read_text().split()})
+    return sorted({line for path in out.iterdir() for line in path.read_text().splitlines()})
 
 
 if __name__ == "__main__":
     given = read_options(__doc__, model=str, data=Path)
     with tempfile.TemporaryDirectory() as name:
         where = Path(name)
-        shared = ["--model", given.model, "--suite", "mteb", "--tasks", "STSBenchmark", "--offline"]
-        shared += ["--data", str(given.data), "--results", f"{where}/results", "--cache", f"{where}/cache"]
+        shared = [
+            "--model",
+            str(Path(given.model).resolve()),
+            "--suite",
+            "mteb",
+            "--tasks",
+            "STSBenchmark",
+            "--offline",
+        ]
+        shared += [
+            "--data",
+            str(given.data.resolve()),
+            "--results",
+            f"{where}/results",
+            "--cache",
+            f"{where}/cache",
+        ]
         counts = {run: list_touched_files(where / run, [*shared, *more]) for run, more in RUNS.items()}
     print(*(path.removeprefix(f"{ROOT}/") for path in counts["score"]), sep="\n")
     print(", ".join(f"{run}: {len(files)} files" for run, files in counts.items()))

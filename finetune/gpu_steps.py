@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from harness.encoder.batches import iterate_ahead, move_features, takes_packing, works_behind
+from harness.encoder.batches import iterate_ahead, move_features, takes_packing
 
 READ_STEPS, READ_SECONDS = 10, 2.0
 """After so many steps, or so much time, the losses of a GPU's steps are read, which waits for the GPU."""
@@ -170,3 +170,13 @@ class PassSize:
 def _count_pass_tokens(lengths: Lengths, rows: int) -> int:
     """The tokens of the largest pass over `rows` texts of a column."""
     return max(int(np.add.reduceat(one, range(0, len(one), rows)).max()) for one in lengths)
+
+
+def choose_sum_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of sums of losses: as exact as numbers of Python where a device has that."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def works_behind(device: str) -> bool:
+    """Whether a device works while this process goes on, so that each value that is read costs time."""
+    return device.startswith("cuda")

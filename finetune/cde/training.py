@@ -35,6 +35,7 @@ from finetune.embedding.setups import (
     set_dropout,
 )
 from finetune.embedding.trainer import run_trainer
+from finetune.gpu_steps import choose_sum_dtype
 from harness.core import files
 from harness.core.encoding import OwnTexts
 from harness.core.errors import DataError, HarnessError
@@ -42,7 +43,6 @@ from harness.core.keys import digest
 from harness.core.types import SIDES, Role
 from harness.data.training.loading import load_training
 from harness.data.training.sets import LocatedTraining
-from harness.encoder.batches import choose_sum_dtype
 from harness.encoder.folder.description import describe
 from harness.encoder.library_load import build_collator
 from harness.encoder.sentence_transformer import SentenceTransformer

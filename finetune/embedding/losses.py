@@ -13,7 +13,7 @@ from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, cat, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from harness.encoder.batches import choose_sum_dtype
+from finetune.gpu_steps import choose_sum_dtype
 
 
 def build_grouped_loss(

@@ -36,13 +36,15 @@ from finetune.gpu_steps import (
     AheadLoader,
     PassSize,
     Step,
+    choose_sum_dtype,
     keep_on_host,
     pack_on_host,
+    works_behind,
 )
 from harness.core.errors import DivergenceError, HarnessError, StoreError
 from harness.core.files import write_error
 from harness.data.training.loading import describe_repeats, load_training
-from harness.encoder.batches import choose_sum_dtype, takes_packing, works_behind
+from harness.encoder.batches import takes_packing
 from harness.results.cost.compute import ParameterCount
 from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 

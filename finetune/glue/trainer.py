@@ -16,9 +16,8 @@ from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.rows import TokenizedRows
 from finetune.glue.settings import Trial
-from finetune.gpu_steps import READ_STEPS, pack_rows
+from finetune.gpu_steps import READ_STEPS, choose_sum_dtype, pack_rows, works_behind
 from harness.core.types import SEED
-from harness.encoder.batches import choose_sum_dtype, works_behind
 from harness.results.weighted_metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512

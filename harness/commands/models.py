@@ -19,7 +19,7 @@ from harness.commands import options
 from harness.core import files
 from harness.core.encoding import Settings, is_bm25
 from harness.core.errors import ModelError, UsageError, explain_unknown
-from harness.core.keys import FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
+from harness.core.keys import MODEL_FILE, Lineage, ModelDocument, ParentPart, format_swept_settings
 from harness.core.provenance import forbid_network
 from harness.core.terminal import create_console, create_table, print_table, shorten_names
 from harness.core.types import Artifact
@@ -756,7 +756,7 @@ def _average_models(models: Sequence[Artifact], output: Path, cache: Path) -> Mo
         document = ModelDocument(
             name=output.resolve().name, key=lineage.key, content=content, weights=weights, lineage=lineage
         )
-        (staging / FILE).write_text(document.to_json(), encoding="utf-8")
+        (staging / MODEL_FILE).write_text(document.to_json(), encoding="utf-8")
         trained = [model.folder for model in models if model.trained]
         # Where those of one are not known, those of the average are not known either.
         if trained and all(read_text_hashes(folder) is not None for folder in trained):

@@ -1,4 +1,4 @@
-"""The settings with which a model turns texts into vectors, or puts documents in an order."""
+"""The settings, prompts too, with which a model turns texts into vectors or puts documents in an order."""
 
 from __future__ import annotations
 
@@ -472,6 +472,15 @@ class Encoding:
 BM25Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
 
+BM25 = "bm25"
+"""The name of the model that ranks by words, before its settings."""
+
+
+def is_bm25(text: str) -> bool:
+    """Whether a text names BM25, with or without settings."""
+    return text.partition(":")[0] == BM25
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """The settings with which BM25 puts documents in an order for a query; part of each key.
@@ -528,12 +537,3 @@ class TextTokens:
     def cut(self) -> int:
         """The number of tokens that were cut off."""
         return self.whole - sum(one.kind != "expansion" for one in self.tokens)
-
-
-BM25 = "bm25"
-"""The name of the model that ranks by words, before its settings."""
-
-
-def is_bm25(text: str) -> bool:
-    """Whether a text names BM25, with or without settings."""
-    return text.partition(":")[0] == BM25

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from dataclasses import Field as DataclassField
@@ -193,7 +194,7 @@ def _is_written(value: Any, field: DataclassField[Any]) -> bool:
     return bool(getattr(value, field.name) != default)
 
 
-FILE = "model.json"
+MODEL_FILE = "model.json"
 """The name of the document in a model's folder."""
 
 
@@ -492,10 +493,10 @@ class ModelDocument(DocumentPart):
 
     def to_json(self) -> str:
         """The document as indented JSON, its last field the digest of all others."""
-        return DOCUMENTS.serialize_document(self)
+        return MODEL_DOCUMENTS.serialize_document(self)
 
 
-DOCUMENTS = DocumentKind(
+MODEL_DOCUMENTS = DocumentKind(
     name="model document",
     type=ModelDocument,
     schema=2,
@@ -514,10 +515,10 @@ def read_document(folder: Path) -> ModelDocument | None:
 
     Whether the folder's content is still that of the document is for the caller to compare.
     """
-    path = folder / FILE
+    path = folder / MODEL_FILE
     try:
         # Without a model.json that can be believed the folder is a model like any other, whose key is the
         # hash of its content: no score is mixed up.
-        return DOCUMENTS.read_document_file(path) if path.is_file() else None
+        return MODEL_DOCUMENTS.read_document_file(path) if os.path.isfile(path) else None
     except RecordError:
         return None

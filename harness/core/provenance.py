@@ -9,12 +9,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
-import multiprocessing as mp
 import os
 import platform
 import re
 import resource
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -61,10 +59,10 @@ def _end_process(codes: list[int]) -> None:
         os._exit(codes[-1])
 
 
-VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+_OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Environment variables that the hub's libraries read on import, here and in child processes."""
 
-CONSTANTS = (
+_OFFLINE_CONSTANTS = (
     ("huggingface_hub.constants", "HF_HUB_OFFLINE"),
     ("datasets.config", "HF_HUB_OFFLINE"),
     ("datasets.config", "HF_DATASETS_OFFLINE"),
@@ -79,14 +77,16 @@ def forbid_network(*, sockets: bool = True) -> ExitStack:
     Without `sockets` nothing but those libraries is held back: the driver of a cluster has to reach it.
     """
     undo = ExitStack()
-    for variable in VARIABLES:
+    for variable in _OFFLINE_VARIABLES:
         set_variable(undo, variable, "1")
-    for module, name in CONSTANTS:
+    for module, name in _OFFLINE_CONSTANTS:
         if hasattr(sys.modules.get(module), name):
             _swap(undo, sys.modules[module], name, True)
     if not sockets:
         return undo
     # Names and addresses: a library may resolve a name first, or connect to an address that it knows.
+    import socket
+
     for method in ("connect", "connect_ex", "sendto"):
         _swap(undo, socket.socket, method, _guard(getattr(socket.socket, method), _find_socket_host))
     for function in ("getaddrinfo", "gethostbyname"):
@@ -120,7 +120,9 @@ def _guard(function: Callable[..., Any], find_host: Callable[..., Any]) -> Calla
     return call_locally
 
 
-def _find_socket_host(self: socket.socket, *args: Any) -> Any:
+def _find_socket_host(self: Any, *args: Any) -> Any:
+    import socket
+
     # The last argument: sendto has the bytes, and perhaps flags, before the address.
     address = args[-1]
     # Sockets of other families, such as AF_UNIX, stay on this machine.
@@ -161,14 +163,15 @@ def _swap(undo: ExitStack, target: object, name: str, value: object) -> None:
 WORKER_NAME = "harness-worker"
 """The name of every worker process."""
 
-
 UNGUARDED = 113
 """The exit code of a worker process that found itself repeating its user's script."""
 
 
 def end_repetition() -> None:
     """End this process if it is a worker that runs its user's script again; its driver says why."""
-    if mp.current_process().name == WORKER_NAME:
+    import multiprocessing  # slow to import, like socket above
+
+    if multiprocessing.current_process().name == WORKER_NAME:
         os._exit(UNGUARDED)  # silently: whatever the script has written is written twice
 
 

@@ -1,4 +1,7 @@
-"""The sources of settings: the place where a value is printed or coded, and the values that are ours."""
+"""The sources of settings: the place where a value is printed or coded, and the values that are ours.
+
+`read_sources` reads them from a list in text.
+"""
 
 from __future__ import annotations
 

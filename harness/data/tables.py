@@ -16,13 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.core.errors import DataError, UsageError, find_similar_names
 from harness.core.terminal import shorten_names
-
-if TYPE_CHECKING:
-    pass
 
 FORMATS = (".jsonl", ".csv", ".tsv")
 ENDINGS = (*FORMATS, ".parquet")

@@ -1,6 +1,7 @@
-"""Texts as batches of a model: their tokens, and batches by a budget of tokens, halved where memory lacks.
+"""Texts as batches of a model: their tokens, and spans of texts by a budget of tokens, packed, on the CPU.
 
-They are packed on the CPU.
+One thread or several run the spans. One that runs out of memory is halved, and the budget of those behind it
+with it.
 """
 
 from __future__ import annotations
@@ -455,13 +456,3 @@ class Arrival:
         self._event.synchronize()
         # A copy, so that the pinned memory serves the next batch.
         return self._host.numpy().copy()
-
-
-def choose_sum_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of sums of losses: as exact as numbers of Python where a device has that."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def works_behind(device: str) -> bool:
-    """Whether a device works while this process goes on, so that each value that is read costs time."""
-    return device.startswith("cuda")

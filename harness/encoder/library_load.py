@@ -1,4 +1,8 @@
-"""How the libraries load a backbone: calls whose names changed, tensors that no file sets, and padding."""
+"""How the libraries load a backbone: calls whose names changed, tensors that no file sets, and padding.
+
+Modules of sentence-transformers are imported from their places of 5.3, which later releases redirect to the
+new ones, and where they are needed: their import takes seconds.
+"""
 
 from __future__ import annotations
 

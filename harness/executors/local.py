@@ -88,7 +88,6 @@ def default_devices() -> tuple[str, ...]:
 LIBRARIES = ("torch", "transformers", "datasets")
 """The libraries that every worker process imports when it starts."""
 
-
 LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
 

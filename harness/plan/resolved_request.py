@@ -250,6 +250,36 @@ def merge_changes(before: Mapping[str, Any], request: Request) -> dict[str, Any]
     }
 
 
+_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+"""The spelling of a device."""
+
+
+def _check_machine(request: Request) -> None:
+    """Refuse misspelled devices, an unknown executor, devices of a cluster, and far more threads than cores.
+
+    Raises:
+        UsageError: One of them cannot be used.
+    """
+    # By spelling alone: a typing error is refused before torch is imported, which takes seconds.
+    for name in request.devices:
+        if not _DEVICE.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is not a device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
+            )
+    if request.cluster is None:
+        if request.threads is not None and request.threads > 2 * (cores := count_cores()):
+            raise UsageError(
+                f"--threads is {request.threads}, more than twice the {cores} cores of this machine.",
+                hint=f"Type {cores} or fewer: more threads than cores make each step slower.",
+            )
+    elif request.devices not in ((), ("cpu",), ("cuda",)):
+        raise UsageError(
+            f"--devices {','.join(request.devices)} with --executor {request.executor}: a cluster gives its "
+            "workers devices.",
+            hint="Type --devices cpu or --devices cuda, or leave it out.",
+        )
+
+
 def check_request(request: Request) -> None:
     """Refuse a request that would fail for any model, before there is a model.
 
@@ -534,35 +564,4 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
             f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
             "needs a vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
-        )
-
-
-_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-"""The spelling of a device."""
-
-
-def _check_machine(request: Request) -> None:
-    """Refuse misspelled devices, an unknown executor, devices of a cluster, and far more threads than cores.
-
-    By spelling alone: a typing error is refused before torch is imported, which takes seconds.
-
-    Raises:
-        UsageError: One of them cannot be used.
-    """
-    for name in request.devices:
-        if not _DEVICE.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is not a device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
-            )
-    if request.cluster is None:
-        if request.threads is not None and request.threads > 2 * (cores := count_cores()):
-            raise UsageError(
-                f"--threads is {request.threads}, more than twice the {cores} cores of this machine.",
-                hint=f"Type {cores} or fewer: more threads than cores make each step slower.",
-            )
-    elif request.devices not in ((), ("cpu",), ("cuda",)):
-        raise UsageError(
-            f"--devices {','.join(request.devices)} with --executor {request.executor}: a cluster gives its "
-            "workers devices.",
-            hint="Type --devices cpu or --devices cuda, or leave it out.",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from harness.core.keys import Lineage
     from harness.results.bootstrap import Interval
     from harness.results.weighted_metrics import Floats
-
-
-from collections import Counter
 
 
 def score_text(value: float | None, *, measured: bool = False) -> str:

@@ -46,7 +46,7 @@ OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
 """The settings that make an index; the others only search it."""
 
 
-def parse_plaid(text: str | None) -> Plaid | None:
+def parse_plaid(text: str) -> Plaid | None:
     """The settings of the search that a user types; None for an exact one, and for that of the task's size.
 
     >>> parse_plaid("exact"), parse_plaid("plaid:nbits=2,seed=1").nbits, parse_plaid("pylate-script").top_k
@@ -55,7 +55,7 @@ def parse_plaid(text: str | None) -> Plaid | None:
     Raises:
         UsageError: There is no such search or setting, or it cannot have this value.
     """
-    name, colon, settings_text = (text or AUTO).partition(":")
+    name, colon, settings_text = text.partition(":")
     if name in (AUTO, EXACT, SCRIPT) and not colon:
         return Plaid(top_k=20) if name == SCRIPT else None
     if name != NAME:

@@ -365,6 +365,12 @@ LEASE, HOLDER = ".json", ".holder"
 class Leases:
     """The leases of this process in a folder or in object storage; closed, they are released.
 
+    A lease is a small object, created only if it is absent, that names its holder. However many leases a
+    holder has, it has one object of its own, in which it counts upward every quarter of a term. A process
+    that wants a lease takes it once it has seen the holder's object unchanged for a term of its own monotonic
+    clock, or at once where the holder is known to be a dead process of this host. Clocks of hosts are never
+    compared. Leases only save work: records are put if absent, so two holders of one lease corrupt nothing.
+
     For a lease that another process holds, `claim` is called again from time to time: the first call begins
     to observe the holder, and a call that comes a term later, without a sign of life in between, takes the
     lease over.

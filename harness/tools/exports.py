@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from harness.core import files
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.keys import FILE
+from harness.core.keys import MODEL_FILE
 from harness.core.types import SEED, Suite, SuiteOptions, Task, build_artifact_slug
 from harness.encoder.folder.description import list_content_files
 from harness.encoder.folder.modules_and_pooling import list_modules, list_remote_classes
@@ -41,7 +41,7 @@ def list_published_files(folder: Path) -> dict[str, Path]:
     paths = [path for path in list_content_files(folder) if own_code or path.suffix != ".py"]
     indexes = {index for path in paths for index in path.parent.glob(f"*{path.suffix}.index.json")}
     texts = [path for pattern in ("LICENSE*", "NOTICE*") for path in folder.glob(pattern)]
-    others = [folder / FILE, *(path for path in texts if path.suffix in ("", ".md", ".txt"))]
+    others = [folder / MODEL_FILE, *(path for path in texts if path.suffix in ("", ".md", ".txt"))]
     files = {*paths, *indexes, *(path for path in others if path.is_file())}
     return {path.relative_to(folder).as_posix(): path for path in sorted(files)}
 

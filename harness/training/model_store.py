@@ -25,7 +25,7 @@ from typing import Any
 from harness.core import files
 from harness.core.documents import read_content_file, write_content_file
 from harness.core.errors import HarnessError, RecordError, StoreError, warn
-from harness.core.keys import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
+from harness.core.keys import MODEL_DOCUMENTS, MODEL_FILE, Lineage, ModelDocument, read_document
 from harness.core.types import build_artifact_slug
 from harness.encoder.folder.description import compute_folder_identity
 from harness.storage.remote import Remote
@@ -37,10 +37,10 @@ TRAINING = "training"
 PREDICTIONS = "predictions"
 """The folder in TRAINING with what a classifier predicts, a file for each split."""
 
-_BEGUN = "training.json"
 MODELS = "models"
 """The folder of all models in a results folder."""
 
+_BEGUN = "training.json"
 _WORK = ".training-"
 _REMOVED = ".removed-"
 _BROKEN = re.compile(r"\.broken\d*$")
@@ -72,14 +72,14 @@ class StoredModel:
     def problem(self) -> str:
         """What is wrong with it, by its whole content; empty for a whole model."""
         if self.document is None:
-            here = (self.folder / FILE).is_file()
-            return f"its {FILE} does not follow from its lineage" if here else f"it has no {FILE}"
+            here = (self.folder / MODEL_FILE).is_file()
+            return f"its {MODEL_FILE} does not follow from its lineage" if here else f"it has no {MODEL_FILE}"
         try:
             same = compute_folder_identity(self.folder, self.cache).document is not None
         except _FAULTS as error:
             reason = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
             return reason.rstrip(".")
-        return "" if same else f"its content is not that in its {FILE}"
+        return "" if same else f"its content is not that in its {MODEL_FILE}"
 
     @property
     def name(self) -> str:
@@ -225,10 +225,10 @@ class ModelStore:
                 place = f"{name}/{path.relative_to(folder).as_posix()}"
                 # The name holds the hash of the content, so that an object of the whole size is this file.
                 sent = place in remote_objects and remote_objects[place].size == path.stat().st_size
-                if path.is_file() and path != folder / FILE and not sent:
+                if path.is_file() and path != folder / MODEL_FILE and not sent:
                     self._remote.upload(place, path)
             # Last, and only where none is there: of two machines with this model the first one counts.
-            if self._remote.create(_format_document_name(key), (folder / FILE).read_bytes()):
+            if self._remote.create(_format_document_name(key), (folder / MODEL_FILE).read_bytes()):
                 return
             first = self._read_remote_document(key)
         if first is not None and first.content != document.content:
@@ -243,7 +243,7 @@ class ModelStore:
         if content is None:
             return None
         with contextlib.suppress(ValueError, RecordError):
-            document = DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
+            document = MODEL_DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
             if document.key == key:
                 return document
         self._remove_damaged(name)
@@ -271,7 +271,7 @@ class ModelStore:
                 path = staged / place
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._remote.download(name, path)
-            files.replace(staged / FILE, document.to_json().encode())
+            files.replace(staged / MODEL_FILE, document.to_json().encode())
             if StoredModel.read_stored_model(staged).problem:
                 self._remove_damaged(_format_document_name(key))
                 return False
@@ -304,7 +304,7 @@ class ModelStore:
             _copy_log(work, model / TRAINING)
             # On disk before model.json makes the folder a model.
             _sync(model)
-            files.replace(model / FILE, document.to_json().encode())
+            files.replace(model / MODEL_FILE, document.to_json().encode())
             placed = self._place_model(model, document.key, slug)
         except OSError as error:
             raise files.write_error(self.locate_model(slug), error) from error
@@ -397,7 +397,7 @@ class ModelStore:
 
 def _format_document_name(key: str) -> str:
     """The name in a remote of a model's model.json."""
-    return f"models/{key[:12]}/{FILE}"
+    return f"models/{key[:12]}/{MODEL_FILE}"
 
 
 def _format_content_name(document: ModelDocument) -> str:
@@ -420,7 +420,7 @@ def copy_model(model: Path, target: Path) -> Path:
             shutil.copyfile(source, place)
 
     try:
-        shutil.copytree(model, target, copy_function=link, ignore=shutil.ignore_patterns(FILE))
+        shutil.copytree(model, target, copy_function=link, ignore=shutil.ignore_patterns(MODEL_FILE))
     except OSError as error:
         raise files.write_error(target, error) from error
     return target

@@ -1,8 +1,9 @@
 """Training as a job: a process group of its own, whose progress and outcome are read from files.
 
 The trainer's memory, signals and choice of device never meet the process that drives a run. A group has one
-process for each device. Everything lies in a folder of the training's key: its checkpoints, its log, and the
-model that is being written; the folder outlives a killed training, and the next one goes on from it.
+process for each device, which runs `run_training_process`. Everything lies in a folder of the training's key:
+its checkpoints, its log, and the model that is being written; the folder outlives a killed training, and the
+next one goes on from it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.core.types import Outcome, Task, TextModel
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
@@ -17,6 +17,9 @@ from suites._mteb.source import (
     require_mteb,
     run_mteb_task,
 )
+
+if TYPE_CHECKING:
+    from mteb.abstasks.abstask import AbsTask
 
 DRAWS = 10
 """Repetitions of a clustering on drawn texts, as in mteb."""
@@ -56,7 +59,7 @@ class BuiltSource:
         with hide_mteb_output():
             return collect_corpus_texts(self.build_mteb_task(task, seed=seed), task.documents)
 
-    def build_mteb_task(self, task: Task, *, seed: int) -> Any:
+    def build_mteb_task(self, task: Task, *, seed: int) -> AbsTask:
         """The task object of mteb that is scored: it holds the loader's content, and nothing has run on it.
 
         Args:
@@ -68,7 +71,7 @@ class BuiltSource:
         )
 
 
-def _build_content_task(task: Task, content: Content, *, seed: int) -> Any:
+def _build_content_task(task: Task, content: Content, *, seed: int) -> AbsTask:
     """An mteb task object that holds `content`, ready to be scored."""
     from datasets import Dataset, DatasetDict
     from mteb.abstasks import AbsTaskClassification, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS
@@ -119,7 +122,7 @@ def _build_content_task(task: Task, content: Content, *, seed: int) -> Any:
             )
 
 
-def _make(task: Task, seed: int, base: Any, data: dict[str, Any], **attributes: Any) -> Any:
+def _make(task: Task, seed: int, base: Any, data: dict[str, Any], **attributes: Any) -> AbsTask:
     """An instance of a new subclass of an mteb task class, with its data."""
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -135,7 +138,7 @@ def _make(task: Task, seed: int, base: Any, data: dict[str, Any], **attributes: 
         eval_langs=["eng-Latn"],
         main_score=task.metric,
     )
-    mteb_task: Any = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
+    mteb_task: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
     mteb_task.dataset = data
     mteb_task.data_loaded = True
     return mteb_task

@@ -14,29 +14,40 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.errors import DataError, HarnessError, UsageError, explain_unknown
 from harness.core.provenance import find_package_version, hold_collector
-from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
+from harness.core.types import (
+    DOCUMENT_TEXT,
+    ROLES,
+    SIDES,
+    Column,
+    Data,
+    DataTable,
+    DocumentText,
+    Offer,
+    Outcome,
+    Role,
+    Size,
+    Suite,
+    SuiteOptions,
+    Task,
+    TextModel,
+)
 from harness.data.locate import explain_unreachable
 from harness.data.schema import resolve_readable_folder
 from harness.storage.record import Record
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel, limit_examples
 from suites._mteb.model import build_model, collect_corpus_texts, write_results
-from suites._mteb.snapshot import TaskInfo, load_snapshot
+from suites._mteb.snapshot import TaskInfo, TaskUse, explain_empty_selection, load_snapshot
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from mteb.abstasks.abstask import AbsTask
 
-
-from types import MappingProxyType
-
-from harness.core.errors import explain_unknown
-from harness.core.types import ROLES, SIDES, Column, Offer, Role, Suite, SuiteOptions
-from suites._mteb.snapshot import TaskUse, explain_empty_selection
 
 _loaded: dict[tuple[object, ...], AbsTask] = {}
 """The task whose data was loaded last, in its state before any run."""

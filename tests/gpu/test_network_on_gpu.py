@@ -17,7 +17,7 @@ from harness.encoder import backbones
 from harness.encoder.attention.interface import Needs
 from harness.encoder.attention.kernels import AUTO, BACKENDS
 from harness.encoder.library_load import enable_checkpointing
-from harness.encoder.network.model import EncoderModel, choose
+from harness.encoder.network.model import EncoderModel, choose_backend
 from tiny_networks import batch, means, texts
 
 # Every attention backend of the GPU against float64 attention, forwards and backwards
@@ -174,7 +174,7 @@ def test_dropped_attention_has_the_moments_of_its_share(
 @on_gpu
 def test_what_is_chosen_on_this_gpu(device: torch.device) -> None:
     def chosen(dtype: torch.dtype, needs: Needs) -> str:
-        return choose(device, dtype, needs)[0].name
+        return choose_backend(device, dtype, needs)[0].name
 
     assert chosen(torch.float32, Needs(dropout=0.1, gradients=True)) == "efficient"
     assert chosen(torch.float32, Needs(window=64)) == "sdpa"

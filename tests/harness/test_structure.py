@@ -108,6 +108,12 @@ def test_a_file_is_one_subject() -> None:
     assert sum(lines) / len(lines) >= 150, "a subject is cut in pieces"
 
 
+def test_imports_stand_at_the_top() -> None:
+    for name, tree in trees().items():
+        places = [at for at, node in enumerate(tree.body) if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert places == [*range(places[0], places[0] + len(places))] if places else True, name
+
+
 @pytest.mark.parametrize("rooms", [ROOMS[:3], ROOMS[3:]])
 def test_a_class_name_has_one_meaning(rooms: tuple[str, ...]) -> None:
     homes: dict[str, list[str]] = {}

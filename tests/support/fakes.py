@@ -19,7 +19,14 @@ from unittest import mock
 import numpy as np
 
 from harness.core.encoding import Encoding
-from harness.core.keys import FILE, Lineage, ModelDocument, ParentPart, build_evaluation_identity, digest
+from harness.core.keys import (
+    MODEL_FILE,
+    Lineage,
+    ModelDocument,
+    ParentPart,
+    build_evaluation_identity,
+    digest,
+)
 from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
 from harness.encoder.folder.description import compute_folder_identity
 from harness.jobs.jobs import build_model_part
@@ -148,7 +155,7 @@ def document(folder: Path, made: Lineage | None = None, **fields: Any) -> ModelD
 def train(folder: Path, made: Lineage | None = None, **fields: Any) -> ModelDocument:
     """Write the model.json of a folder, as if it had been trained."""
     found = document(folder, made, **fields)
-    (folder / FILE).write_text(found.to_json())
+    (folder / MODEL_FILE).write_text(found.to_json())
     return found
 
 

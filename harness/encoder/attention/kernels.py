@@ -1,4 +1,4 @@
-"""Kernels of GPUs that take packed texts of any lengths in one call, and the choice of a backend.
+"""Kernels of GPUs that take packed texts of any lengths in one call, by their names.
 
 Nobody promises that torch's operators stay as they are, so each kernel is tested once a process against
 attention in float64 before it runs.

@@ -1,6 +1,6 @@
-"""The checks of a model folder before any work: what its JSON and the headers of its weights show.
+"""The checks of a model folder: what its JSON and the headers of its weights show before any work.
 
-Its own code needs the user's trust, before anything of the folder is imported.
+Its own code needs the user's trust first. What it says of special tokens is compared after the load.
 """
 
 from __future__ import annotations
@@ -93,10 +93,12 @@ def _note_card(folder: Path) -> None:
     loaded. A card of another version, backbone or width is another model's, and is not compared.
     """
     # No card, or one that somebody has shortened: whatever is wrong with it says nothing about the model.
+    differences = None
     with suppress(Exception):
-        if differences := _compare_card(folder, layout.read_modules(folder)):
-            what = f"README.md of {folder} shows {'; '.join(differences)}: one is outdated."
-            warn(f"{what} If files were lost, fetch it again. To hide this: --allow {CARD}")
+        differences = _compare_card(folder, layout.read_modules(folder))
+    if differences:
+        what = f"README.md of {folder} shows {'; '.join(differences)}: one is outdated."
+        warn(f"{what} If files were lost, fetch it again. To hide this: --allow {CARD}")
 
 
 def _compare_card(folder: Path, modules: Sequence[layout.Module]) -> list[str]:
@@ -333,6 +335,8 @@ def _find_added_token(processor: Any, end: str) -> str | None:
         return str(processor["cls" if end == "first" else "sep"][0])
     if kind == "TemplateProcessing":
         outer = processor["single"][0 if end == "first" else -1]
+        if end == "first" and not any("Sequence" in part for part in processor["single"]):
+            return ""
         return str(outer["SpecialToken"]["id"]) if "SpecialToken" in outer else ""
     if kind == "ByteLevel":
         return ""

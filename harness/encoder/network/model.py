@@ -236,7 +236,7 @@ class EncoderModel(EncoderPreTrainedModel):
         layouts: dict[str, _Sealed] = {}
         by_need: dict[Needs, _Sealed] = {}
         for need in dict.fromkeys(needs):
-            backend, note = choose(device, dtype, need, asked)
+            backend, note = choose_backend(device, dtype, need, asked)
             if note is not None and note not in self.notes:
                 self.notes.append(note)
             if backend.name not in layouts:
@@ -497,7 +497,7 @@ def _resolve_architecture(config: PreTrainedConfig, family: Family | None) -> Ar
     return family.architecture(config.to_dict())
 
 
-def choose(
+def choose_backend(
     device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
 ) -> tuple[Backend, str | None]:
     """The backend for a layer, and the reason why it is not the preferred or requested backend, or None.
@@ -533,5 +533,5 @@ def choose(
     reason = BACKENDS[asked].explain_refusal(device, dtype, needs)
     if reason is None:
         return BACKENDS[asked], None
-    instead, _ = choose(device, dtype, needs)
+    instead, _ = choose_backend(device, dtype, needs)
     return instead, f"attention backend {asked}: {reason}, so {instead.name} was used"

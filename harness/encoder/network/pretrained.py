@@ -1,7 +1,8 @@
-"""The base class of our network for transformers and peft: its config, saving, and LoRA adapters.
+"""The base class of our network for transformers and peft: its config, tensors, saving, and LoRA adapters.
 
 A network is saved in its family's published form where transformers knows the family, else under our own
-model type with a README that says how to load it. Adapters are saved under the published module names.
+model type with a README that says how to load it. Adapters are saved under the published module names. The
+tensors of a checkpoint are sorted by their published names and compared with those of our network.
 """
 
 from __future__ import annotations

@@ -1,38 +1,36 @@
 """The parameters and operations of a backbone, by the shapes of its tensors, and the cost of trainings.
 
 An operation is a multiplication or an addition in a product of matrices. Norms, activations, biases and
-lookups of embeddings are not counted, nor is a pooler, whose vector no model here uses. Trainings cost what
-past ones or their operations say, fine-tuning runs what measured steps say. Imports no torch.
+lookups of embeddings are not counted, nor is a pooler, whose vector no model here uses; in a training, what
+attention computes without parameters is not counted either. Trainings cost what past ones or their operations
+say, fine-tuning runs what measured steps say. Imports no torch.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import ModelError
+from harness.core.keys import Lineage, ModelDocument
+from harness.data.training.sets import LocatedTraining
 from harness.encoder.backbones import has_network, list_backbones, read_architecture
 from harness.encoder.family import Architecture
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
 from harness.encoder.folder.modules_and_pooling import find_backbone_folder
+from harness.results.cost.duration import LIKELY, Device, TimeRange, is_same_device
+from harness.results.cost.encoding import CHARACTERS_PER_TOKEN, PastWork
 
 if TYPE_CHECKING:
     from torch import nn
 
-
-from collections.abc import Sequence
-from datetime import datetime
-
-from harness.core.keys import Lineage, ModelDocument
-from harness.data.training.sets import LocatedTraining
-from harness.results.cost.duration import LIKELY, Device, TimeRange, is_same_device
-from harness.results.cost.encoding import CHARACTERS_PER_TOKEN, PastWork
 
 SHORT = 512
 """The tokens of the text whose operations stand beside those at a model's limit."""

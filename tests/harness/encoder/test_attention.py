@@ -19,7 +19,7 @@ from harness.encoder.attention import interface, kernels
 from harness.encoder.attention.interface import Needs, Sdpa
 from harness.encoder.attention.kernels import BACKENDS
 from harness.encoder.library_load import enable_checkpointing
-from harness.encoder.network.model import EncoderModel, choose
+from harness.encoder.network.model import EncoderModel, choose_backend
 from harness.encoder.network.pretrained import EncoderConfig
 
 CPU = torch.device("cpu")
@@ -185,7 +185,7 @@ def test_a_gpu_has_as_few_calls_as_memory_allows(
     ],
 )
 def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, reason: str) -> None:
-    backend, note = choose(CPU, torch.float32, needs, asked)
+    backend, note = choose_backend(CPU, torch.float32, needs, asked)
     assert backend.name == "sdpa"
     assert note == f"attention backend {asked}: {reason}, so sdpa was used"
 
@@ -220,7 +220,7 @@ def test_flash_attn_4_alone_is_no_flash_attn(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "flash_attn" / "cute" / "__init__.py").write_text("")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     gpu(monkeypatch)
-    backend, _ = choose(torch.device("cuda"), torch.bfloat16, Needs(slopes=SLOPES, gradients=True))
+    backend, _ = choose_backend(torch.device("cuda"), torch.bfloat16, Needs(slopes=SLOPES, gradients=True))
     assert backend.name == "sdpa"
     assert "cannot import name" in str(BACKENDS["flash"].explain_refusal(CPU, torch.float16, Needs()))
     monkeypatch.delitem(sys.modules, "flash_attn")
@@ -259,12 +259,12 @@ def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
     gpu(monkeypatch, flash="flash-attn is not installed")
-    assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
+    assert choose_backend(torch.device("cuda"), dtype, needs)[0].name == backend
 
 
 def test_an_older_gpu_runs_float16_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu(monkeypatch, (7, 5))
-    chosen = [choose(torch.device("cuda"), dtype, Needs())[0].name for dtype in kernels.HALVES]
+    chosen = [choose_backend(torch.device("cuda"), dtype, Needs())[0].name for dtype in kernels.HALVES]
     assert chosen == ["efficient", "sdpa"]
 
 
@@ -273,7 +273,7 @@ def test_flash_attn_brings_the_gradient_of_alibi(monkeypatch: pytest.MonkeyPatch
     gpu(monkeypatch, (8, 0))
     monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_varlen_func=print))
     needs = Needs(slopes=SLOPES, dropout=0.1, gradients=True)
-    assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
+    assert choose_backend(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 
 
 # The test of a kernel at its first use
@@ -415,7 +415,7 @@ def test_keys_that_nobody_sees_get_no_gradient() -> None:
 
 def test_an_unknown_backend_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(UsageError, match="No attention backend is called 'spda'") as error:
-        choose(CPU, torch.float32, Needs(), "spda")
+        choose_backend(CPU, torch.float32, Needs(), "spda")
     assert "Did you mean sdpa?" in str(error.value.hint)
 
 

@@ -474,6 +474,41 @@ def as_device(encoder: Any, monkeypatch: pytest.MonkeyPatch, *, tokens: int, chu
     return encoder
 
 
+def test_the_device_works_while_the_next_texts_are_tokenized(
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch is on the device until the texts of the next one are tokenized."""
+    encoder = as_device(loaded(bare), monkeypatch, tokens=12 * 20, chunk=1)
+    texts = [f"the cat sat on mat the cat {number} {number}" for number in range(100, 340)]
+    counts, moved = {"tokenizer": 0, "device": 0}, threading.Condition()
+
+    def note(name: str, rows: int) -> None:
+        with moved:
+            counts[name] += rows
+            moved.notify_all()
+
+    def prepare(part: list[str], *more: Any) -> Any:
+        inputs = prepare_inputs(part, *more)
+        note("tokenizer", len(part))
+        return inputs
+
+    def work(_model: Any, features: dict[str, Any]) -> Any:
+        rows = len(features["input_ids"])
+        note("device", rows)
+        with moved:
+            assert moved.wait_for(lambda: len(texts) in (counts["device"], counts["tokenizer"])
+                                  or counts["tokenizer"] > counts["device"], 60)  # fmt: skip
+        return torch.zeros(rows, encoder.dimension)
+
+    prepare_inputs, batches = encoder._prepare_inputs, encoder.batches
+    monkeypatch.setattr(encoder, "_prepare_inputs", prepare)
+    monkeypatch.setattr(engine, "embed_features", work)
+    encoder.encode(texts)
+    assert encoder.batches - batches >= 10
+    assert [*counts.values()] == [len(texts)] * 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.1, 0.3])
 def test_device_and_tokenizer_together_take_hardly_longer_than_the_slower_one(
     pause: float, bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch

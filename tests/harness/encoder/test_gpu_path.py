@@ -26,8 +26,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     plain_attention.trust_kernels(monkeypatch, flash="flash-attn is not installed")
     # Gradients of tensors without values need the device "meta".
-    choose = network_model.choose
-    monkeypatch.setattr(network_model, "choose", lambda _device, *rest: choose(torch.device("cuda"), *rest))
+    choose = network_model.choose_backend
+    monkeypatch.setattr(
+        network_model, "choose_backend", lambda _device, *rest: choose(torch.device("cuda"), *rest)
+    )
     monkeypatch.setattr(network_model, "_detect_attention_dtype", lambda hidden: hidden.dtype)
 
 

@@ -17,6 +17,7 @@ import fakes
 from harness.core.documents import append_digest
 from harness.core.encoding import Settings
 from harness.core.errors import ModelError, UsageError
+from harness.core.keys import read_document
 from harness.encoder.folder.description import compute_folder_identity, describe, list_content_files
 from harness.encoder.folder.modules_and_pooling import LIBRARY, find_library_class, weight_files
 from harness.plan.models import ModelOptions, resolve_model
@@ -212,6 +213,11 @@ def test_the_key_follows_what_the_model_computes(
     after = compute_folder_identity(folder)
     assert after[0] != before[0]
     assert (after[1] != before[1]) == (change is flip_last_bit)
+
+
+def test_a_folder_that_cannot_be_looked_into_is_no_trained_model(tmp_path: Path) -> None:
+    """As one of another user is; the superuser may look into any, so its name is too long."""
+    assert read_document(tmp_path / ("x" * 300)) is None
 
 
 def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], tmp_path: Path) -> None:
