@@ -23,7 +23,7 @@ from measuring import format_table, load_encoder, locate_minilm, read_options, r
 from harness.core.types import Artifact, MeasuredModel
 from harness.encoder.folder.description import compute_folder_identity
 from suites._efficiency.measuring import build_loader, plan_engine
-from suites._efficiency.timing import Device, Workload, draw_lengths, measure_rounds, time_run
+from suites._efficiency.rounds import Device, Workload, draw_lengths, measure_rounds, time_run
 
 SHAPES = ("bert", "modernbert", "neobert")
 SIZES = {"hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 4}

@@ -3,7 +3,7 @@
 submitit submits, requeues and cancels, and Slurm decides when and where a task runs. A task runs its jobs one
 after the other and leaves the end of each in a folder, from which the driver takes it; only the driver writes
 records. On the signal before a preemption or the end of its time a task stops its job, which a training
-answers with a checkpoint, and is queued again by submitit with the jobs that are left (see `slurm_task.py`).
+answers with a checkpoint, and is queued again by submitit with the jobs that are left (see `slurm_worker.py`).
 Jobs that become ready later are a new array. The folder of a driver is
 `RESULTS/queue/<digest of the settings>-<id>/`:
 
@@ -40,7 +40,7 @@ from harness.executors.executor import Failure, Finished, Inputs, Listener, Slur
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, build_refusal_error
 from harness.executors.run_log import Node, format_count
-from harness.executors.slurm_task import JobGroup, read_end
+from harness.executors.slurm_worker import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.storage.record import RECORDS

@@ -38,11 +38,11 @@ from leaderboard.views.suite_table import (
 )
 from leaderboard.web.charts import Point, build_size_chart
 from leaderboard.web.filters import CHIPS, SIZE_NAMES
-from leaderboard.web.formats import add_seed_deviation, format_parameters, parse_cell_value
 from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import Options, State, Text
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
+from leaderboard.web.table_formats import add_seed_deviation, format_parameters, parse_cell_value
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/backbones"

@@ -30,11 +30,11 @@ from leaderboard.views.suite_table import build_mean_cell, build_task_cell, mean
 from leaderboard.views.task_scores import TRUST_TEXTS, format_column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, build_chart
 from leaderboard.web.filters import REVISIONS
-from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, build_missing_error, check_name
 from leaderboard.web.page_state import Control, Options, State, Text, Texts, build_address
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
+from leaderboard.web.table_formats import format_parameters
 from leaderboard.web.tables import Cell, Table, link, values_table
 
 PATH = "/compare"

@@ -41,11 +41,11 @@ from leaderboard.views.training import (
     sweep_charts,
     sweep_table,
 )
-from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Moved, Page, build_missing_error, check_name
 from leaderboard.web.page_state import FilterForm, Paging, State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
+from leaderboard.web.table_formats import format_parameters
 from leaderboard.web.tables import EMPTY, Cell, Table, describe_value, link, values_table
 
 SIDE_BY_SIDE, SHOWN = 6, 25

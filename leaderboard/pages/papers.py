@@ -33,11 +33,11 @@ from leaderboard.views.paper_tables import (
 )
 from leaderboard.views.suite_table import build_mean_cell, build_task_cell
 from leaderboard.views.training import is_of_paper
-from leaderboard.web.formats import parse_cell_value
 from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import State
 from leaderboard.web.routes import PRINTED, serve_page
 from leaderboard.web.site import Site
+from leaderboard.web.table_formats import parse_cell_value
 from leaderboard.web.tables import EMPTY, Cell, Table, build_values_row, link, values_table
 
 PATH = "/papers"

@@ -45,11 +45,11 @@ from leaderboard.views.reproductions import join_models
 from leaderboard.views.suite_table import describe_untouched
 from leaderboard.web.charts import Axis, Better, Point, Scatter, build_chart, select_frontier_points
 from leaderboard.web.filters import CHIPS, EACH, EMPTY_IS_NONE, EntryState
-from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Page, check_name
 from leaderboard.web.page_state import FilterForm, Options, Paging, Text, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
+from leaderboard.web.table_formats import format_parameters
 from leaderboard.web.tables import EMPTY, Cell, Table, link
 
 PATH = "/pareto"

@@ -18,11 +18,11 @@ from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models
 from leaderboard.views.task_scores import find_asked_scores, format_task_path, list_site_tasks
-from leaderboard.web.formats import format_parameters
 from leaderboard.web.page import Moved, Page
 from leaderboard.web.page_state import State, Text, build_address, build_paging
 from leaderboard.web.routes import serve_page
 from leaderboard.web.site import Site
+from leaderboard.web.table_formats import format_parameters
 from leaderboard.web.tables import link, values_table
 
 KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")

@@ -6,7 +6,7 @@ const COLUMNS = { zero: "unseen", reproduced: "reproduced" };
 const entriesAt = new URL("entries.js", document.currentScript.src).href;
 const headsOf = (table) => [...table.tHead.rows].at(-1).cells;
 
-// What cells share stands once, in the table's data-looks: leaderboard/web/plain.py writes it.
+// What cells share stands once, in the table's data-looks: leaderboard/web/static_site.py writes it.
 function fill(table) {
   const { words, columns } = JSON.parse(table.dataset.looks);
   for (const row of $$("tbody > tr:not(.group)", table)) {

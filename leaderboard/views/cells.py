@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.entries import Entry
-from leaderboard.web.formats import format_parameters
+from leaderboard.web.table_formats import format_parameters
 from leaderboard.web.tables import Cell
 
 SOURCES = {

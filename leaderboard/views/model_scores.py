@@ -21,9 +21,9 @@ from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import build_count_cell, build_mean_cell, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
-from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import find_leak_kinds, format_leak_count, format_part_mean
 from leaderboard.web.page_state import build_address
+from leaderboard.web.table_formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 TRUST = {

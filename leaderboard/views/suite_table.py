@@ -37,10 +37,10 @@ from leaderboard.web.filters import (
     ZERO,
     EntryState,
 )
-from leaderboard.web.formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.marks import OUTPUTS, describe_score_choices, find_leak_kinds, format_leak_count
 from leaderboard.web.page import NotFound, build_missing_error, check_name
 from leaderboard.web.page_state import Control, FilterForm, Options, Text, Texts, build_address
+from leaderboard.web.table_formats import add_seed_deviation, build_seeds_cell
 from leaderboard.web.tables import EMPTY, Cell, Table
 
 FEW = 12

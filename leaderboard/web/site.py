@@ -28,13 +28,13 @@ from leaderboard.data.entries import TRUST
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, Snapshot, open_index
-from leaderboard.web import drawing, formats
+from leaderboard.web import drawing, table_formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.middleware import FRAMED, POLICY, UNFRAMED
 from leaderboard.web.page import Moved, NotFound, Page, build_missing_error
 from leaderboard.web.page_state import LOOKS, State, build_address, default_values, describe_errors
-from leaderboard.web.plain import PlainFiles, name_file, write_entries
 from leaderboard.web.routes import FORMATS, PRINTED, PageRoute, load_page_routes
+from leaderboard.web.static_site import PlainFiles, name_file, write_entries
 
 T = TypeVar("T")
 TITLE = "Encoder leaderboard"
@@ -114,9 +114,9 @@ class Site:
         assert snapshot
         note = f"As of {snapshot.made[:10]}{f': {quote}' if quote else ''}"
         fields = {
-            "title": formats.escape_tex(title), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
+            "title": table_formats.escape_tex(title), "howpublished": f"{TITLE}, snapshot {snapshot.id}",
             "year": snapshot.made[:4], "url": self.build_citable_address(path),
-            "note": formats.escape_tex(note),
+            "note": table_formats.escape_tex(note),
         }  # fmt: skip
         key = re.sub(r"[^A-Za-z0-9]+", "-", f"encoders-{snapshot.id}{path}").strip("-")
         lines = [f"@misc{{{key}", *(f"  {name} = {{{text}}}" for name, text in fields.items())]
@@ -283,9 +283,9 @@ class Site:
         snapshot, as_of = self.queries.snapshot, self.as_of
         if form == "parquet":
             facts = {f"snapshot_{name}": text for name, text in _describe_snapshot(snapshot).items()}
-            return formats.render_parquet(page.tables, facts)
+            return table_formats.render_parquet(page.tables, facts)
         if form == "csv":
-            return formats.render_csv(page.tables, as_of).encode()
+            return table_formats.render_csv(page.tables, as_of).encode()
         if form == "json":
             document = build_page_json(page, state, snapshot)
             text = clean_text(json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False))
@@ -293,8 +293,8 @@ class Site:
         notes = [*page.notes, *([f"{as_of.capitalize()}."] if as_of else [])]
         view = state.build_filter_query()
         if form == "md":
-            return formats.render_markdown(page.title, page.tables, notes=notes, view=view).encode()
-        return formats.render_tex(page.tables, notes=notes, view=view).encode()
+            return table_formats.render_markdown(page.title, page.tables, notes=notes, view=view).encode()
+        return table_formats.render_tex(page.tables, notes=notes, view=view).encode()
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address in one of its formats, with every row unless the query names some.
@@ -461,7 +461,7 @@ def build_page_json(page: Page, state: State, snapshot: Snapshot | None = None) 
         "lead": page.lead,
         "notes": list(page.notes),
         "state": {name: value for name, value in state.collect_changes().items() if name not in LOOKS},
-        "tables": [formats.build_table_json(table) for table in page.tables],
+        "tables": [table_formats.build_table_json(table) for table in page.tables],
         "charts": [{"name": c.name, "title": c.title, "figure": c.figure} for c in page.charts],
         "data": dict(page.data),
     }

@@ -24,7 +24,7 @@ import torch
 
 from harness.core.errors import ModelError
 from harness.core.provenance import measure_peak_memory
-from suites._efficiency.timing import Device, Workload, measure_once, time_run
+from suites._efficiency.rounds import Device, Workload, measure_once, time_run
 
 CPU_MEMORY = 4 * 2**30
 """The resident memory that a try may take on a CPU, libraries included: a whole machine is never filled."""

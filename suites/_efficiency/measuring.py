@@ -31,7 +31,7 @@ from suites._efficiency.largest_batch import (
     find_released_batch,
 )
 from suites._efficiency.protocol import LARGEST_DOUBLING, METRIC, SpeedProtocol
-from suites._efficiency.timing import (
+from suites._efficiency.rounds import (
     IDS,
     Device,
     LoadedNetwork,

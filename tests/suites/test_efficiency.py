@@ -39,7 +39,7 @@ from harness.storage.record import find_score_problem
 from suites._efficiency import measuring
 from suites._efficiency.largest_batch import Trials, find_largest_batch, find_released_batch
 from suites._efficiency.protocol import HARNESS
-from suites._efficiency.timing import (
+from suites._efficiency.rounds import (
     Device,
     Timing,
     Workload,

@@ -22,7 +22,7 @@ from harness.core.errors import StoreError, UsageError
 from harness.driver.execute import Driver
 from harness.executors.executor import Finished, SlurmSettings
 from harness.executors.slurm import SlurmExecutor, _split_jobs
-from harness.executors.slurm_task import JobGroup
+from harness.executors.slurm_worker import JobGroup
 from harness.jobs.jobs import Job, Resources
 from harness.storage.record import RECORDS
 from harness.storage.store import Store

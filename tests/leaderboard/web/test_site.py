@@ -28,8 +28,8 @@ from harness.storage.store import Store
 from hostile import escaped, obeyed
 from html_pages import BROWSER
 from leaderboard.web.app import create_app
-from leaderboard.web.plain import PlainFiles
 from leaderboard.web.site import Site, create_environment, open_site, write_site
+from leaderboard.web.static_site import PlainFiles
 from site_data import (
     HOSTILE,
     Import,
