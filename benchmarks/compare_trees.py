@@ -108,11 +108,10 @@ APART = ("cache", "hub", "results/runs", "results/imported")
 CHANGING = (
     # Names of runs and checks: when they began, and a drawn part.
     (r"\b\d{8}T\d{6}Z?(-\w+)+", "NAME"),
+    # Speeds, and how busy a device was.
+    (r"[\d,]+ tokens/s(; about [\d.minhs to]+ left)?|\bcpu \d+ % of [\dminhs ]+", "SPEED"),
+    (r"\bin \d+ s \(\d+ s of a core\)", "SPEED"),
     # Dates with a time of day.
-    (
-        r"[\d,]+ tokens/s(; about [\d.minhs to]+ left)?|\bcpu \d+ % of [\dminhs ]+|\bin \d+ s \(\d+ s of a core\)",
-        "SPEED",
-    ),
     (r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z)?", "TIME"),
     # Durations: in lines of progress, of an import and of `status`, in records and logs, in JUnit's XML.
     (r"(?<=  )\d+\.\d s\b(; about .* left for all runs)?|(?<=steps, )\d+ s\b|(?<=, )[\dminhs ]+ ago", "SPAN"),

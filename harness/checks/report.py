@@ -269,12 +269,12 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     most = sys.maxsize if every else NAMES_SHOWN
     reasons = _collect_verdict_reasons(check, most)
     step, *todo = describe_next_steps(check, results=results)
-    todo += describe_suspects(check, most=most)
     style = FORMS[check.overall].style
     _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     why = "Why:" if check.exit_code else "Note:"
-    for label, texts, weight in ((why, reasons[1:], ""), ("Next:", todo, "bold")):
+    notes = describe_suspects(check, most=most)
+    for label, texts, weight in ((why, reasons[1:], ""), ("Next:", todo, "bold"), ("Note:", notes, "")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
     rows, others = _select_rows(check)

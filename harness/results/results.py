@@ -16,6 +16,7 @@ from harness.core.encoding import is_bm25, select_prompt
 from harness.core.errors import ModelError, UsageError, explain_unknown
 from harness.core.keys import Lineage, build_data_identity
 from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
+from harness.encoder.backbones import find_catalog_model
 from harness.encoder.folder.description import compute_folder_identity
 from harness.encoder.resolved_encoding import describe_encoding
 from harness.results.index import ModelRow, RecordIndex, distinguish_models
@@ -345,6 +346,9 @@ class MeasuredSuite:
             with contextlib.suppress(ModelError):
                 names = _list_folder_keys(f"./{model}")
             artifacts = {one.artifact for one in models if one.artifact in names}
+        if not artifacts and not names:
+            names = _list_catalog_keys(model)
+            artifacts = {one.artifact for one in models if one.artifact in names}
         read, keys = _read_artifacts(artifacts, indexes, labels)
         mine = [_name_model(records, model) for records in read if records]
         if not mine:
@@ -596,6 +600,14 @@ def _explain_missing_records(named: str, revision: str, labels: Mapping[ModelRow
         "Imported and printed scores are on the leaderboard (`harness serve`).",
     )
     return NotMeasuredError(error.message, hint=error.hint)
+
+
+def _list_catalog_keys(model: str) -> list[str]:
+    """The keys that a model of the catalog may have in records that name its folder, if it lies here."""
+    entry = find_catalog_model(model)
+    with contextlib.suppress(ModelError):
+        return _list_folder_keys(entry.locate()) if entry is not None and entry.locate is not None else []
+    return []
 
 
 def _list_folder_keys(model: str) -> list[str]:

@@ -102,8 +102,9 @@ def _iter_sentences(page: Mapping[str, Any], tasks: str = "") -> Iterator[tuple[
             half = cells.get("half", EMPTY)["text"]
             details = [data.get("unit"), half and f"± {half} over other such tasks, 95 %"]
             mean += f" ({'; '.join(filter(None, details))})" if any(details) else ""
-            place = [_format_place(cells.get("rank", EMPTY)["text"], ranked),
-                     _name_source(cells.get("origin", EMPTY))]  # fmt: skip
+            possible = cells.get("places", EMPTY)["text"]
+            possible = possible if possible[:1].isdigit() else cells.get("rank", EMPTY)["text"]
+            place = [_format_place(possible, ranked), _name_source(cells.get("origin", EMPTY))]  # fmt: skip
             asked = f"{suite}{data.get('filters', '')}"
             yield ", ".join([f"{name} has a {mean} over {over} of {asked}", *filter(None, place)]), ""
         elif has_mean and {"name", "count", "source"} <= cells.keys():
@@ -153,12 +154,12 @@ def _format_share(count: str, total: str = "") -> str:
 
 
 def _format_place(rank: str, ranked: object, tied: str = "") -> str:
-    """A rank among how many, and how many share it; empty without one, and among one alone.
+    """A rank, or possible ones, among how many, and how many share it; empty without one, and among one.
 
-    >>> _format_place("26", "190", "127"), _format_place("2", 3), _format_place("1", 1)
-    ('rank 26 of 190, tied with 127', 'rank 2 of 3', '')
+    >>> _format_place("26", "190", "127"), _format_place("1–2", 3), _format_place("1", 1)
+    ('rank 26 of 190, tied with 127', 'rank 1–2 of 3', '')
     """
-    if not rank.isdigit() or str(ranked) == "1":
+    if not rank[:1].isdigit() or str(ranked) == "1":
         return ""
     return f"rank {rank} of {ranked}{f', tied with {tied}' if tied else ''}"
 

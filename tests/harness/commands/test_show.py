@@ -18,8 +18,10 @@ from harness.core.encoding import Encoding
 from harness.core.keys import Lineage, MemberPart, ParentPart, SweepPart, build_encoding_identity, digest
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
+from harness.encoder.family import BackboneEntry
 from harness.encoder.folder.description import compute_folder_identity
 from harness.plan import catalog
+from harness.results import results as results_module
 from harness.search.bm25 import resolve_bm25
 from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record, build_record_output
 from harness.storage.store import Store
@@ -399,6 +401,10 @@ def test_a_folder_is_shown_by_its_plain_name_though_it_was_recorded_under_anothe
     monkeypatch.chdir(tmp_path)
     for name in ("second", "./second", "first"):
         assert asked(capsys, "show", name, "--results", "results")["records"][0]["main_score"] == 0.5
+    # A model of the catalog as well, whose weights lie in this folder.
+    entry = BackboneEntry(name="known", summary="", locate=lambda: str(folder))
+    monkeypatch.setattr(results_module, "find_catalog_model", {"known": entry}.get)
+    assert asked(capsys, "show", "known", "--results", "results")["records"][0]["main_score"] == 0.5
     assert invoke(["show", "results", "--results", "results"]) == 2
     assert "No measured model is called 'results'" in capsys.readouterr().err
 
