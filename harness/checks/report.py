@@ -144,8 +144,9 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
 
 
 RULE = (
-    "Passed: the interval is above −margin. Regressed: it is below 0, reaches past −margin, and over half of "
-    "the margin is lost as measured. Improved: it is above 0. Else inconclusive."
+    "Passed: even the lower end loses less than the margin. Regressed: the upper end is below 0, the lower "
+    "end loses more than the margin, the measured loss over half of it. Improved: the lower end is above 0. "
+    "Else inconclusive."
 )
 ONE_TRAINING = "With one training of each side none passes. Regressed: a loss above those of seeds in papers."
 PREDICTED = (

@@ -617,7 +617,8 @@ def _describe_model(model: _Model) -> list[str]:
     swept = [f"  {line}" for line in format_lineage_lines(lineage)] if lineage.sweep else []
     choices = [f"    {sentence}" for sentence in lineage.assumed]
     lines += [f"  {name}: {text}" for name, text in facts.items() if text]
-    return [*lines, *swept, *(["  own choices, and what other sources say:", *choices] if choices else [])]
+    head = "  choices, our own first, then those on which sources differ:"
+    return [*lines, *swept, *([head, *choices] if choices else [])]
 
 
 def _format_training(facts: Mapping[str, Any]) -> str:

@@ -345,8 +345,8 @@ def _format_printed_rows(recipe: Mapping[str, Any]) -> list[str]:
         lines += [f"    {which}: {', '.join(row['numbers'])}"] if row["numbers"] else []
         lines += [f"    {text}" for text in row["differs"]]
     if not lines:
-        nearer = [f"that of {place} is {name}" for place, name in recipe["nearer"].items()]
-        lines = [f"{', '.join(['No printed row is of it', *nearer])}. To run it: {recipe['command']}"]
+        nearer = [f"{place} is of {name}" for place, name in recipe["nearer"].items()]
+        lines = [f"{'; '.join(['No paper prints a row of it', *nearer])}. To run it: {recipe['command']}"]
     if recipe["changes"]:
         lines.append(f"    This command changes what is below: {'; '.join(recipe['changes'])}")
     return lines

@@ -645,7 +645,7 @@ def _format_training_state(training: PlannedTraining, folder: Path) -> str:
     if training.done:
         return f"is there: {folder}"
     if training.sweep is None:
-        return f"is trained first, {_format_steps([training])}"
+        return f"to be trained: {_format_steps([training])}"
     members = [member.training for member in training.sweep.members if member.training is not None]
     done, diverged = sum(one.done for one in members), sum(bool(one.diverged) for one in members)
     open_ = [one for one in members if not (one.done or one.diverged)]

@@ -486,9 +486,9 @@ def _list_score_lines(source: _CardSource) -> list[str]:
     return [
         "## Scores",
         f"Settings: {source.measured.condition.text}. Scored by {scoring}.",
-        "Scores are the main metric × 100; that of a task is the mean over its splits and subsets, which "
-        "`model-index` has one by one, as shares"
-        + (", without those that a mark warns of." if left_out else ".")
+        "Scores are the main metric × 100; that of a task is the mean over its splits and subsets; "
+        "`model-index` lists each of these, from 0 to 1"
+        + (", but for those that a mark warns of." if left_out else ".")
         + ("" if means else " No mean over tasks is stated: these tasks are no whole suite."),
         "\n".join(rows),
         "\n".join([*means, *(f"- {line}" for line in format_lineage_lines(source.lineage))]),

@@ -162,7 +162,10 @@ class Answer:
             have = "s have" if more > 1 else " has"
             sentences.append(f"{more} more model{have} only {fewer} of them{other}.")
         if sure:
-            sentences.append("± 95 % is how far the mean would move over other tasks of this kind.")
+            sentences.append(
+                "± 95 % is how far the mean would move over other tasks of this kind, of all models alike: "
+                "ranks are by differences."
+            )
         for fact, count in self.unknown.items():
             models = "1 model is" if count == 1 else f"{count} models are"
             sentences.append(f"{models} left out, as the {fact} is not known.")

@@ -235,7 +235,7 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert ", Avg. 41.6 (the mean over tasks)\n    The paper prints batches of 16, " in text
     assert invoke(["recipes", "show", "dpr:ettin"]) == 0
     own = f"To run it: {run} --recipe dpr:ettin --set learning_rate=8e-5 --suite beir:dl19"
-    assert f"\nNo printed row is of it, that of {row} is dpr:authors. {own}\n" in capsys.readouterr().out
+    assert f"\nNo paper prints a row of it; {row} is of dpr:authors. {own}\n" in capsys.readouterr().out
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
     assert "Printed (tokens 130B): Class. 67.5 (Classification), Clust. 33.4 (Clustering), " in text

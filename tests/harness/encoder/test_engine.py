@@ -513,7 +513,10 @@ def test_the_device_works_while_the_next_texts_are_tokenized(
 def test_device_and_tokenizer_together_take_hardly_longer_than_the_slower_one(
     pause: float, bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch takes 0.1 s, a chunk of two batches `pause`; on a busy machine more, so both are measured."""
+    """A batch takes 0.1 s, a chunk of two batches `pause`; on a busy machine more, so both are measured.
+
+    Of several tries the best counts: a busy machine only adds to the whole.
+    """
     encoder = as_device(loaded(bare), monkeypatch, tokens=200, chunk=1)
     texts = [f"the cat sat on mat the cat {number} {number}" for number in range(100, 300)]
     prepare_inputs, seconds = encoder._prepare_inputs, {"tokenizer": 0.0, "device": 0.0}
@@ -534,11 +537,14 @@ def test_device_and_tokenizer_together_take_hardly_longer_than_the_slower_one(
 
     monkeypatch.setattr(encoder, "_prepare_inputs", prepare)
     monkeypatch.setattr(engine, "embed_features", work)
-    began = time.monotonic()
-    encoder.encode(texts)
-    whole = time.monotonic() - began
-    assert min(seconds.values()) > 0.8
-    assert whole <= 1.15 * max(seconds.values()), seconds
+    ratios = []
+    while len(ratios) < 5 and (not ratios or min(ratios) > 1.15):
+        seconds.update(tokenizer=0.0, device=0.0)
+        began = time.monotonic()
+        encoder.encode(texts)
+        ratios.append((time.monotonic() - began) / max(seconds.values()))
+        assert min(seconds.values()) > 0.8
+    assert min(ratios) <= 1.15
 
 
 @pytest.mark.parametrize("window", [engine.WINDOW, 64])

@@ -396,7 +396,7 @@ def test_a_watch_says_what_a_recipe_notes_once_and_its_seeds_are_seeds_of_a_run(
         how += ["--seed", seed, "--name", f"mine-{seed}", "--once", "--settle", "0", "--offline"]
         assert invoke(["watch", str(tmp_path / "mine"), *how, *places]) == 0
         err = capsys.readouterr().err
-        assert err.count("is trained first") == 2
+        assert err.count("to be trained: ") == 2
         assert err.count("our own choice, as no source states it: ") == 1
     code = invoke(["watch", "--run", "mine=mine-1", "--run", "mine=mine-2", *places])
     said = capsys.readouterr()
