@@ -115,7 +115,7 @@ def opened(space: EmbeddingCache, count: int, cache: Path, settings: Plaid = GEN
 
 
 def test_settings_are_typed_as_fast_plaid_names_them() -> None:
-    assert parse_plaid(None) is parse_plaid("auto") is parse_plaid("exact") is None
+    assert parse_plaid("auto") is parse_plaid("exact") is None
     assert parse_plaid("pylate-script") == parse_plaid("plaid:top_k=20") == Plaid(top_k=20)
     assert parse_plaid("plaid") == Plaid()
     assert parse_plaid("plaid: nbits=2 , n_ivf_probe=16,seed=0") == Plaid(nbits=2, n_ivf_probe=16, seed=0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from hostile import escaped
-from leaderboard.web import formats as render
+from leaderboard.web import table_formats as render
 from leaderboard.web.app import TableJson
 from leaderboard.web.marks import KINDS, PLAIN
 from leaderboard.web.page import Page
