@@ -369,7 +369,7 @@ def test_the_legend_says_what_the_two_ends_are() -> None:
         "Difference: candidate − baseline in points (score × 100), with an interval, each end 90 % sure"
         in text
     )
-    assert "above −margin. Regressed: it is below 0" in text
+    assert "less than the margin. Regressed: the upper end is below 0" in text
     assert "More: --all.\n" in text
     same = passed(replace(PASSED, verdict="same"), means=(mean("same", p=None),))
     assert "sure" not in printed(same)
