@@ -30,6 +30,16 @@ Lengths = Sequence[NDArray[np.int64]]
 """The tokens of each text, column by column."""
 
 
+def choose_sum_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of sums of losses: as exact as numbers of Python where a device has that."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def works_behind(device: str) -> bool:
+    """Whether a device works while this process goes on, so that each value that is read costs time."""
+    return device.startswith("cuda")
+
+
 class AheadLoader(DataLoader[Any]):
     """Batches that a thread makes ahead of their steps.
 
@@ -170,13 +180,3 @@ class PassSize:
 def _count_pass_tokens(lengths: Lengths, rows: int) -> int:
     """The tokens of the largest pass over `rows` texts of a column."""
     return max(int(np.add.reduceat(one, range(0, len(one), rows)).max()) for one in lengths)
-
-
-def choose_sum_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of sums of losses: as exact as numbers of Python where a device has that."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def works_behind(device: str) -> bool:
-    """Whether a device works while this process goes on, so that each value that is read costs time."""
-    return device.startswith("cuda")

@@ -24,12 +24,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_pt_utils import nested_gather
 
 from finetune.embedding.settings import SuggestedRows, TrainerSettings
-from finetune.embedding.setups import (
-    NumberedRows,
-    Setup,
-    Slices,
-    assign_groups,
-)
+from finetune.embedding.setups import NumberedRows, Setup, Slices, assign_groups
 from finetune.gpu_steps import (
     READ_SECONDS,
     READ_STEPS,

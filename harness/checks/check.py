@@ -110,8 +110,13 @@ def _drop_empty_suites(request: Request) -> Request:
     """The request without the suites of which --tasks leaves no task."""
     if not request.options.tasks:
         return request
-    opened = zip(request.suites, request.open_suites(), strict=True)
-    return replace(request, suites=tuple(name for name, suite in opened if suite.tasks))
+    try:
+        opened = request.open_suites()
+    except UsageError as error:
+        hint = f"A check takes tasks that its baseline has. {error.hint or ''}"
+        raise UsageError(error.message, hint=hint.strip()) from error
+    suites = zip(request.suites, opened, strict=True)
+    return replace(request, suites=tuple(name for name, suite in suites if suite.tasks))
 
 
 def _get_first_model(request: CheckRequest) -> ConfiguredModel:

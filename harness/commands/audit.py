@@ -22,13 +22,7 @@ from harness.data.locate import format_size
 from harness.executors.run_log import EVENTS, HEADER, HEADERS, HEARTBEAT, HEARTBEATS, iter_log_lines
 from harness.fits.stored import FITS
 from harness.proxy.document import PROXIES
-from harness.results.audit import (
-    AREAS,
-    Audit,
-    Fault,
-    FileKind,
-    audit,
-)
+from harness.results.audit import AREAS, Audit, Fault, FileKind, audit
 from harness.results.notes import NOTES
 from harness.watch.curves import CURVES
 from harness.watch.grids import GRIDS

@@ -35,15 +35,7 @@ from harness.watch.curves import (
 from harness.watch.grids import BINS, GRIDS, RunGrid, build_grid
 from harness.watch.runs import read_table, read_watch_rows
 from harness.watch.source import Checkpoint, open_source
-from harness.watch.state import (
-    WATCHES,
-    ChangePoint,
-    Look,
-    Watch,
-    WatchEntry,
-    choose_watch_name,
-    read_watch,
-)
+from harness.watch.state import WATCHES, ChangePoint, Look, Watch, WatchEntry, choose_watch_name, read_watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 STATES = ("done", "partial", "failed", "waiting", "lost")

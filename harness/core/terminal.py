@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 Named = TypeVar("Named")
 
+NAMES_SHOWN = 6
+"""The number of names that a line shows."""
+
 WIDE = 200
 """The columns of a console that is not a terminal."""
 
 FIRST = 0.4
 """The share of the width that names of a table's first column may take unfolded."""
-
 
 NARROW = 6
 """The width of a folded column, at least."""
@@ -49,6 +51,28 @@ _PLAIN_SIGNS = str.maketrans(
 """What stands for a sign where the encoding of a terminal lacks it."""
 
 _ERRORS = "harness-terminal"
+
+
+def group_names(pairs: Iterable[tuple[str, Named]]) -> dict[Named, list[str]]:
+    """The names of each thing that pairs of a name and a thing have, in order and each once.
+
+    >>> group_names([("RTE", "late"), ("MRPC", "late"), ("RTE", "late")])
+    {'late': ['RTE', 'MRPC']}
+    """
+    groups: dict[Named, dict[str, None]] = {}
+    for name, thing in pairs:
+        groups.setdefault(thing, {})[name] = None
+    return {thing: [*names] for thing, names in groups.items()}
+
+
+def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN, *, between: str = ", ") -> str:
+    """A list of names, cut where it is long.
+
+    >>> shorten_names(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
@@ -238,29 +262,3 @@ def _clean_cell(cell: Any) -> Any:
     text = clean_text(str(cell), line=True)
     text = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
     return cell if text == str(cell) else text
-
-
-NAMES_SHOWN = 6
-"""The number of names that a line shows."""
-
-
-def group_names(pairs: Iterable[tuple[str, Named]]) -> dict[Named, list[str]]:
-    """The names of each thing that pairs of a name and a thing have, in order and each once.
-
-    >>> group_names([("RTE", "late"), ("MRPC", "late"), ("RTE", "late")])
-    {'late': ['RTE', 'MRPC']}
-    """
-    groups: dict[Named, dict[str, None]] = {}
-    for name, thing in pairs:
-        groups.setdefault(thing, {})[name] = None
-    return {thing: [*names] for thing, names in groups.items()}
-
-
-def shorten_names(names: Sequence[str], most: int = NAMES_SHOWN, *, between: str = ", ") -> str:
-    """A list of names, cut where it is long.
-
-    >>> shorten_names(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return between.join(names[:most]) + more

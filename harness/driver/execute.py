@@ -222,6 +222,7 @@ class Driver:
 
     def _execute_jobs(self, failures: Mapping[str, Failure]) -> None:
         self._store.prepare(self.plan.artifacts)
+        # Most results folders have never held a training.
         if (self._store.root / MODELS).is_dir():
             ModelStore(self._store.root).sweep()
         files.sweep_cache(self._cache)

@@ -129,8 +129,7 @@ def _refuse_single_task(name: str, suite_names: Sequence[str], others: Sequence[
             narrower = f" For {suite_names[0]} alone: --tasks {','.join(others)}." if others else ""
             raise UsageError(
                 f"{name} is no task of {' or '.join(suite_names)}.",
-                hint=f"It is a suite of its own: --suite {entry.name}:{name}. A check takes the tasks of its "
-                f"baseline.{narrower}",
+                hint=f"It is a suite of its own: type --suite {entry.name}:{name}.{narrower}",
             )
 
 

@@ -338,9 +338,7 @@ class Report:
         if key not in self._lineages:
             # The folder and the records know what a sweep has chosen; the plan does not.
             self._lineages[key] = (
-                (read_model_lineage(model.artifact) if model.artifact.trained else None)
-                or self._recorded.get(key)
-                or model.lineage
+                read_model_lineage(model.artifact) or self._recorded.get(key) or model.lineage
             )
         return self._lineages[key]
 

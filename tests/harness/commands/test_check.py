@@ -494,6 +494,9 @@ def test_tasks_leave_out_suites_that_have_none_of_them(measured: Any, asked: Any
     assert (code, told["overall"], [one["task"] for one in told["tasks"]]) == (0, "same", ["alike"])
     assert [len(told[name]) for name in ("suites", "means")] == [1, 1]
     assert f"local:{suites[1]} is not checked: none of its tasks is in --tasks." in told["warnings"]
+    model = ("--candidate", measured.model("good"), "--offline")
+    code, _, err = asked("check", *model, "--baseline", "two", "--tasks", "alike,STS12")
+    assert (code, "A check takes tasks that its baseline has." in err) == (2, True)
 
 
 def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any, tmp_path: Path) -> None:

@@ -19,12 +19,7 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.encoding import Encoding, LateInteraction, Plaid
 from harness.core.errors import DataError, UsageError
-from harness.core.keys import (
-    build_encoding_identity,
-    build_evaluation_identity,
-    digest,
-    serialize_canonical,
-)
+from harness.core.keys import build_encoding_identity, build_evaluation_identity, digest, serialize_canonical
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
 from harness.results.audit import audit
