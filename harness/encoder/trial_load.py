@@ -96,6 +96,9 @@ PLAIN = frozenset({"Transformer", "Pooling", "Normalize", "Dropout"})
 KNOWN = PLAIN | {"Dense", ATTENTIVE, TWO_STAGE}
 """The modules whose load is known from their files."""
 
+STEADY = 1e-5
+"""The change of a vector in a batch, relative to its length, below which the gate finds no fault of it."""
+
 UNKNOWN = "日 Ж 😀"
 """A text with words that few vocabularies have."""
 
@@ -389,15 +392,24 @@ def _check_network(module: _Backbone, place: Path, artifact: Artifact, encoding:
     for seen in (*observe_backbone(module, place, encoding), observe_prompts(encoding)):
         if seen.allowance and seen.allowance not in artifact.allow:
             raise ModelError(f"{artifact.name}: {seen.message}", hint=seen.cure)
+    together, alone = (
+        torch.cat([_pool_texts(module, texts, encoding.pooling) for texts in batches])
+        for batches in ([SHORT], [[text] for text in SHORT])
+    )
+    units = torch.nn.functional.normalize(together)
+    moved = (together - alone).norm(dim=1) / alone.norm(dim=1)
+    # The least cosine is not a number if any is not.
+    if not (together.any() and (units @ units.T).min() < 1 - SAME and moved.max() < STEADY):
+        raise _DoubtError
+
+
+def _pool_texts(module: _Backbone, texts: Sequence[str], pooling: str) -> Tensor:
+    """The vectors of texts in one batch, (texts, width)."""
     with torch.inference_mode():
-        features = module(module.tokenize(SHORT))
+        features = module(module.tokenize(texts))
     tokens, mask = features[TOKENS], features["attention_mask"].unsqueeze(-1)
     # Poolings other than that of the first token see all of them.
-    rows = tokens[:, 0] if encoding.pooling == "cls" else (tokens * mask).sum(1) / mask.sum(1)
-    units = torch.nn.functional.normalize(rows.double())
-    # The least cosine is not a number if any is not.
-    if not (rows.any() and (units @ units.T).min() < 1 - SAME):
-        raise _DoubtError
+    return (tokens[:, 0] if pooling == "cls" else (tokens * mask).sum(1) / mask.sum(1)).double()
 
 
 def _require_declared_tokens(place: Path, artifact: Artifact, tokenizer: Any, reference: Any) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import shutil
@@ -379,9 +380,25 @@ class _Making:
 
 def _open_fast_plaid(folder: Path, device: str) -> Any:
     """fast-plaid on a folder, as a context."""
-    from fast_plaid.search import FastPlaid
+    return _load_fast_plaid()(index=str(folder), device=device, low_memory=True)
 
-    return FastPlaid(index=str(folder), device=device, low_memory=True)
+
+@functools.cache
+def _load_fast_plaid() -> Any:
+    """fast-plaid's class.
+
+    On a CPU its updates look for vectors far from all centroids in usearch's approximate graph. All cores
+    put centroids into that graph, in an order that differs from run to run, and so do the vectors that it
+    finds. Here one thread does it; all of them search.
+    """
+    from fast_plaid.search import FastPlaid, update
+
+    class OrderedIndex(update.Index):  # type: ignore[misc]
+        def add(self, *args: Any, **options: Any) -> Any:
+            return super().add(*args, **options, threads=1)
+
+    update.Index = OrderedIndex
+    return FastPlaid
 
 
 @contextlib.contextmanager

@@ -401,6 +401,19 @@ def test_weights_that_give_no_vectors_are_refused_by_the_trial(
     assert message in refused_by_gate(artifact(folder))
 
 
+def test_attention_that_makes_rounding_large_is_refused_by_the_trial(
+    copy: Path, artifact: MakeArtifact, edit: Callable[..., None]
+) -> None:
+    def add_to_all_scores(tensors: dict[str, Any]) -> None:
+        """An offset of all keys cancels in a softmax, but for rounding."""
+        for name, tensor in tensors.items():
+            if name.endswith("self.key.bias"):
+                tensor.fill_(1e6)
+
+    edit(copy, add_to_all_scores)
+    assert "moves by" in refused_by_gate(artifact(copy))
+
+
 def test_a_token_without_a_vector_is_refused_by_the_trial(
     copy: Path, artifact: MakeArtifact, edit: Callable[..., None]
 ) -> None:

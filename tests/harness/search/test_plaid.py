@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import usearch.index
 
 import late_models
 from fakes import artifact, task
@@ -269,6 +270,20 @@ def test_two_indexes_of_a_sample_and_blocks_are_equal_byte_for_byte(
     assert {"ivf.npy", "centroids.npy", "merged_codes.npy", "merged_residuals.npy"} <= contents(first).keys()
     assert sorted(first.places.tolist()) == np.flatnonzero(lengths).tolist()
     assert first.tokens == sum(lengths)
+
+
+def test_one_thread_puts_centroids_into_the_graph_of_an_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two, indexes of the test above differed in one of ten builds."""
+    threads, add = [], usearch.index.Index.add
+    monkeypatch.setattr(
+        usearch.index.Index, "add", lambda *args, **options: threads.append(options) or add(*args, **options)
+    )
+    made_of_blocks(monkeypatch, sample=40)
+    opened(space_of(tmp_path, tokens([6] * 60, 1)), 60, tmp_path)
+    assert threads
+    assert all(options == {"threads": 1} for options in threads)
 
 
 def test_documents_that_are_added_in_blocks_are_found(
