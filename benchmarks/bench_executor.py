@@ -37,7 +37,7 @@ from harness.executors.executor import Executor, Listener, RaySettings, SlurmSet
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
-from harness.executors.slurm import SlurmExecutor
+from harness.executors.slurm_driver import SlurmExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.plan.plan import Plan

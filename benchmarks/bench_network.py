@@ -26,7 +26,7 @@ from measuring import in_turns, read_options, report_missed
 from torch import Tensor
 
 from harness.encoder import backbones
-from harness.encoder.family import Config, Family
+from harness.encoder.architecture import Config, Family
 from harness.encoder.network.model import _build, _build_family_config
 
 BARS = {

@@ -36,7 +36,7 @@ from harness.executors.run_log import RunLog
 from harness.jobs.context import Event
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.record import Record
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.store import Store
 from stored_records import iter_records
 

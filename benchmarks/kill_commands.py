@@ -36,7 +36,7 @@ from measuring import read_options
 import glue_data
 from harness.cli import invoke
 from harness.commands.audit import command as audit
-from harness.storage.remote import LEASE, Leases
+from harness.storage.remote_and_leases import LEASE, Leases
 from harness.storage.store import Store
 from harness.training.training import read_log
 from stored_records import iter_records
@@ -72,7 +72,7 @@ COMMANDS |= {f"stopped-{kind}": COMMANDS[kind] for kind in ("run", "training")}
 """By kind the command that is killed, or stopped."""
 
 SHORTEN = (
-    "import sys; from harness.storage.remote import Leases; from harness.cli import main; "
+    "import sys; from harness.storage.remote_and_leases import Leases; from harness.cli import main; "
     "Leases.__init__.__kwdefaults__['term'] = float(sys.argv.pop(1)); main()"
 )
 """The command line with leases of another term, which all who share a folder must have alike."""

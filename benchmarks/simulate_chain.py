@@ -18,11 +18,11 @@ from measuring import read_options
 from simulate_gate import made_up
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.conclusion import merge_verdicts
-from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import Chain, Power
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import DEFAULT
 from harness.checks.sides import CheckSide, Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.core.types import Suite
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Stratum, Units

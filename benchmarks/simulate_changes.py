@@ -22,10 +22,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from simulate_gate import Drawn, made_up, side, slack, units_of
 
-from harness.checks.conclusion import merge_verdicts
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import Policy
 from harness.checks.sides import Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_comparison
 from harness.results.units import Units
 
 Rng = np.random.Generator

@@ -34,11 +34,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.conclusion import merge_verdicts
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.outcome import MeanOutcome, TaskOutcome
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import AUTO, MEAN_POINTS, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_comparison
 from harness.core.types import Column, Data, Suite, Task
 from harness.results.record_units import REFIT, ScoredRecord
 from harness.results.units import TRAINED, Stratum, Units

@@ -15,10 +15,10 @@ from measuring import read_options
 from simulate_gate import made_up
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.outcome import PartLoss
 from harness.checks.policy import DEFAULT
 from harness.checks.sides import CheckSide, Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_comparison
 from harness.results.record_units import ScoredRecord
 from harness.results.units import Stratum, Units
 from harness.results.weighted_metrics import Floats

@@ -27,10 +27,10 @@ from measuring import locate_minilm, read_options
 from simulate_gate import Drawn, made_up, side, slack, units_of
 
 import tiny
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.policy import DEFAULT
 from harness.checks.questions import ModelOutputs, compare_encoded, find_coarser_dtype, judge_port
 from harness.checks.sides import Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_comparison
 from harness.core.encoding import Settings
 from harness.core.types import Artifact, Suite
 from harness.encoder.folder.description import compute_folder_identity, describe

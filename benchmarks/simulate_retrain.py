@@ -24,11 +24,11 @@ from scipy.special import ndtri
 from scipy.stats import multivariate_normal
 from simulate_gate import Drawn, made_up, side, slack, units_of
 
-from harness.checks.conclusion import merge_verdicts
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import DEFAULT
 from harness.checks.questions import judge_retraining
 from harness.checks.sides import Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_comparison
 from harness.results.units import TRAINED
 
 Rng = np.random.Generator

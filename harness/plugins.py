@@ -38,7 +38,7 @@ from harness.core.types import (
 from harness.data.training.loading import load_rows, load_scored, load_training
 from harness.data.training.own_rows import TrainingSource
 from harness.data.training.sets import LocatedTraining, TrainingData
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.architecture import Architecture, BackboneEntry, Config, Family, Head, Names
 from harness.encoder.folder.description import Description, describe
 from harness.jobs.protocol import ProtocolColumn, ProtocolEntry, ProtocolStep, ProtocolTable
 from harness.jobs.recipe import Estimate, ModelRecipe, PlannedModel, RecipeEntry, RecipePlan, TaskRecipe

@@ -49,7 +49,7 @@ from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Resolve, resolve_weights
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.vectors import EmbeddingCache
 from harness.training.training import STOP, TrainingSpec
 

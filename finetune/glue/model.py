@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from finetune.glue.rows import load_tokenizer
 from finetune.glue.settings import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
+from harness.encoder.architecture import Names
 from harness.encoder.backbones import has_network, read_family
-from harness.encoder.family import Names
 from harness.encoder.folder.files import read_object
 from harness.encoder.library_load import hide_library_output
 from harness.encoder.network.model import load_network, read_raw_tensors

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.checks.conclusion import ABSENT, UNCHECKED, describe_chain_regressions, find_single_tasks
-from harness.checks.decide import ENOUGH, PRACTICAL
 from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
+from harness.checks.overall_verdict import ABSENT, UNCHECKED, describe_chain_regressions, find_single_tasks
+from harness.checks.task_verdicts import ENOUGH, PRACTICAL
 from harness.core.terminal import NAMES_SHOWN, shorten_names
 from harness.results.score_differences import LEAST_RUNS
 from harness.results.scores import format_delta, score_text

@@ -13,8 +13,6 @@ from typing import Any
 from harness.checks import questions
 from harness.checks.advice import explain_unseen_margins
 from harness.checks.baselines import Baseline, Reference, find_anchor, require_new_name, write_baseline
-from harness.checks.conclusion import UNCHECKED, merge_verdicts
-from harness.checks.decide import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.checks.outcome import (
     AskedQuestion,
     Chain,
@@ -25,8 +23,10 @@ from harness.checks.outcome import (
     Question,
     TaskOutcome,
 )
+from harness.checks.overall_verdict import UNCHECKED, merge_verdicts
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_chain, evaluate_comparison
 from harness.core import files
 from harness.core.arguments import Folder, Place, Places, Seeds, check_value
 from harness.core.errors import HarnessError, RecordError, UsageError, explain_unknown, find_similar_names

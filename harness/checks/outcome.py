@@ -294,7 +294,7 @@ class Check:
         overall: The verdict: `same` if every task is, else by the means and the tasks that must not regress.
         because: The sentences that explain the verdict.
         exit_code: 0 pass, 1 regression or a missing score, 3 inconclusive, as the policy has it (decided in
-            `conclusion.py`).
+            `overall_verdict.py`).
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
         chain: The candidate against the baseline's anchor; None without one.
         warnings: Remarks that do not decide, e.g. on other library versions.

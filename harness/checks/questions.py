@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.baselines import Baseline
-from harness.checks.conclusion import (
+from harness.checks.outcome import TRAININGS, Chain, MeanOutcome, Overall, TaskOutcome
+from harness.checks.overall_verdict import (
     ABSENT,
     Conclusion,
     describe_chain_regressions,
     find_single_tasks,
     merge_verdicts,
 )
-from harness.checks.decide import POINT, Outcome
-from harness.checks.outcome import TRAININGS, Chain, MeanOutcome, Overall, TaskOutcome
 from harness.checks.policy import EXIT_CODES, Policy
 from harness.checks.sides import Comparison
+from harness.checks.task_verdicts import POINT, Outcome
 from harness.core.encoding import Encoding
 from harness.core.errors import HarnessError
 from harness.core.types import CorpusSource, Dtype, Role, Task

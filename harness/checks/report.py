@@ -25,8 +25,13 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.checks.advice import COUNTED, SOURCES, describe_next_steps, describe_suspects, sort_outcomes
-from harness.checks.conclusion import UNCHECKED, describe_anchor, describe_collapsed_parts, find_single_tasks
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome, Verdict
+from harness.checks.overall_verdict import (
+    UNCHECKED,
+    describe_anchor,
+    describe_collapsed_parts,
+    find_single_tasks,
+)
 from harness.checks.policy import DEFAULT
 from harness.core.arguments import format_toml_value
 from harness.core.terminal import NAMES_SHOWN, print_table, shorten_names

@@ -28,7 +28,7 @@ from harness.data.training.loading import add_text_hashes, read_text_hashes
 from harness.driver.protocol import prepare_protocol
 from harness.driver.report.suite import format_lineage_lines
 from harness.encoder import backbones
-from harness.encoder.family import MODEL_TYPE
+from harness.encoder.architecture import MODEL_TYPE
 from harness.encoder.folder.description import (
     VOLATILE,
     FolderIdentity,

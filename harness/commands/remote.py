@@ -10,7 +10,7 @@ import click
 from harness.commands import options
 from harness.core import files
 from harness.core.errors import UsageError
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import SharedRecords, Store
 
 _url = click.argument("url", envvar="HARNESS_REMOTE", required=False, default=None)

@@ -44,7 +44,7 @@ from harness.results.cost.encoding import (
     estimate_scoring_memory,
 )
 from harness.search.plaid import require_library
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 
@@ -539,7 +539,7 @@ def _prepare_ray_run(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan
 
 
 def _prepare_slurm_run(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
-    from harness.executors.slurm import SlurmExecutor
+    from harness.executors.slurm_driver import SlurmExecutor
 
     # Made here: workers on other machines look for the folder.
     prepared.store.prepare(prepared.plan.artifacts)

@@ -26,7 +26,7 @@ from harness.results.cost.duration import Speed
 from harness.results.cost.encoding import note_record, note_speed
 from harness.search.plaid import drop_indexes
 from harness.storage.record import RECORDS, ErrorPart, Record, build_task_part
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.store import Store
 from harness.training.model_store import MODELS, ModelStore
 

@@ -17,11 +17,11 @@ from sentence_transformers.util import import_from_string
 from torch import nn
 
 from harness.core.errors import ModelError, UsageError
+from harness.encoder.architecture import MODEL_TYPE
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.backbones import has_network, read_family
 from harness.encoder.engine import collect_backbones
-from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules_and_pooling import (
     ATTENTIVE,

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from harness.core.errors import ModelError
-from harness.encoder.family import Architecture
+from harness.encoder.architecture import Architecture
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules_and_pooling import CONTEXT_STAGE
 

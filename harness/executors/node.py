@@ -32,7 +32,7 @@ from harness.executors.local import LIBRARIES, Subprocess, run_job
 from harness.executors.run_log import format_count
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 
 PACKAGES = ("harness", "finetune", "suites")
 """The packages whose source must be the same on every machine."""

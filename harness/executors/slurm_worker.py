@@ -1,6 +1,6 @@
 """A task of a Slurm array on its node: it runs jobs, stops before a preemption, and is queued again.
 
-The driver's side is harness.executors.slurm.
+The driver's side is harness.executors.slurm_driver.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WHOLE = 0.95
 class JobGroup:
     """The task of a Slurm array, which submitit runs and may queue again: jobs of one model, one by one.
 
-    The end of each job is a file in the driver's folder (harness.executors.slurm). On the signal before a
+    The end of each job is a file in the driver's folder (see `slurm_driver.py`). On the signal before a
     preemption or the end of its time it stops its job, which a training answers with a checkpoint.
 
     Attributes:

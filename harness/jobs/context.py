@@ -19,7 +19,7 @@ from harness.core.errors import DataError
 from harness.core.keys import digest
 from harness.core.types import Artifact, CorpusSource, Role, Task
 from harness.search.plaid import KEEP_GIGABYTES
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 
 if TYPE_CHECKING:
     from harness.encoder.engine import Encoder

@@ -54,7 +54,7 @@ from harness.data.training.loading import count_trained, read_text_hashes
 from harness.jobs.context import ContextDocuments, DeviceNeeded, EncodedTexts, Event, JobContext, load_model
 from harness.results.cost.duration import Speed, estimate_non_embedding
 from harness.storage.record import ModelPart, Record, build_record_output, build_task_part
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.training.model_store import ModelStore
 
 if TYPE_CHECKING:

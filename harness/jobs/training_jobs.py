@@ -20,7 +20,7 @@ from harness.encoder.resolved_encoding import resolve_encoding
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import resolve_weights
 from harness.storage.record import Record
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore, copy_model
 from harness.training.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training

@@ -46,7 +46,7 @@ from harness.plan import catalog
 from harness.plan.catalog import RECIPE, EvaluationChoice, read_prompts
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.search.plaid import KEEP_GIGABYTES
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import Store
 from harness.storage.trackers import Trackers
 

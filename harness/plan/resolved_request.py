@@ -36,7 +36,7 @@ from harness.plan.sweep import resolve_sweep
 from harness.plan.training_plan import Sweep, TrainingRequest, plan_models
 from harness.results.scores import NamedModel, distinguish_names
 from harness.search import plaid
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from harness.plan.plan import (
     plan_trials,
 )
 from harness.plan.request import Request
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 from harness.training.training import TrainingSpec

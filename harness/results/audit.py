@@ -40,7 +40,7 @@ from harness.results.index import read_index_file
 from harness.search.plaid import find_index_problem
 from harness.storage.imported import STAMP, Imported
 from harness.storage.record import ModelPart, Record
-from harness.storage.remote import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
+from harness.storage.remote_and_leases import LEASE, TERM, has_dead_holder, locate_holder_file, sweep_leases
 from harness.storage.store import BESIDE, FAILED, Store, is_stale_failure
 from harness.storage.vectors import find_shard_problem, is_finite_shard
 from harness.training.model_store import ModelStore, find_model_problem, find_training_problem

@@ -36,7 +36,7 @@ from harness.core.errors import DataError, StoreError
 from harness.core.keys import digest, serialize_canonical
 from harness.search.maxsim import find_block_top_k, merge_block_top_k, split_blocks
 from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, Corpus, find_index_problem, sample_size
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.vectors import EmbeddingCache, TokenVectors
 
 _VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json", MANIFEST)

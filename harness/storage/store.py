@@ -23,7 +23,7 @@ from harness.core.errors import NewerSchemaError, RecordError, warn
 from harness.core.keys import digest
 from harness.core.types import Purpose, build_artifact_slug
 from harness.storage.record import RECORDS, Record
-from harness.storage.remote import ObjectInfo, Remote, sweep_leases
+from harness.storage.remote_and_leases import ObjectInfo, Remote, sweep_leases
 
 
 class Store:

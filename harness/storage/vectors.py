@@ -28,7 +28,7 @@ from harness.core.encoding import Encoding
 from harness.core.errors import DataError, warn
 from harness.core.keys import digest, serialize_canonical
 from harness.core.types import Artifact, Role
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 
 Vectors: TypeAlias = "NDArray[np.float32] | NDArray[np.float16]"
 

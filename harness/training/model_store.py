@@ -28,7 +28,7 @@ from harness.core.errors import HarnessError, RecordError, StoreError, warn
 from harness.core.keys import MODEL_DOCUMENTS, MODEL_FILE, Lineage, ModelDocument, read_document
 from harness.core.types import build_artifact_slug
 from harness.encoder.folder.description import compute_folder_identity
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.training.training import LOG, MODEL, OUTPUT, read_log
 
 TRAINING = "training"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.core import files
 from harness.core.errors import UsageError
-from harness.storage.remote import ObjectInfo, Remote
+from harness.storage.remote_and_leases import ObjectInfo, Remote
 from harness.storage.store import SharedRecords, Store
 
 PAGES_A_MINUTE = 1200

@@ -1,1 +1,1 @@
-"""The web server: routes, formats, tables, charts, caching and access."""
+"""The web server: routes, formats, tables, charts, caching, limits of requests."""

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.modeling_utils import local_torch_dtype
 
 import tiny_networks
-from harness.encoder.family import Architecture
+from harness.encoder.architecture import Architecture
 from harness.encoder.network.layers import Packing
 from harness.encoder.network.model import EncoderModel
 

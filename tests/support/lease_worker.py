@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.storage.remote import LEASE, TERM, Leases, Remote
+from harness.storage.remote_and_leases import LEASE, TERM, Leases, Remote
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Result
 from harness.executors.executor import Executor, Finished, Listener
 from harness.executors.node import WorkerSettings
-from harness.executors.slurm import SlurmExecutor, SlurmSettings, SlurmTimes
+from harness.executors.slurm_driver import SlurmExecutor, SlurmSettings, SlurmTimes
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import ScoreJob
 from harness.plan.plan import ConfiguredModel, Plan

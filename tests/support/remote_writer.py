@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from fakes import artifact, encoding, record, task
-from harness.storage import remote as storage
+from harness.storage import remote_and_leases as storage
 from harness.storage.record import ExamplesPart, RunPart
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 

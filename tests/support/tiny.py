@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder import backbones
-from harness.encoder.family import Architecture, Config, Family
+from harness.encoder.architecture import Architecture, Config, Family
 
 if TYPE_CHECKING:
     from harness.encoder.network.model import EncoderModel

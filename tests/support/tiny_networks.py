@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import tiny
-from harness.encoder.family import Architecture, Family
+from harness.encoder.architecture import Architecture, Family
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
 

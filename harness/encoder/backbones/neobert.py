@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.encoder.family import NO_BIASES, Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.architecture import NO_BIASES, Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "transformer_encoder.{n}"
 

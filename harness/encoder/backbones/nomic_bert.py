@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.architecture import Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "encoder.layers.{n}"
 

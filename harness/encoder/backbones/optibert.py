@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from harness.encoder.family import NO_BIASES, Architecture, BackboneEntry, Config, Family, Head, Names
+from harness.encoder.architecture import NO_BIASES, Architecture, BackboneEntry, Config, Family, Head, Names
 
 MODEL_TYPE = "optibert"
 

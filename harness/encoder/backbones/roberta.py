@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harness.encoder.architecture import Architecture, BackboneEntry, Config, Family, Head, Names
 from harness.encoder.backbones import bert
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 HEAD = {
     "head.dense": "lm_head.dense",

@@ -1,4 +1,4 @@
-"""The description and the key of a model folder: pooling, lengths, prompts, vectors of tokens; its content.
+"""The description and the key of a model folder: its kind (text vectors, ColBERT), pooling, lengths, prompts.
 
 A folder with an adapter of peft in place of weights is laid out beside its base model first, by links.
 Imports neither torch nor transformers.

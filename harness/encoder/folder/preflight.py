@@ -1,4 +1,4 @@
-"""The checks of a model folder: what its JSON and the headers of its weights show before any work.
+"""The checks of a model folder before any work: trust in its own code, its JSON, the headers of its weights.
 
 Its own code needs the user's trust first. What it says of special tokens is compared after the load.
 """
@@ -18,7 +18,7 @@ from harness.core.encoding import Encoding
 from harness.core.errors import DamagedModelError, ModelError, UsageError, warn
 from harness.core.types import Artifact
 from harness.encoder import backbones
-from harness.encoder.family import Config
+from harness.encoder.architecture import Config
 from harness.encoder.folder import files
 from harness.encoder.folder import modules_and_pooling as layout
 from harness.encoder.two_stage_settings import TwoStageSettings, list_stage_shapes

@@ -22,8 +22,8 @@ from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from harness.core.errors import ModelError
+from harness.encoder.architecture import Architecture
 from harness.encoder.attention.interface import Layout, Needs
-from harness.encoder.family import Architecture
 
 Table = tuple["Tensor", "Tensor"]
 """Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""

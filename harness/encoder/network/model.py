@@ -19,10 +19,10 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMask
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
 from harness.core.errors import ModelError, explain_unknown
+from harness.encoder.architecture import MODEL_TYPE, Architecture, Family
 from harness.encoder.attention.interface import Backend, Layout, Needs
 from harness.encoder.attention.kernels import AUTO, BACKENDS, HALVES, LIBRARY_NAMES
 from harness.encoder.backbones import parse_harness_architecture
-from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import list_module_weights, read_object, require_flat
 from harness.encoder.network.layers import (
     Block,
@@ -471,7 +471,7 @@ def _apply_config_changes(content: Mapping[str, Any], changes: Mapping[str, Any]
     if unknown:
         raise ModelError(
             f"The config of the model has no {', '.join(unknown)}.",
-            hint="It was saved under our own model type: see `harness/encoder/family.py`.",
+            hint="It was saved under our own model type: see `harness/encoder/architecture.py`.",
         )
     within = {name: value for name, value in changes.items() if name in inside}
     outside = {name: value for name, value in changes.items() if name in content}

@@ -22,7 +22,7 @@ from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedC
 
 from harness.core.errors import ModelError
 from harness.core.terminal import shorten_names
-from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
+from harness.encoder.architecture import ENCODER, MODEL_TYPE, Architecture, Names
 from harness.encoder.folder.files import Shapes, read_object
 from harness.encoder.folder.modules_and_pooling import ADAPTER, PREFIX, TASKS
 from harness.encoder.folder.modules_and_pooling import ADAPTER_CONFIG as CONFIG

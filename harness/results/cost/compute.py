@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import ModelError
 from harness.core.keys import Lineage, ModelDocument
 from harness.data.training.sets import LocatedTraining
+from harness.encoder.architecture import Architecture
 from harness.encoder.backbones import has_network, list_backbones, read_architecture
-from harness.encoder.family import Architecture
 from harness.encoder.folder.description import read_token_limits
 from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
 from harness.encoder.folder.modules_and_pooling import find_backbone_folder

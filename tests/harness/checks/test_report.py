@@ -24,7 +24,6 @@ from rich.console import Console
 import check_data
 from harness.checks import advice
 from harness.checks.advice import explain_unseen_margins
-from harness.checks.conclusion import merge_verdicts
 from harness.checks.outcome import (
     TRAININGS,
     VERDICTS,
@@ -38,6 +37,7 @@ from harness.checks.outcome import (
     TaskOutcome,
     Verdict,
 )
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.questions import SINGLE, PortComparison, judge_port
 from harness.checks.report import FORMS, print_check, render_junit, render_markdown

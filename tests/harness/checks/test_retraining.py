@@ -12,8 +12,8 @@ import pytest
 from check_data import small_check
 from harness.checks.advice import describe_next_steps
 from harness.checks.baselines import BaselineModel
-from harness.checks.conclusion import merge_verdicts
 from harness.checks.outcome import TRAININGS, MeanOutcome, TaskOutcome
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import DEFAULT
 from harness.checks.questions import find_seed_deviations, judge_retraining
 from harness.checks.sides import CheckSide, Comparison

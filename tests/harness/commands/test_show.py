@@ -18,7 +18,7 @@ from harness.core.encoding import Encoding
 from harness.core.keys import Lineage, MemberPart, ParentPart, SweepPart, build_encoding_identity, digest
 from harness.core.types import Artifact, Data, SuiteOptions, Task
 from harness.encoder import backbones
-from harness.encoder.family import BackboneEntry
+from harness.encoder.architecture import BackboneEntry
 from harness.encoder.folder.description import compute_folder_identity
 from harness.plan import catalog
 from harness.results import results as results_module

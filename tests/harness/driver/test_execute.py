@@ -36,7 +36,7 @@ from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
 from harness.results.scores import score_text
 from harness.storage.record import Record
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 from stored_records import iter_records

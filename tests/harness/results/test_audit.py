@@ -28,7 +28,7 @@ from harness.core.types import build_artifact_slug
 from harness.results.audit import AREAS, audit, find_contradictions, find_disagreements
 from harness.results.audit import KINDS as TABLE
 from harness.storage.record import RECORDS, SCHEMA, Record
-from harness.storage.remote import locate_holder_file
+from harness.storage.remote_and_leases import locate_holder_file
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 from lease_worker import dead_lease

@@ -16,8 +16,8 @@ from transformers import AutoConfig, AutoModel
 import tiny
 from every_kind import build_note
 from harness.core.errors import UsageError
+from harness.encoder.architecture import Architecture, Family
 from harness.encoder.backbones import list_backbones
-from harness.encoder.family import Architecture, Family
 from harness.results.cost.compute import BackboneCompute, find_published_compute, read_backbone_compute
 from harness.results.cost.price import compute_utilisation, find_price, read_prices
 from harness.results.reported import PaperValue, read_papers

@@ -31,7 +31,7 @@ from harness.core.keys import (
 from harness.core.types import Data
 from harness.storage import record as schema
 from harness.storage.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.store import Store
 from lease_worker import dead_lease
 from stored_records import iter_records

@@ -26,7 +26,7 @@ from harness.core.types import Artifact, SuiteOptions, Task
 from harness.plan import catalog
 from harness.results.units import Stratum, Units
 from harness.storage.record import RECORDS, build_record_output
-from harness.storage.remote import Remote
+from harness.storage.remote_and_leases import Remote
 from harness.storage.store import Store
 from leaderboard.commands.serve import command
 from leaderboard.data.settings import RemoteCopy, copy_folder, read_site_settings

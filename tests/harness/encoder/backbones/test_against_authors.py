@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from authors import drawn
 from harness.core.errors import ModelError
 from harness.encoder import backbones
+from harness.encoder.architecture import Architecture, Config, Family
 from harness.encoder.backbones import gte, mosaicbert, neobert, nomic_bert
-from harness.encoder.family import Architecture, Config, Family
 from harness.encoder.network.model import load_network, resolve_network_config
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -18,7 +18,7 @@ import tiny
 from blocked import BLOCKER
 from harness.core.errors import ModelError
 from harness.encoder import backbones
-from harness.encoder.family import Family
+from harness.encoder.architecture import Family
 from harness.encoder.folder.description import describe
 from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import EncoderConfig

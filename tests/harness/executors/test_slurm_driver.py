@@ -21,7 +21,7 @@ from fake_slurm import FakeSlurm
 from harness.core.errors import StoreError, UsageError
 from harness.driver.execute import Driver
 from harness.executors.executor import Finished, SlurmSettings
-from harness.executors.slurm import SlurmExecutor, _split_jobs
+from harness.executors.slurm_driver import SlurmExecutor, _split_jobs
 from harness.executors.slurm_worker import JobGroup
 from harness.jobs.jobs import Job, Resources
 from harness.storage.record import RECORDS

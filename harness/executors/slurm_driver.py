@@ -44,7 +44,7 @@ from harness.executors.slurm_worker import JobGroup, read_end
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.storage.record import RECORDS
-from harness.storage.remote import Leases
+from harness.storage.remote_and_leases import Leases
 from harness.storage.store import Store
 
 if TYPE_CHECKING:

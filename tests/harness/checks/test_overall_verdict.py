@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.checks.conclusion import merge_verdicts
 from harness.checks.outcome import VERDICTS, MeanOutcome, Overall, TaskOutcome, Verdict
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import DEFAULT, Policy
 
 

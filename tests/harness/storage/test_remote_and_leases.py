@@ -41,9 +41,16 @@ from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import resolve_weights
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Request
-from harness.storage import remote as storage
+from harness.storage import remote_and_leases as storage
 from harness.storage.record import ExamplesPart, Record
-from harness.storage.remote import LEASE, Leases, Remote, has_dead_holder, locate_holder_file, sweep_leases
+from harness.storage.remote_and_leases import (
+    LEASE,
+    Leases,
+    Remote,
+    has_dead_holder,
+    locate_holder_file,
+    sweep_leases,
+)
 from harness.storage.store import Store
 from harness.storage.vectors import EmbeddingCache
 from harness.training.model_store import ModelStore
@@ -735,7 +742,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Remote:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock of all leases of this process, which goes on only as it is told."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("harness.storage.remote.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(
+        "harness.storage.remote_and_leases.time", SimpleNamespace(monotonic=lambda: clock.now)
+    )
     return clock
 
 

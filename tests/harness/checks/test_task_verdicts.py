@@ -20,16 +20,16 @@ from simulate_parts import draw_languages, list_lost
 from check_data import small_check
 from fakes import task
 from harness.checks.baselines import BaselineModel
-from harness.checks.conclusion import merge_verdicts
-from harness.checks.decide import estimate_baseline_power, evaluate_comparison
 from harness.checks.outcome import (
     MeanOutcome,
     Power,
     Sensitivity,
     TaskOutcome,
 )
+from harness.checks.overall_verdict import merge_verdicts
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CheckSide, Comparison
+from harness.checks.task_verdicts import estimate_baseline_power, evaluate_comparison
 from harness.core.types import Column, Suite
 from harness.results.record_units import ScoredRecord
 from harness.results.score_differences import Compared, Difference, MeanDifference, Part
