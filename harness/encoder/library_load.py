@@ -10,7 +10,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.metadata import version
@@ -78,10 +78,13 @@ def tokenize_batch(module: Any, texts: Sequence[str], **way: Any) -> dict[str, A
 
 def count_prompt_tokens(model: Any, first: Any, prompt: str, **way: Any) -> int | None:
     """The tokens of a prompt without a closing one; `first` is the module that tokenizes."""
-    if not RENAMED:
-        return cast("int | None", model._get_prompt_length(prompt, **way))
-    count = getattr(first, "_get_prompt_length", None)
-    return None if count is None else cast("int | None", count(prompt))
+    # A prompt of characters that the tokenizer drops has no last token.
+    with suppress(IndexError):
+        if not RENAMED:
+            return cast("int | None", model._get_prompt_length(prompt, **way))
+        if (count := getattr(first, "_get_prompt_length", None)) is not None:
+            return cast("int | None", count(prompt))
+    return None
 
 
 def enable_checkpointing(network: Any, *, reentrant: bool) -> None:
