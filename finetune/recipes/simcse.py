@@ -55,8 +55,8 @@ SOURCES = read_sources(
     last_batch = transformers' trainer keeps it
     selection = SimCSE keeps the best checkpoint on STS-B, every 125 steps (selection=stsb-dev); OptiBERT
         does not say
-    data = OptiBERT names MNLI and SNLI; SimCSE's file has 275,601 rows, one of each premise, and these rows
-        are all its pairs of a positive and a negative: an epoch has twice the steps of the file
+    data = OptiBERT names MNLI and SNLI; these rows are all pairs of a positive and a negative of a premise,
+        and SimCSE's file has one of each (275,601 rows), so that an epoch has twice its steps
     loss = the denominator of OptiBERT's formula has other anchors, a misprint
     learning_rate = 1e-5 for large models (README.md#L244)
     batch_size = the script has 128 on each of four GPUs, and compares with the texts of all, but without the
