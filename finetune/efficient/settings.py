@@ -95,8 +95,7 @@ class EfficientSettings(EmbeddingSettings):
         tokens_per_pair: The tokens of a pair when operations are counted; none for those of its texts.
         gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory;
             it changes no result, and so is not in the key.
-        evaluation_length: The length of the finished model in tokens, which `evaluation.max_length` keeps if
-            it is none; none for the backbone's length.
+        evaluation_length: The finished model's length, its own in `evaluation.max_length`; none for the backbone's.
     """
 
     learning_rate: float = 0.0
@@ -212,8 +211,7 @@ class LoraSettings(EfficientSettings):
         lora_alpha: The output of an adapter is multiplied by lora_alpha / rank.
         lora_modules: The dense layers that get one, by the ends of their names (of a Pythia query_key_value,
             dense, dense_h_to_4h and dense_4h_to_h); none for all.
-        lora_embeddings: Whether the token embedding gets one as well, which is not among the parameters that
-            operations are counted by, as in the paper's code.
+        lora_embeddings: Whether the token embedding gets one as well, whose operations are not counted.
     """
 
     rank: int = 32

@@ -13,7 +13,7 @@ from finetune.glue import probe
 from finetune.glue.jobs import Finetune, Kind, RestoreWeights, ScoreFromRuns, StartFrom, format_trial
 from finetune.glue.rows import adapt_trial
 from finetune.glue.selection import Select
-from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Training, Trial
+from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Stopping, Training, Trial
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
@@ -625,7 +625,8 @@ class _GlueRecipe:
             for row in list_settings(training, {})
         ]
         settings = replace(self.settings, fresh_seeds=_count_fresh_seeds(protocol, self.settings))
-        if training.stopping.scores_end:
+        # The score is then that after the last step, whenever a run is evaluated.
+        if training.stopping == Stopping():
             shared = [replace(row, inert=row.inert or "cadence." in row.name) for row in shared]
         return [
             *(replace(row, source=find_source(row.name, self.sources)) for row in (*facts, *shared)),
@@ -654,7 +655,7 @@ class _GlueRecipe:
             "weights": "all are trained, those of the head among them",
             "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
         }
-        if training.stopping.scores_end:
+        if training.stopping == Stopping():
             facts["evaluations"] += " Without effect on the score, which is that after the last step."
         # The library's own class has another head.
         return {name: text for name, text in facts.items() if name != "head" or not training.head.library}

@@ -174,11 +174,6 @@ class Stopping(AlwaysHashed):
     patience: int | None = None
     counts: Literal["best", "last"] = "last"
 
-    @property
-    def scores_end(self) -> bool:
-        """Whether the score is that after the last step, whenever a run is evaluated."""
-        return self.counts == "last" and self.patience is None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Training(AlwaysHashed):

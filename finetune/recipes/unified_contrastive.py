@@ -192,8 +192,7 @@ SOURCES = read_sources(
         weights alone, not with flash attention; other layers have another, 0 (src/neobert/model/model.py#L41)
     seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
     evaluation.dtype = the code has an autocast around the whole run
-    draws := every step is one of these sets; some steps of the code, which cannot run as released, are a
-        SimCSE of pretraining texts
+    draws := the code has steps of SimCSE on pretraining texts, too, which cannot run as released: none here
     prompts = the released run_mteb.py has no option for them
     prompts := those of the code's tables, which end in a word for the kind of text, before the texts of every
         type of task
@@ -204,7 +203,6 @@ SOURCES = read_sources(
     src/neobert/contrastive/trainer.py: schedule 171
     src/neobert/contrastive/loss.py: reduction 9
     src/neobert/model/model.py: dropout 41
-    conf/trainer/contrastive.yaml: max_steps 12
     [NeoBERT, section 5.2.1, table 4]: max_steps
     warmup = the text has none; 2,000 is its number of steps
     schedule = after the warmup a cosine, to which 2,000 steps never come

@@ -288,9 +288,8 @@ def _describe_suite(typed: str) -> dict[str, Any]:
         }
         for task in suite.tasks
     }
-    entry = catalog.load_suite_entries().get(typed)
-    summary = entry.summary if entry else f"{suite.title}, {len(suite.columns)} tasks"
-    return {"name": typed, "summary": summary, "tasks": tasks}
+    entry, own = catalog.load_suite_entries().get(typed), f"{suite.title}, {len(suite.columns)} tasks"
+    return {"name": typed, "summary": entry.summary if entry else own, "tasks": tasks}
 
 
 def _format_step(step: Mapping[str, Any]) -> list[str]:
@@ -306,8 +305,8 @@ def _format_step(step: Mapping[str, Any]) -> list[str]:
         subsets = group_names((task, f"subset {shorten_names(one['subsets'])}") for task, one in tasks)
         parts = {one: some for one, some in (splits | subsets).items() if one != "subset default"}
         words = [*dict.fromkeys(facts), *(f"{one} of {shorten_names(some)}" for one, some in parts.items())]
-        data = "each data set with its revision: --json"
-        suites.append(f"{suite['name']}: {suite['summary']}; {', '.join(words)} ({data})")
+        text = f"{', '.join(words)} (each data set and its revision: --json)"
+        suites.append(f"{suite['name']}: {suite['summary']}; {text}")
     return _format_list(step["command"], [*step["request"], *suites, *step["numbers"], *step["differs"]])
 
 

@@ -140,7 +140,6 @@ def test_what_has_no_effect_is_not_counted() -> None:
     assert not rows_of("simcse", {"selection": "stsb-dev"})["evaluate_every"].inert
     assert rows_of("unified-contrastive")["epochs"].inert
     assert rows_of("glue-modernbert")["cadence.steps"].inert, "the score is that after the last step"
-    assert not rows_of("glue-neobert")["cadence.at_most"].inert
 
 
 def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
@@ -164,7 +163,6 @@ def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.Captu
     assert "other sources: 1e-5 for large models" in text
     assert "evaluation.dtype = float32\n" in text
     assert "\ngroup_size = 0 (the whole batch)\n" in text
-    assert "\nselection = none (the last weights)\n" in text
 
 
 def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> None:
