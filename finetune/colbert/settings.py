@@ -22,16 +22,17 @@ class ColBERTSettings(TrainerSettings):
             with p the softmax of the teacher's scores as stored, and q that of the model's, first scaled as
             (s - min) / (max - min + 1e-8) for each query. "contrastive": the cross-entropy among all
             documents of a batch. A score is the sum, over the query's vectors, of the largest product with a
-            vector of the document; vectors have length 1. A token of the document in the skiplist has the
-            product 0. A document shorter than document_length has one more token with the product 0, so that
-            none of its largest products is below 0.
+            vector of the document; vectors have length 1. In training, a token of the document in the
+            skiplist has the product 0, and a document shorter than document_length one more such token, so
+            that none of its largest products is below 0. Gradients pass through min and max, too.
         dimension: The length of a token's vector, that of a linear projection without bias.
-        query_length: The tokens of a query, special ones and its prefix included; a shorter one is filled up
-            with mask tokens (`expansion`).
+        query_length: The tokens of a query, special ones and its prefix included: it is cut to one less, the
+            last special one kept, then its prefix put behind the first; a shorter one is filled up with
+            mask tokens (`expansion`).
         document_length: The most tokens of a document, likewise; a shorter one is not filled up.
         expansion: Whether short queries are filled up with mask tokens, which have vectors, too.
-        attends_to_expansion: Whether other tokens attend to these mask tokens.
-        documents: The documents of a query in distillation: the first ones of its row.
+        attends_to_expansion: Whether any token attends to these mask tokens; if false, not even they do.
+        documents: The documents of a query in distillation: the first ones of its row, which needs as many.
         temperature: The divisor of scores in the contrastive loss.
     """
 

@@ -90,12 +90,12 @@ class EfficientSettings(EmbeddingSettings):
 
     Attributes:
         learning_rate: The highest learning rate; 0 for the paper's, by method and size of the backbone.
-        budget: The floating-point operations of the training. They set the number of steps instead of
-            `epochs`; None for `epochs`.
-        tokens_per_pair: The tokens of a pair when operations are counted; None for those of its texts.
+        budget: The floating-point operations of the training, also as --budget. They set the number of steps;
+            none for the steps of `epochs`.
+        tokens_per_pair: The tokens of a pair when operations are counted; none for those of its texts.
         gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory;
             it changes no result, and so is not in the key.
-        evaluation_length: The tokens at which the finished model cuts texts; None for the backbone's length.
+        evaluation_length: The model's own length (`evaluation.max_length`); none for the backbone's length.
     """
 
     learning_rate: float = 0.0
@@ -209,8 +209,9 @@ class LoraSettings(EfficientSettings):
     Attributes:
         rank: The rank of the adapters.
         lora_alpha: The output of an adapter is multiplied by lora_alpha / rank.
-        lora_modules: The dense layers that get one, by the ends of their names; none given are all.
-        lora_embeddings: Whether the token embedding gets one as well.
+        lora_modules: The dense layers that get one, by the ends of their names (of a Pythia query_key_value,
+            dense, dense_h_to_4h and dense_4h_to_h); none for all.
+        lora_embeddings: Whether the token embedding gets one as well, whose operations are not counted.
     """
 
     rank: int = 32

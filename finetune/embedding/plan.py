@@ -76,8 +76,8 @@ def _format_fact(value: Any) -> str:
 
 MEANINGS = {
     **describe_fields(LateInteraction),
-    "loss": "The loss of cosines times `scale`: the mean over the queries of a group (a mix: `reduction`), "
-    "then over groups; a batch without groups is one.",
+    "loss": "Scores are cosines times `scale`. A group's loss is the mean over its queries (in a mix as "
+    "`reduction` says), a batch's the mean over its groups; a batch without groups is one group.",
     "method": '"full" trains all weights; "freeze" those of the last blocks and of the final norm; "lora" '
     'adapters of low rank beside dense layers, without dropout; "bias" the biases, those of norms too.',
     "seed": "The seed of new weights, the order of rows and dropout, and of the samples of an evaluation: "
@@ -89,11 +89,11 @@ MEANINGS = {
     "that of the Pythia nearest in size (parameters without embeddings).",
     "prefixes": "The texts before queries and documents, by data set, or by the source that a row has in its "
     "column `dataset`.",
-    "prompts": "The text that the model puts before inputs of an evaluation, by side, type of task or task; "
-    "<sep> and <bos> are the tokens of the backbone, or its eos and cls if it has none; a byte-level "
-    "tokenizer makes a token of the blank between them.",
-    "evaluation.similarity": "How two texts are compared. The vector of a text is not scaled to length 1; "
-    "those of tokens are.",
+    "prompts": "The text that the model puts before inputs of an evaluation: of TASK-side, TASK, TYPE-side, "
+    "TYPE and side the first that is here; <sep> and <bos> are the backbone's tokens, or its eos and cls.",
+    "evaluation.similarity": "How two vectors are compared; a cosine divides by their lengths. Classifiers "
+    "and clusterings get the vector of a text as it is, of any length "
+    "(`evaluation.normalized_types` apart); vectors of tokens have length 1.",
 }
 """What facts of a recipe mean that are no settings."""
 
@@ -149,9 +149,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
 
     facts: ClassVar[Mapping[str, str]] = {
         "dropout": "the probabilities of the backbone's own config, in training: as published 0.1 in a BERT, "
-        "0 in a NeoBERT or a ModernBERT",
+        "0 in a NeoBERT or a ModernBERT, and 0 in a Pythia by transformers' default",
         "prompts": "none: an evaluation puts nothing before texts but what a model already has",
-        "titles": "a document with a title is encoded as title, a blank, and text",
+        "titles": "an evaluation encodes a document with a title as title, a blank, and text; a training of "
+        "the recipe's data reads no titles",
+        "rows": "a missing or blank text ends a training before its first step",
         "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
         "weights": "all are trained",
     }
@@ -270,15 +272,13 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         steps, _ = self._estimate_work(self.settings, data)
         if steps is None:
             return "known when the rows are read"
-        fewer = "" if self.settings.batches == "shuffled" else "; fewer if rows, once read, fit no batch"
+        fewer = "" if self.settings.batches == "shuffled" else "; fewer where `batches` leaves out rows"
         return f"{steps:,}, in {self.settings.count_warmup_steps(steps):,} of which the rate rises{fewer}"
 
     def _explain_data(self) -> str:
         """The facts of the data sets in words."""
         lines, meanings = "".join(self._list_facts()["data"]), describe_fields(TrainingData)
-        listed = [
-            name for name in meanings if f", {name} " in lines and name not in ("config", "split", "rows")
-        ]
+        listed = [name for name in meanings if f", {name} " in lines and name not in ("config", "split")]
         return " ".join(f"{name}: {meanings[name].partition('. ')[0].rstrip('.')}." for name in listed)
 
     def _list_facts(self) -> dict[str, Any]:

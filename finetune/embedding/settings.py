@@ -42,27 +42,27 @@ class TrainerSettings(AlwaysHashed):
         learning_rate: The highest learning rate.
         batch_size: Rows of an optimizer step, over all processes.
         epochs: Passes over the data.
-        max_steps: The optimizer steps after which the training ends, None for those of all epochs.
+        max_steps: The optimizer steps after which the training ends; none for those of all epochs.
         weight_decay: AdamW's decay, of all weights but biases and norms unless `decay_all`.
         decay_all: Whether biases and norms decay as well.
         betas: AdamW's betas.
         eps: AdamW's epsilon.
-        warmup: The share of steps in which the learning rate rises from 0, rounded up to whole steps; above 1
-            the number of these steps.
-        schedule: The learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
-            cosine that ends at a tenth of the highest rate.
-        clip: The largest norm of a gradient; 0 for no limit.
-        precision: The dtype of autocast in the model and its pooling; weights, similarities and loss are
-            float32. float16 scales the loss, at first by 65,536, doubled after 2,000 steps and halved by an
-            overflow, whose step is skipped: it counts, but the schedule waits; on a CPU it is float32. "tf32"
-            is float32 whose matrix products a GPU rounds to TF32.
-        batches: "shuffled": in each pass over the data a new order; "no_duplicates": also, no text of any
-            column occurs twice in a group of rows (`group_size`, or the whole batch): a row that repeats one
-            waits for the next group; "contextual": pairs that a guide finds similar share a batch (not every
-            recipe has these).
+        warmup: The steps w, of all T, in which the learning rate rises: their share, rounded up, or above 1
+            their number; 0 for no rise. Step t, counted from 0, has t / w of the highest rate, the first 0.
+        schedule: The share of the highest rate from step w on: "linear" (T - t) / (T - w), "cosine" c =
+            (1 + cos(pi (t - w) / (T - w))) / 2, "cosine_to_tenth" 0.1 + 0.9 c, "constant" 1.
+        clip: The largest norm of a gradient; 0 for no clipping.
+        precision: The dtype of autocast in the model, with its pooling or projection; weights, scaling to
+            length 1, similarities and loss are float32. float16 scales the loss, at first by 65,536, doubled
+            after 2,000 steps and halved by an overflow, whose step is skipped: it counts, but the schedule
+            waits; on a CPU it is float32. "tf32" is float32 whose matrix products a GPU rounds to TF32.
+        batches: "shuffled": in each pass over the data a new order; "no_duplicates": also, no two rows in a
+            group of rows (`group_size`, or the whole batch) have a text in common, of whatever columns: a row
+            that repeats one waits for the next group (its own texts may be equal); "contextual": pairs that a
+            guide finds similar share a batch (not every recipe has these).
         last_batch: Whether the incomplete last batch of an epoch is trained on.
         chunk: Rows in a pass through the network, which change no result and so are not in the key: 0 for
-            all, None for those of a group.
+            all; none for those of a group.
     """
 
     learning_rate: float = 5e-5
@@ -190,14 +190,15 @@ class EmbeddingSettings(TrainerSettings):
     Attributes:
         pooling: "attention", or a mode of sentence-transformers' Pooling.
         heads: Heads of attentive pooling; without effect on others.
-        max_length: Tokens at which texts are cut in training, special tokens and what stands before a text
-            included; at most the backbone's own length, and none for that: the folder's max_seq_length, else
-            its tokenizer's length, or its positions if fewer. The finished model has the backbone's length.
+        max_length: The most tokens of a text in training, with special ones and what stands before the text;
+            its end is cut, not a special token behind it. No more than, and none for the backbone's own
+            length: its folder's max_seq_length, else its tokenizer's, or its positions if they are fewer.
+            The finished model has that length.
         scale: The factor of cosines in the loss: 1 / temperature.
-        selection: The data whose score chooses among checkpoints; empty for the weights at the end.
+        selection: The data whose score chooses a checkpoint, first of equals; none for the last weights.
         evaluate_every: Steps from one evaluation of the selection to the next.
-        group_size: Rows whose texts are compared with each other, a divisor of the batch: 0 for the whole
-            batch; none for 64, or for 16 if token vectors have 1,024 dimensions or more.
+        group_size: Rows whose texts are compared with each other, a divisor of the batch; 0 for the whole
+            batch; none for 16 with token vectors of 1,024 dimensions or more, else 64.
     """
 
     pooling: str = "mean"

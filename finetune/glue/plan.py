@@ -13,7 +13,7 @@ from finetune.glue import probe
 from finetune.glue.jobs import Finetune, Kind, RestoreWeights, ScoreFromRuns, StartFrom, format_trial
 from finetune.glue.rows import adapt_trial
 from finetune.glue.selection import Select
-from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Training, Trial
+from finetune.glue.settings import GRID_FIELDS, GlueSettings, Grid, Protocol, Stopping, Training, Trial
 from finetune.glue.storage import ClassifierPlace
 from harness.core.errors import DataError, UsageError, explain_unknown
 from harness.core.files import hash_file
@@ -39,7 +39,7 @@ from harness.core.sources import (
 from harness.core.terminal import group_names
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, list_readme_subsets
-from harness.encoder.backbones import has_network, read_architecture
+from harness.encoder.backbones import has_network, read_architecture, read_family
 from harness.encoder.folder.description import compute_folder_identity, read_token_limits
 from harness.encoder.folder.files import (
     list_module_weights,
@@ -550,9 +550,12 @@ def _fit_training(protocol: Protocol, folder: Path) -> Training:
     training = adapt_trial(place, protocol.list_trials(task)[0])[0].training
     limit = read_token_limits(folder)[0].table or training.max_length
     head, dropout = training.head, training.dropout
-    if head.dense == "pooler":
-        names = read_tensor_headers(list_module_weights(place)) or ()
-        head = replace(head, dense="pooler" if any("pooler." in name for name in names) else "fresh")
+    stored, family = read_tensor_headers(list_module_weights(place)) or (), read_family(place)
+    called = family.names.ours if family is not None and family.names is not None else str
+    dense = {"pooler": any("pooler." in name for name in stored)}
+    dense["mlm"] = has_network(place) and any(called(name) == "head.dense.weight" for name in stored)
+    if not dense.get(head.dense, True):
+        head = replace(head, dense="fresh")
     if has_network(place):
         shape = read_architecture(place)
         unset = (name for name, share in asdict(dropout).items() if share is None)
@@ -605,7 +608,8 @@ class _GlueRecipe:
         """Every setting with its value and source, of all tasks, as it is for a backbone."""
         protocol, meanings = self.protocol, describe_fields(Trial)
         order = ", the order of rows," if protocol.training.shuffled else ""
-        meanings["seeds"] = f"Seed of the head{order} and dropout."
+        mean = " The score is the mean over them." if protocol.selection == "none" else ""
+        meanings["seeds"] = f"Seed of the head{order} and dropout.{mean}"
         if not self.settings.transfer:
             protocol = replace(protocol, transfer=())
         training = protocol.training if backbone is None else _fit_training(protocol, backbone.folder)
@@ -621,6 +625,9 @@ class _GlueRecipe:
             for row in list_settings(training, {})
         ]
         settings = replace(self.settings, fresh_seeds=_count_fresh_seeds(protocol, self.settings))
+        # The score is then that after the last step, whenever a run is evaluated.
+        if training.stopping == Stopping():
+            shared = [replace(row, inert=row.inert or "cadence." in row.name) for row in shared]
         return [
             *(replace(row, source=find_source(row.name, self.sources)) for row in (*facts, *shared)),
             *(
@@ -638,7 +645,7 @@ class _GlueRecipe:
 
     def list_facts(self, _model: Artifact | str = "") -> dict[str, str]:
         """What holds beside the settings, by subject."""
-        training, stopping = self.protocol.training, self.protocol.training.stopping
+        training = self.protocol.training
         facts = {
             "head": " ".join((training.head.__doc__ or "").partition("Attributes:")[0].split()),
             "evaluations": " ".join((training.cadence.__doc__ or "").split("\n\n")[1].split()),
@@ -648,7 +655,7 @@ class _GlueRecipe:
             "weights": "all are trained, those of the head among them",
             "backbone": "--model NAME@COMMIT fixes its revision; records name the one that was taken",
         }
-        if stopping.counts == "last" and stopping.patience is None:
+        if training.stopping == Stopping():
             facts["evaluations"] += " Without effect on the score, which is that after the last step."
         # The library's own class has another head.
         return {name: text for name, text in facts.items() if name != "head" or not training.head.library}

@@ -54,11 +54,10 @@ class Schedule(AlwaysHashed):
     """The schedule of the learning rate; `compute_factor` gives its value at a step.
 
     Attributes:
-        name: "linear": up to the peak, then down to 0. "composer": the same, but the steps of the warmup are
-            rounded down, and each step has the rate of the step before, so that the first two have 0.
-            "neobert": linearly up from 1e-4 of the peak in w steps; then 1 - 0.9 (t - w) / m of the peak at
-            step t; from step m on 0.1 of it. Steps count from 0, w is warmup and m 0.9 times all steps, both
-            rounded up.
+        name: The share of the peak at step t of T, counted from 0, with w = ceil(warmup T). "linear": t / w,
+            from step w on (T - t) / (T - w). "composer": that of step max(0, t - 1), with w rounded down.
+            "neobert": 1e-4 + (1 - 1e-4) t / w, then 1 - 0.9 (t - w) / m; from step m = ceil(0.9 T) on 0.1, a
+            jump from near 0.16, as in its code.
         warmup: Share of all steps until the peak.
     """
 

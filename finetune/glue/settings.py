@@ -35,7 +35,7 @@ class Optimizer(AlwaysHashed):
         decay: The meaning of weight decay. "torch": a step multiplies weights by 1 - lr * decay. "composer",
             as MosaicML's library Composer: by 1 - lr / peak lr * decay.
         undecayed: Parameters with any of these in their names are not decayed: names of the published
-            checkpoint, and of the head, whose biases end in `.bias`.
+            checkpoint, and of the head, whose biases end in `.bias`; none for decay of all parameters.
     """
 
     betas: tuple[float, float]
@@ -59,8 +59,8 @@ class Dropout(AlwaysHashed):
     Attributes:
         embedding: Of the embeddings, behind their norm; none for the config's, which --model shows.
         attention: Of attention weights; none for the config's, which --model shows.
-        attention_out: Of what the output projection of attention gives; none for the config's.
-        mlp: Of the feed-forward layer's inner values, behind the activation; none for the config's.
+        attention_out: Of what the projection of attention gives; none for the config's, which --model shows.
+        mlp: Of the feed-forward layer's activated inner values; none for the config's, which --model shows.
         mlp_out: Of what the feed-forward layer gives; none for the config's, which --model shows.
     """
 
@@ -85,7 +85,7 @@ class ClassifierHead(AlwaysHashed):
         activation: The activation after the dense layer; "gelu" is that with erf.
         dropout_before: Probability of the dropout before the dense layer.
         dropout: Probability of the dropout before the linear layer.
-        initializer_range: Standard deviation of fresh weights.
+        initializer_range: Standard deviation of a fresh dense layer, and of the last one if that is "normal".
         last: The distribution of the last layer's weights: "normal" with `initializer_range`; "megatron", of
             standard deviation width^-0.5 and cut at twice that.
         library: Whether transformers' own class for classification is trained, if it has one for the
@@ -120,9 +120,9 @@ class Cadence(AlwaysHashed):
     Attributes:
         steps: The most steps between two evaluations, by the name of the task.
         at_most: The most steps between two evaluations, for every task.
-        full_batches: The most steps between two evaluations, as a share of the full batches of an epoch.
-        batches: The most steps between two evaluations, as a share of all batches of an epoch.
-        places: The most steps between two evaluations, as a share of the rows of an epoch, of which an
+        full_batches: The most steps between two evaluations: this times the full batches of an epoch.
+        batches: The most steps between two evaluations: this times all batches of an epoch.
+        places: The most steps between two evaluations: this times the rows of an epoch, of which an
             incomplete last batch counts as a full one.
     """
 
@@ -168,7 +168,7 @@ class Stopping(AlwaysHashed):
         patience: A run ends after this many evaluations in a row without a new best of the task's first
             metric (of MNLI: on its first set), or after one fewer if none was ever above 0; none for no early
             end.
-        counts: The evaluation that is a run's score: the best by that metric, or the last one.
+        counts: The evaluation that is a run's score: the best by that metric, first of equals, or the last.
     """
 
     patience: int | None = None
@@ -187,7 +187,7 @@ class Training(AlwaysHashed):
         autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, at
             first by 65,536, doubled after 2,000 steps and halved by an overflow, whose step is skipped; the
             schedule goes on. On a CPU it is float32.
-        float32_tasks: Tasks that run without autocast.
+        float32_tasks: Tasks that run without autocast; none for no task.
         dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.
         clip: The norm that gradients are scaled down to; none for no clipping.
@@ -297,16 +297,17 @@ class Protocol(AlwaysHashed):
         source: The paper's section, and its code.
         training: The settings that all runs share.
         grids: Grids by the name of the task.
-        transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, of its grid
-            alone, without repeats; it need not have the best score. All seeds get the weights of its
-            evaluation that counts, and a new last layer. Its grid is trained first, also for one task alone,
-            with the values that --set gives or, to start from other values or another model, --set mnli=…;
-            --set transfer=false starts from the backbone.
-        selection: "best": the configuration of the grid with the best score on the development set; "none":
-            the only configuration, whose score is the mean over its seeds.
+        transfer: Tasks that start from the MNLI run with the best accuracy on the matched set, of equals the
+            first, of its grid (no final or fresh seeds); it need not have the best score. All runs of these
+            tasks, of any seed, start with that run's weights at the evaluation that counts
+            (`stopping.counts`), and a new last layer. MNLI's grid is trained first, also for one task alone,
+            with the values of --set as well; --set mnli=… gives it others, or a model in its place, and --set
+            transfer=false starts from the backbone.
+        selection: "best": the configuration of the grid with the best score on the development set, the first
+            of equals; "none": the only configuration, whose score is the mean over its seeds.
         view: The paper whose rule makes one number of a task's metrics; the best cell has the highest.
         final_seeds: Seeds with which the protocol runs the best configuration again; the mean of these runs
-            is the score.
+            is the score; none for no such runs.
         assumed: Assumptions that no source states, each as a sentence.
         variants: Other readings of the same source, by name.
         keeps: Whether the classifiers of its runs are kept.
@@ -391,8 +392,8 @@ class GlueSettings:
 
     Attributes:
         fresh_seeds: How often a chosen configuration runs again with seeds that no run of the grid had; the
-            mean of these runs is the score. None for 5, or for 0 if the protocol has final seeds or chooses
-            nothing.
+            mean of these runs is the score; 0 for no such runs. Unless it is set, 5, or 0 in a protocol that
+            has final seeds or chooses nothing.
         transfer: Whether tasks start from the model for MNLI where the protocol says so.
         mnli: In place of the recipe's own MNLI runs: a model for MNLI, folder or weights, or the values of
             these runs, as learning_rate=5e-5,epochs=1; those that are not named are the recipe's.

@@ -41,8 +41,8 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
 
     facts: ClassVar[Mapping[str, str]] = {
         **EmbeddingRecipe.facts,
-        "rows": "those without a query or a positive are left out: the numbers in `data` count them, n of "
-        "alpha does not, and the log of the training says how many they are",
+        "rows": "those with a missing or blank query or positive are left out, and blank negatives: `data` "
+        "counts these rows, n of alpha does not, and the log of the training says how many they are",
     }
 
     @property
@@ -123,6 +123,11 @@ class MixRecipe(EmbeddingRecipe[MixSettings]):
         )
         prompts = self._build_prompts(InstructionFormat(separator="<sep>", start="<bos>"))
         return {**super()._list_facts(), "data": sets, **({"prompts": prompts} if prompts else {})}
+
+    def _explain_data(self) -> str:
+        empty = " and ".join(one.name for one in self.sets if one.divisor > self.settings.batch_size)
+        none = f"; {empty} have none: a run is refused until --set sets=… leaves them out" if empty else ""
+        return f"{super()._explain_data()} divisor: A group has batch_size // divisor rows of the set{none}."
 
     def list_assumptions(self) -> tuple[str, ...]:
         """What paper and code leave open on the sets, and the reading taken."""

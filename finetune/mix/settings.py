@@ -125,7 +125,7 @@ class MixSettings(EmbeddingSettings):
     """Every setting of a training on a mix of sets.
 
     Attributes:
-        batch_size: A group has batch_size // divisor rows of its set, e.g. 128 // 2 = 64 of ALLNLI.
+        batch_size: A group has batch_size // divisor rows of its set (`data`).
         groups: Groups of an optimizer step. For each step one set is drawn, of which all its groups have
             rows; the loss of the step is the mean of theirs. Texts of other groups are no negatives. As many
             devices can share a step.
@@ -133,19 +133,21 @@ class MixSettings(EmbeddingSettings):
             the rows that a filter leaves and that have a query and a positive.
         draws: "replacement": each step has rows drawn from its whole set, none of them twice; "turns": a row
             comes again only after every other row of its set has come, or was left over because it filled no
-            batch. Of sets of classes rows are drawn, too: one whose class its group has already waits for
-            another group.
-        sets: The sets that are trained on; none given are all.
+            batch. Of a set of classes no two rows of a group have a class or a text in common, either way: of
+            the drawn rows, which "replacement" then makes more, such a row waits for another group.
+        sets: The sets that are trained on; none for all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
         instructions: The texts that have an instruction before them, in training and in evaluation, as
-            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts and
-            cuts at the end, all of the first token type: those of both sides (in training the one of their
-            set), queries alone, or none.
+            `[CLS] instruction [SEP] [CLS] text [SEP]` with the backbone's tokens, which max_length counts,
+            all of the first token type: those of both sides (in training the one of their set), queries
+            alone, or none. A blank is before the second [CLS], in training as in `prompts`, which a
+            byte-level tokenizer, as ModernBERT's, makes a token of.
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
-        instruction_file: A file of instructions of one's own (docs/training.md).
+        instruction_file: A file of instructions of one's own (docs/training.md); none for the recipe's.
         dropout: The probability of dropout of embeddings, of attention's weights and output, and of the MLP's
-            inner values and output (of what the class has of these); none for the backbone's.
+            inner values and output: of all five in a NeoBERT and what else our network runs, or of those
+            that the class of transformers has; none for the backbone's.
     """
 
     groups: int = 1

@@ -41,10 +41,11 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
 
     facts: ClassVar[Mapping[str, str]] = {
         **EmbeddingRecipe.facts,
-        "steps of a budget": "floor(budget / (2 * (forward + backward + updated) * tokens)), of "
-        "the parameters below without embeddings, and of the tokens of a step: batch_size times "
-        f"tokens_per_pair, or times the mean of the first {SAMPLE:,} pairs in the order of the training, both"
-        " texts with special tokens, cut at max_length and unpadded; the training logs its steps and tokens",
+        "steps of a budget": "floor(budget / (2 * (forward + backward + updated) * tokens)), of the "
+        "parameters in the next three lines, without embeddings and their adapters, and tokens of a step: "
+        f"batch_size times tokens_per_pair or, if none, times the mean of the first {SAMPLE:,} pairs in the "
+        "training's order, both texts with special tokens, cut at max_length and unpadded; the training logs "
+        "its steps and tokens",
         **describe_fields(ParameterCount),
         "weights": "those that method names are trained",
         "attention": "that of the backbone: a Pythia's stays causal",
@@ -319,7 +320,8 @@ def build_efficient_entry(settings: EfficientSettings, trained: str, **code: Any
             settings=replace(settings, schedule="cosine_to_tenth"),
         ),
         "code": Variant(
-            summary="the released code: 78 tokens counted a pair, evaluation at 75 tokens",
+            summary="the released code: 78 tokens counted a pair, evaluation at 75 tokens"
+            + (", adapters of embeddings" if "lora_embeddings" in code else ""),
             settings=replace(settings, tokens_per_pair=TOKENS, evaluation_length=75, **code),
         ),
     }

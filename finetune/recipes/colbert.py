@@ -181,6 +181,7 @@ SOURCES = read_sources(
     seed = the order of the script's sampler does not follow from it
     seed := the order of rows follows from it
     data = the paper has 810 k rows with scores of BGE-M3, and the card of these names bge-reranker-v2-m3
+    data := the scores as the set has them, 32 in a row
     evaluation.max_length = PyLate's script has 300 (--evaluation pylate); which made the paper's table is not
         said
     learning_rate = the script's; the paper's is the best of six (sweep)

@@ -74,8 +74,8 @@ SOURCES = read_sources(
     data := a commit with 11,662,655 rows
     learning_rate = the script's; the paper's is the best of six (sweep), and Ettin's go up to 3e-4
     batches = the order of the script's sampler does not follow from its seed
-    batches := the order follows from the seed; rows that still wait for a group without their texts at the
-        end of the data are left out
+    batches := the order follows from the seed; at the end of the data the last, incomplete group is kept
+        (last_batch), and rows that repeat one of its texts are left out
     evaluation.max_length = no option is set, so that texts have the length of the training
     evaluation.dtype = no option is set, and the paper prints none
     batch_size = the paper has 16; the authors ran 4,096 (#176)

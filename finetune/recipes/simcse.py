@@ -55,14 +55,15 @@ SOURCES = read_sources(
     last_batch = transformers' trainer keeps it
     selection = SimCSE keeps the best checkpoint on STS-B, every 125 steps (selection=stsb-dev); OptiBERT
         does not say
-    data = OptiBERT names MNLI and SNLI; SimCSE's file has 275,601 rows, of which these are all combinations,
-        so that an epoch has twice its steps (one-per-premise has about those of the file)
+    data = OptiBERT names MNLI and SNLI; these rows are all pairs of a positive and a negative of a premise,
+        and SimCSE's file has one of each (275,601 rows), so that an epoch has twice its steps
     loss = the denominator of OptiBERT's formula has other anchors, a misprint
     learning_rate = 1e-5 for large models (README.md#L244)
-    batch_size = 128 on each of four GPUs in the script, whose gradient is a quarter of that of one batch
+    batch_size = the script has 128 on each of four GPUs, and compares with the texts of all, but without the
+        gradients of the other GPUs' texts: its gradient is a quarter of that of one batch of 512
     pooling = OptiBERT's pooling head is not described; SimCSE has the first token with a dense layer
-    pooling := the softmax over all tokens, special ones too, of q·h/√d weights their mean, with a learned q
-        for each head, zero at the start, and d dimensions of it
+    pooling := for each head, with h its d = width / heads dimensions of a token's vector, sum(a h) with a the
+        softmax of q·h/√d over the tokens, special ones too but not padding; q is learned, and 0 at the start
     heads = OptiBERT does not describe its head
     evaluation = OptiBERT says nothing of it
     :mean
@@ -73,7 +74,7 @@ SOURCES = read_sources(
     data/download_nli.sh: data 1
     [OptiBERT, appendix D.2]: data
     data = which triplet of a premise is in SimCSE's file is not known
-    data := the first is read
+    data := the first is read; the number of rows is that of SimCSE's file, and may differ a little
     """,
     {"": {**TRAINER, **MTEB}},
 )

@@ -94,7 +94,8 @@ def _apply_paper_text(mix_set: MixSet) -> MixSet:
         note = "pairs with a score above 4, which the code selects and then does not use; the text has none"
         return replace(mix_set, data=data, note=note)
     if mix_set.name == "SENTENCECOMP":
-        return replace(mix_set, data=(replace(mix_set.data[0], columns=("set[0]", "set[1]")),))
+        note = "the compressed sentence is the positive, as the instruction says; in the code it is the query"
+        return replace(mix_set, data=(replace(mix_set.data[0], columns=("set[0]", "set[1]")),), note=note)
     return mix_set
 
 
@@ -191,7 +192,7 @@ SOURCES = read_sources(
         weights alone, not with flash attention; other layers have another, 0 (src/neobert/model/model.py#L41)
     seed = 0 in the code (conf/finetuning.yaml#L14, conf/mteb.yaml#L1)
     evaluation.dtype = the code has an autocast around the whole run
-    draws := steps on its pretraining data, which cannot run as released, are left out
+    draws := the code has steps of SimCSE on pretraining texts, too, which cannot run as released: none here
     prompts = the released run_mteb.py has no option for them
     prompts := those of the code's tables, which end in a word for the kind of text, before the texts of every
         type of task
@@ -202,10 +203,11 @@ SOURCES = read_sources(
     src/neobert/contrastive/trainer.py: schedule 171
     src/neobert/contrastive/loss.py: reduction 9
     src/neobert/model/model.py: dropout 41
+    [NeoBERT, section 5.2.1, table 4]: max_steps
     warmup = the text has none; 2,000 is its number of steps
     schedule = after the warmup a cosine, to which 2,000 steps never come
     instructions = datasets are read as is
-    max_steps = 200,000 in conf/trainer/contrastive.yaml#L5
+    max_steps = the code goes on to 200,000 (conf/trainer/contrastive.yaml#L5)
     dropout = the trainer refuses it (L68); with flash attention there is none in any case
     :job
     jobs/contrastive/finetune.sh: alpha 44, batch_size 43

@@ -21,7 +21,7 @@ from harness.core.sources import Source, SourcedSetting
 from harness.core.terminal import group_names, shorten_names
 from harness.core.types import Artifact
 from harness.driver.report.protocol import list_request_settings
-from harness.jobs.protocol import ProtocolTable
+from harness.jobs.protocol import ProtocolColumn, ProtocolTable
 from harness.jobs.recipe import PrintedRow, RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, resolve_model
@@ -249,10 +249,12 @@ def _iter_protocol_steps(name: str, typed: str) -> Iterator[dict[str, Any]]:
                 "suites": [*map(_describe_suite, step.request["suites"])],
                 "numbers": [
                     f"{table.paper}, table {table.table}, {_name_column(table, column.name)}: "
-                    f"{column.rule} of {column.suite}{_name_exclusions(column.suite)}"
+                    f"{column.rule or column.of} of {column.suite}{_name_tasks(column)}"
                     for table in protocol.tables
                     for column in table.columns
-                    if column.rule and step.name == column.step
+                    # Where the table has a mean of a suite, the suite's single tasks go without saying.
+                    if step.name == column.step
+                    and (column.rule or column.suite not in {one.suite for one in table.columns if one.rule})
                 ],
                 "differs": [*step.differs],
             }
@@ -264,25 +266,30 @@ def _name_column(table: ProtocolTable, name: str) -> str:
     return f"{name} (not printed)" if rows and all(line.metric != name for line in rows[0]) else name
 
 
-def _name_exclusions(suite: str) -> str:
-    """The tasks that a suite leaves out of its means, in words."""
-    names = [column.name for column in catalog.open_suite(suite).columns if column.shown_only]
+def _name_tasks(column: ProtocolColumn) -> str:
+    """The tasks that a suite leaves out of its means, or the parts of one task that it is the mean of."""
+    columns = catalog.open_suite(column.suite).columns if column.rule else ()
+    names = [one.name for one in columns if one.shown_only]
+    if 1 == len({task.name for one in columns for task in one.tasks}) < len(columns):
+        return f" ({', '.join(one.name for one in columns)}, each a task)"
     return f" without {' and '.join(names)}" if names else ""
 
 
 def _describe_suite(typed: str) -> dict[str, Any]:
+    suite = catalog.open_suite(typed)
     tasks = {
         task.name: {
             "type": task.type,
             "data": f"{task.data.path}@{task.data.revision}",
             "splits": task.splits,
+            "subsets": task.subsets,
             "metric": task.metric,
             **({"documents": task.documents} if task.retrieves else {}),
         }
-        for task in catalog.open_suite(typed).tasks
+        for task in suite.tasks
     }
-    summary = catalog.load_suite_entries()[typed.partition(":")[0]].summary
-    return {"name": typed, "summary": summary, "tasks": tasks}
+    entry, own = catalog.load_suite_entries().get(typed), f"{suite.title}, {len(suite.columns)} tasks"
+    return {"name": typed, "summary": entry.summary if entry else own, "tasks": tasks}
 
 
 def _format_step(step: Mapping[str, Any]) -> list[str]:
@@ -293,9 +300,13 @@ def _format_step(step: Mapping[str, Any]) -> list[str]:
             + (f" of documents' {task['documents']}" if "documents" in task else "")
             for task in suite["tasks"].values()
         )
-        splits = group_names((task, "/".join(one["splits"])) for task, one in suite["tasks"].items())
-        words = [*dict.fromkeys(facts), *(f"{one} of {shorten_names(some)}" for one, some in splits.items())]
-        suites.append(f"{suite['name']}: {suite['summary']}; {', '.join(words)} (each data set: --json)")
+        tasks = suite["tasks"].items()
+        splits = group_names((task, "/".join(one["splits"])) for task, one in tasks)
+        subsets = group_names((task, f"subset {shorten_names(one['subsets'])}") for task, one in tasks)
+        parts = {one: some for one, some in (splits | subsets).items() if one != "subset default"}
+        words = [*dict.fromkeys(facts), *(f"{one} of {shorten_names(some)}" for one, some in parts.items())]
+        text = f"{', '.join(words)} (each data set and its revision: --json)"
+        suites.append(f"{suite['name']}: {suite['summary']}; {text}")
     return _format_list(step["command"], [*step["request"], *suites, *step["numbers"], *step["differs"]])
 
 
@@ -317,7 +328,7 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
         *_format_list(
             "Without effect at these values",
             [
-                f"{row['name']} = {_format_value(row['value']) or 'none'}: {_take_sentence(row['meaning'])}"
+                f"{row['name']} = {' '.join(_explain_value(row).split())}: {_take_sentence(row['meaning'])}"
                 for row in rows
                 if row not in active
             ],
@@ -329,6 +340,8 @@ def _format_recipe(recipe: Mapping[str, Any]) -> str:
             [
                 f"{where}: {recipe['usual'].replace('--model MODEL', texts[0])} {' '.join(texts[1:])}"
                 for where, texts in recipe["chosen"].items()
+                # A variant without a printed row may have a grid without these values.
+                if recipe["printed"]
             ],
         ),
         *(line for step in recipe["evaluated"] for line in _format_step(step)),
@@ -341,7 +354,7 @@ def _format_printed_rows(recipe: Mapping[str, Any]) -> list[str]:
     lines = []
     for row in recipe["printed"]:
         lines += [f"Nearest to {row['place']}: {row['command']}"]
-        which = f"Printed ({row['line']})" if row["line"] else "Printed"
+        which = f'Printed in the line "{row["line"]}"' if row["line"] else "Printed"
         lines += [f"    {which}: {', '.join(row['numbers'])}"] if row["numbers"] else []
         lines += [f"    {text}" for text in row["differs"]]
     if not lines:
@@ -362,14 +375,20 @@ def _take_sentence(text: str) -> str:
 
 def _format_setting(row: Mapping[str, Any]) -> list[str]:
     source = Source(**(row["source"] or {}))
-    value, meaning = _format_value(row["value"]), row["meaning"]
     return [
-        f"{row['name']} = {value}".replace(" = \n", " =\n"),
-        *([f"    {meaning}"] if meaning else []),
+        f"{row['name']} = {_explain_value(row)}".replace(" = \n", " =\n"),
+        *([f"    {row['meaning']}"] if row["meaning"] else []),
         f"    source: {'none, our own choice' if source.ours else source.text}",
         *([f"    other sources: {source.other}"] if source.other else []),
         *([f"    done here: {source.here}"] if source.here else []),
     ]
+
+
+def _explain_value(row: Mapping[str, Any]) -> str:
+    """A value, and what the meaning says of it where it is none or 0, as "0 for no clipping"."""
+    value = _format_value(row["value"])
+    words = re.search(rf"(?<![\w.]){re.escape(value)} for ([^;.:]+)", row["meaning"])
+    return f"{value} ({words[1]})" if words and value in ("none", "0") else value
 
 
 def _format_value(value: Any) -> str:

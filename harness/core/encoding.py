@@ -228,12 +228,12 @@ class EvaluationSettings:
 
     Attributes:
         max_length: The longest input in tokens, of multi-vector models the longest document, special tokens
-            and prefix included; at most the model's positions, even beyond its own length. None for its own
-            length, of a two-stage model that of its training.
+            and prefix included; at most the model's positions, even beyond its own length; none for the
+            model's own; that of a two-stage model is its training's.
         dtype: The dtype of weights and computations, without autocast. float32 for None, and if the model or
             the device cannot run it.
-        prompts: Texts put before inputs, by name, in place of the model's own; {} for none.
-        normalized_types: Types of tasks, the only ones in which vectors are scaled to length 1; empty for the
+        prompts: Texts put before inputs, by name; none for the model's own; {} for no text.
+        normalized_types: Types of tasks, the only ones in which vectors are scaled to length 1; none for the
             model's own way.
         document_lengths: The longest document of multi-vector models, by the name of the task.
         task_query_lengths: Whether multi-vector models take a task's own length of queries if it is longer
@@ -299,8 +299,8 @@ class LateInteraction:
         attends_to_expansion: Whether other tokens attend to those of the expansion.
         query_prefix: The token after the first one of a query; empty for none.
         document_prefix: The token after the first one of a document; empty for none.
-        skiplist: The tokens of a document that have no vector; those of a byte-level tokenizer with a blank
-            before the mark are others, and have one.
+        skiplist: The marks whose tokens in a document have no vector. A byte-level tokenizer has another
+            token for a mark behind a blank: that one has a vector.
         dimension: The length of a vector.
         by_task: Whether a task's own length of queries counts where it is longer, unless one was asked for.
         skips_unknown: Whether a word of the skiplist that is no token stands for the unknown token, as in

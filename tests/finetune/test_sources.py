@@ -139,6 +139,7 @@ def test_what_has_no_effect_is_not_counted() -> None:
     assert not rows_of("simcse")["heads"].inert
     assert not rows_of("simcse", {"selection": "stsb-dev"})["evaluate_every"].inert
     assert rows_of("unified-contrastive")["epochs"].inert
+    assert rows_of("glue-modernbert")["cadence.steps"].inert, "the score is that after the last step"
 
 
 def test_values_are_those_of_a_backbone(tmp_path: Path) -> None:
@@ -161,6 +162,7 @@ def test_a_recipe_is_shown_with_values_meanings_and_sources(capsys: pytest.Captu
     assert "learning_rate = 5e-05\n    The highest learning rate.\n    source: princeton-nlp/SimCSE@" in text
     assert "other sources: 1e-5 for large models" in text
     assert "evaluation.dtype = float32\n" in text
+    assert "\ngroup_size = 0 (the whole batch)\n" in text
 
 
 def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> None:
@@ -238,7 +240,7 @@ def test_a_sweep_is_shown_with_what_the_paper_chose(capsys: pytest.CaptureFixtur
     assert f"\nNo paper prints a row of it; {row} is of dpr:authors. {own}\n" in capsys.readouterr().out
     assert invoke(["recipes", "show", "simcse"]) == 0
     text = capsys.readouterr().out
-    assert "Printed (tokens 130B): Class. 67.5 (Classification), Clust. 33.4 (Clustering), " in text
+    assert 'Printed in the line "tokens 130B": Class. 67.5 (Classification), Clust. 33.4 (Clust' in text
     assert ", Avg. 51.9 (the mean over types)\n" in text
     assert invoke(["recipes", "list", "--json"]) == 0
     tables = {one["name"]: one["printed"] for one in json.loads(capsys.readouterr().out)["recipes"]}
@@ -275,11 +277,11 @@ def test_what_a_command_makes_effective_is_shown(capsys: pytest.CaptureFixture[s
     text = capsys.readouterr().out
     assert "; steps = 588, in 59 of which the rate rises (85,056,000 forward, " in text
     for setting in (
-        "budget = none\n    The floating-point operations",
+        "budget = none (the steps of `epochs`)\n    The floating-point operations",
         "tokens_per_pair = 78\n    The tokens",
     ):
         assert f"\n\n{setting}" in text
-    assert "\n    max_steps = none: The optimizer steps after which the training ends, " in text
+    assert "\n    max_steps = none (those of all epochs): The optimizer steps after which the " in text
     assert invoke(["recipes", "show", "efficient-full"]) == 0
     # Without a value of the code, that of a setting that the command makes effective is ours as well.
     assert (
@@ -311,6 +313,8 @@ def test_a_chosen_value_is_a_whole_command(capsys: pytest.CaptureFixture[str]) -
     )
     line = f"NeoBERT, table 6: NeoBERT_4096 medium, CoLA: {command}\n"
     assert line in capsys.readouterr().out
+    assert invoke(["recipes", "show", "glue-neobert"]) == 0
+    assert "batch_size=2 " not in capsys.readouterr().out, "which its grid does not have"
 
 
 def test_a_chosen_cell_starts_from_the_chosen_cell_of_mnli() -> None:
@@ -332,6 +336,11 @@ def test_a_mean_is_shown_with_what_it_leaves_out() -> None:
         "modernbert, table 1, GLUE: the mean over tasks of glue",
         "modernbert, table 5, Avg. (not printed): the mean over tasks of glue",
     ]
+    (step,) = show("dpr:authors")[0]["evaluated"]
+    assert "modernbert, table 1, DPR MLDR-OOD: MLDR (test) of mldr" in step["numbers"]
+    beir, mldr, *_ = step["suites"]
+    assert "dev" not in beir["summary"], "its queries of MSMARCO are those of TREC-DL 2019"
+    assert mldr["tasks"]["MultiLongDocRetrieval"]["subsets"] == ["en"]
     (row,) = show("cde:supervised")[0]["printed"] or show("cde")[0]["printed"]
     assert "Summ. 30.98 (Summarization)" in row["numbers"]
 
@@ -351,7 +360,7 @@ def meanings_of(name: str) -> dict[str, str]:
 
 def test_meanings_say_what_the_code_does() -> None:
     assert "in a group of rows (`group_size`, or the whole batch)" in meanings_of("dpr:authors")["batches"]
-    assert meanings_of("glue-mosaicbert")["seeds"] == "Seed of the head and dropout."
+    assert meanings_of("glue-mosaicbert")["seeds"].startswith("Seed of the head and dropout.")
     assert "the order of rows" in meanings_of("glue-neobert")["seeds"]
     assert "if false, each has them in that of the file" in meanings_of("glue-mosaicbert")["shuffled"]
     assert "MNLI run with the best accuracy on the matched set" in meanings_of("glue-neobert")["transfer"]
@@ -397,6 +406,7 @@ def test_rows_are_counted_or_said_to_be() -> None:
     assert sets["STSBENCHMARK"].endswith(", rows 1,052")
     assert sets["TRIVIAQA"].endswith(", rows counted when they are read")
     assert all("rows " in line for line in sets.values())
+    assert "QQP and STACKOVERFLOW have none" in meanings_of("unified-contrastive:job")["data"], "32 // 50"
 
 
 def test_facts_of_a_network_say_how_it_begins() -> None:
@@ -467,6 +477,13 @@ def test_values_of_glue_are_those_that_a_backbone_is_trained_with(tmp_path: Path
     assert (rows["dropout.attention"], rows["dropout.attention_out"]) == (0.25, 0.1)
     pooled = any("pooler." in name for name in load_file(folder / "model.safetensors"))
     assert rows["head.dense"] == ("pooler" if pooled else "fresh")
+
+
+@pytest.mark.parametrize(("head", "dense"), [(False, "fresh"), (True, "mlm")])
+def test_a_dense_layer_of_no_masked_language_head_is_fresh(tmp_path: Path, head: bool, dense: str) -> None:
+    folder = tiny.folder(tiny.families()["bert"], tmp_path / "bert", head=head)
+    (shown,) = show("glue-modernbert", "--model", str(folder))
+    assert [row["value"] for row in shown["settings"] if row["name"] == "head.dense"] == [dense]
 
 
 def test_every_printed_row_is_reported_and_its_command_runs() -> None:

@@ -71,12 +71,13 @@ class TrainingData:
         columns: The columns of text in the order anchor, positive, negatives; `a.b` is the field b of a,
             `a[0]` its first item, `a[]` each of its items. Recipes that take any number of negatives read
             such paths (see harness.data.training.text_rows).
-        score: The column with a score; empty without one.
+        score: The column with a score, or with those of a row's documents in their order; empty without one.
         judged: Whether the columns are ids of a query and a document that belong together if their score, if
             there is one, is above 0, with texts in the configurations and splits `queries` and `corpus`, of
             which titles are not read.
-        classes: The column with the class of each text; a pair is then a text and the next one of its class
-            in a drawn order, and the columns are the parts of a text, joined by blanks.
+        classes: The column with the class of a text, whose parts are the columns, joined by blanks, and none
+            of them missing; the n texts of a class are n pairs, each text with the next in an order that is
+            drawn once, for all trainings, and the last with the first.
         file: The file of rows in the data set's folder, where the library finds none by itself.
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
@@ -86,9 +87,9 @@ class TrainingData:
             library, which also shuffles the others.
         split_seed: The seed of that draw.
         first: The number of rows that are then read, from the first one on.
-        texts: The configurations with the texts of the ids that rows hold in place of texts: `text` beside
-            `query_id`, and beside `document_id`; empty for rows of texts.
-        rows: The rows at this revision that remain, for a plan without the data; not part of the identity.
+        texts: The configurations in which the texts of ids are looked up: in the first a `text` for each
+            `query_id`, in the second for each `document_id`; empty for rows of texts.
+        rows: The rows that remain, at this revision. For a plan without the data; not part of the identity.
     """
 
     path: str = ""
