@@ -52,7 +52,7 @@ def _add_selection_options(function: Function) -> Function:
 
 def _add_recipe_options(function: Function) -> Function:
     """Add the options that select the data of recipes and of a protocol."""
-    text = "Recipe whose training data is meant. Repeat for several."
+    text = "Recipe whose data is meant, also that which can choose among checkpoints. Repeat for several."
     recipe = click.option("--recipe", "recipes", multiple=True, metavar="RECIPE", help=text)
     text = "Protocol whose data is meant; --tasks names steps of it, or tasks."
     protocol = click.option("--protocol", default="", metavar="NAME", help=text)
@@ -118,11 +118,12 @@ def _pull_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
 @command.command("verify")
 @_add_selection_options
 @_add_recipe_options
-def _verify_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
+@options.offline
+def _verify_data(data: Path | None, as_json: bool, offline: bool, **chosen: Any) -> None:
     """Check every file in the data root against what was pulled.
 
     Without --suite, --recipe and --protocol, checks all that lies there. Ends with 1 if anything is
-    missing or wrong.
+    missing or wrong. It never asks the hub, so --offline changes nothing.
     """
     root = _require_data_root(files.resolve_data_root(data))
     checked = [(need, verify(need, root)) for need in _select_needs(root, **chosen)]
@@ -318,7 +319,7 @@ def _select_needs(
         names = split_names(tasks or "")
         narrowed = replace(_build_suite_options(languages, subsets), tasks=names, cache=cache)
         opened = [*open_suites(suites, narrowed)] if suites else []
-        training = {name: _collect_training_data(name) for name in recipes}
+        training = {use: sets for name in recipes for use, sets in _collect_training_data(name).items()}
         base = Request(models=(), suites=(), options=narrowed)
         read: list[Task] = []
         for step in expand_protocol(find_protocol(protocol), base).values() if protocol else ():
@@ -333,9 +334,10 @@ def _select_needs(
     return list_data_sets(root)
 
 
-def _collect_training_data(recipe: str) -> tuple[TrainingData, ...]:
-    """The data sets that a recipe trains on and selects by."""
-    data_sets: list[TrainingData] = []
+def _collect_training_data(recipe: str) -> dict[str, list[TrainingData]]:
+    """The data sets that a recipe trains on, under its name, and those that it can only select by."""
+    trained_on: list[TrainingData] = []
+    optional: list[TrainingData] = []
     for stage in resolve_recipe_chain(recipe).split("+"):
         opened: Any = open_recipe(stage)
         if not hasattr(opened, "all_data"):
@@ -343,8 +345,10 @@ def _collect_training_data(recipe: str) -> tuple[TrainingData, ...]:
                 f"The recipe {stage!r} trains on the data of the tasks that it is scored on.",
                 hint="Name their suite: --suite SUITE.",
             )
-        data_sets += opened.all_data
-    return tuple(data_sets)
+        paths = {one.path for one in opened.data}
+        for one in opened.all_data:
+            (trained_on if one.path in paths else optional).append(one)
+    return {recipe: trained_on, f"{recipe} (selection)": optional}
 
 
 def _require_root_folder(root: Path | None) -> Path | None:
