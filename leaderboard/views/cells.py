@@ -17,6 +17,9 @@ SOURCES = {
 }
 """Where a number comes from, as a sentence ends."""
 
+STATED = "stated by its makers"
+"""Of an imported score that the makers of a model report themselves: nobody else ran it."""
+
 
 def describe_score(
     name: str, number: str, facts: Mapping[str, Any], *more: str, scale: str = " × 100"
