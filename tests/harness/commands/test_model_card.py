@@ -132,7 +132,7 @@ def test_a_card_of_trained_scores_has_the_papers_rule_and_the_recipe(
     site_data.standard_records(tmp_path)
     assert invoke(["models", "card", "acme/tiny-base", "--suite", "glue", "--results", str(tmp_path)]) == 0
     text = ModelCard(capsys.readouterr().out).text
-    assert "mean over tasks 62.50 (2 of 8)" in text
+    assert "mean over tasks 62.50 (2 of 8 scored)" in text
     assert "| score |\n" in text
     assert "lists each of these, from 0 to 1.\n" in text
     assert f"GLUE, a task's score: {catalog.open_suite('glue').conventions['optibert'].says}" in text
