@@ -29,6 +29,7 @@ from harness.data.training.sets import TrainingData, locate_user_training
 from harness.driver import progress
 from harness.executors.local import choose_device
 from harness.jobs.context import WorkerLimits
+from harness.jobs.recipe import ModelRecipe
 from harness.plan.catalog import find_protocol, open_recipe, open_suites, read_prompts, resolve_recipe_chain
 from harness.plan.catalog import load_suite_entries as catalog_suites
 from harness.plan.models import ModelOptions
@@ -319,14 +320,17 @@ def _select_needs(
         names = split_names(tasks or "")
         narrowed = replace(_build_suite_options(languages, subsets), tasks=names, cache=cache)
         opened = [*open_suites(suites, narrowed)] if suites else []
-        training = {use: sets for name in recipes for use, sets in _collect_training_data(name).items()}
+        training: dict[str, Sequence[TrainingData]] = {}
+        for name in recipes:
+            training |= _collect_training_data(name)
         base = Request(models=(), suites=(), options=narrowed)
         read: list[Task] = []
         for step in expand_protocol(find_protocol(protocol), base).values() if protocol else ():
             resolved = Recipes.resolve_recipes(step.open_suites(), step)
             opened += step.open_suites()
             read += resolved.sweep.tasks.values() if resolved.sweep else ()
-            training |= {stage.name: stage.all_data for stage in resolved.stages}
+            for stage in resolved.stages:
+                training |= _split_training_data(stage.name, stage)
         return needs([*(task for suite in opened for task in suite.tasks), *read], training)
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
@@ -335,9 +339,8 @@ def _select_needs(
 
 
 def _collect_training_data(recipe: str) -> dict[str, list[TrainingData]]:
-    """The data sets that a recipe trains on, under its name, and those that it can only select by."""
-    trained_on: list[TrainingData] = []
-    optional: list[TrainingData] = []
+    """The data sets of a recipe by their use."""
+    uses: dict[str, list[TrainingData]] = {}
     for stage in resolve_recipe_chain(recipe).split("+"):
         opened: Any = open_recipe(stage)
         if not hasattr(opened, "all_data"):
@@ -345,10 +348,19 @@ def _collect_training_data(recipe: str) -> dict[str, list[TrainingData]]:
                 f"The recipe {stage!r} trains on the data of the tasks that it is scored on.",
                 hint="Name their suite: --suite SUITE.",
             )
-        paths = {one.path for one in opened.data}
-        for one in opened.all_data:
-            (trained_on if one.path in paths else optional).append(one)
-    return {recipe: trained_on, f"{recipe} (selection)": optional}
+        for use, sets in _split_training_data(recipe, opened).items():
+            uses.setdefault(use, []).extend(sets)
+    return uses
+
+
+def _split_training_data(name: str, recipe: ModelRecipe) -> dict[str, list[TrainingData]]:
+    """The data sets that a recipe trains on, under its name, and those that it can only select by."""
+    paths = {data.path for data in recipe.data}
+    selection = [data for data in recipe.all_data if data.path not in paths]
+    return {
+        name: [data for data in recipe.all_data if data.path in paths],
+        f"{name} (selection)": selection,
+    }
 
 
 def _require_root_folder(root: Path | None) -> Path | None:

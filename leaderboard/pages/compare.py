@@ -312,8 +312,8 @@ def _build_means_table(common: Common, labels: Sequence[str]) -> Table:
     rows = [_build_mean_row(scores, *line) for line in lines if np.isfinite(line[2]).any()]
     for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
         cells = [build_mean_cell(scores, row, means.over, detailed=False) for row in range(len(labels))]
-        of = f"those that each has, of {means.expected} {means.over}"
-        rows.append([f"Own, over {means.over}", *cells, of])
+        share = f"those that each has, of {means.expected} {means.over}"
+        rows.append([f"Own, over {means.over}", *cells, share])
     notes = [LIKE_FOR_LIKE] if part else []
     if selected := [
         c.name

@@ -17,12 +17,11 @@ from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.data.tables import SETTINGS
-from leaderboard.views.cells import STATED
+from leaderboard.views.cells import STATED, describe_stated
 from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import (
     build_count_cell,
     build_mean_cell,
-    describe_stated,
     format_entry_kinds,
     mean_cell,
 )

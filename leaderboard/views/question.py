@@ -22,8 +22,9 @@ from leaderboard.data.queries import LICENCES, Queries
 from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
+from leaderboard.views.cells import describe_stated
 from leaderboard.views.reproductions import join_models, load_comparisons
-from leaderboard.views.suite_table import SuiteTable, TableState, describe_stated, explain_missing_model
+from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
 from leaderboard.web.filters import CHIPS, EMPTY_IS_NONE, ZERO
 from leaderboard.web.page import NotFound, check_name
 from leaderboard.web.page_state import FilterForm, Options, State, Text, build_address

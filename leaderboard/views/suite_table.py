@@ -22,8 +22,8 @@ from leaderboard.data.ranking import FEWEST, Floats, Means, Ranks, bound_ranks, 
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
 from leaderboard.views.cells import (
-    STATED,
     build_length_cell,
+    build_origin_cell,
     build_score_cell,
     build_size_cell,
     format_task_count,
@@ -328,7 +328,7 @@ class SuiteTable:
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
                                  note="The mean of the ranks on each task, among ranked models."),
-            SuiteColumn("origin", "Origin", self._build_origin_cell,
+            SuiteColumn("origin", "Origin", lambda row: build_origin_cell(scores, row, self.entries),
                     lambda row: entries[row].origin.casefold(), numeric=False),
             SuiteColumn("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
@@ -340,14 +340,6 @@ class SuiteTable:
             notes = [cell.note, f"revision {revision}"]
             cell = replace(cell, note="; ".join(filter(None, notes)))
         return cell.mark("outside") if row in self.scores.unranked else cell
-
-    def _build_origin_cell(self, row: int) -> Cell:
-        """Where the numbers of a row come from, and how many of them the model's makers state."""
-        entry = self.scores.entries[row]
-        unknown = "no revision" if entry.trust == "none" else ""
-        known = describe_stated(self.scores, row, self.entries) or unknown
-        text = f"{entry.origin}, {known}" if known else entry.origin
-        return Cell(text=text, value=entry.origin, kind=entry.origin)
 
     @cached_property
     def _usual_sources(self) -> list[int]:
@@ -673,14 +665,6 @@ def format_entry_kinds(entry: Entry) -> str:
         marks += [("own", line.all_own_data), ("changed", line.changed), ("selected", line.all_selected_on)]
     marks.append((entry.output, entry.output in OUTPUTS))
     return " ".join(kind for kind, there in marks if there)
-
-
-def describe_stated(scores: SuiteScores, row: int, entries: Mapping[int, Entry]) -> str:
-    """How many of a row's scores the makers of its model state themselves; empty for none."""
-    sources = scores.sources[row][scores.counted[row]].tolist() if scores.sources.size else []
-    stated = sum(number in entries and entries[number].trust == "external" for number in sources)
-    share = "" if stated == len(sources) else f"{stated} of {len(sources)} scores "
-    return f"{share}{STATED}" if stated else ""
 
 
 def build_treatment_cell(entry: Entry) -> Cell:
