@@ -320,9 +320,9 @@ def _select_needs(
         names = split_names(tasks or "")
         narrowed = replace(_build_suite_options(languages, subsets), tasks=names, cache=cache)
         opened = [*open_suites(suites, narrowed)] if suites else []
-        training: dict[str, Sequence[TrainingData]] = {}
+        training: dict[str, list[TrainingData]] = {}
         for name in recipes:
-            training |= _collect_training_data(name)
+            _collect_training_data(training, name)
         base = Request(models=(), suites=(), options=narrowed)
         read: list[Task] = []
         for step in expand_protocol(find_protocol(protocol), base).values() if protocol else ():
@@ -330,7 +330,7 @@ def _select_needs(
             opened += step.open_suites()
             read += resolved.sweep.tasks.values() if resolved.sweep else ()
             for stage in resolved.stages:
-                training |= _split_training_data(stage.name, stage)
+                _add_training_data(training, stage.name, stage)
         return needs([*(task for suite in opened for task in suite.tasks), *read], training)
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
@@ -338,9 +338,8 @@ def _select_needs(
     return list_data_sets(root)
 
 
-def _collect_training_data(recipe: str) -> dict[str, list[TrainingData]]:
-    """The data sets of a recipe by their use."""
-    uses: dict[str, list[TrainingData]] = {}
+def _collect_training_data(uses: dict[str, list[TrainingData]], recipe: str) -> None:
+    """Add the data sets of a recipe, by their use."""
     for stage in resolve_recipe_chain(recipe).split("+"):
         opened: Any = open_recipe(stage)
         if not hasattr(opened, "all_data"):
@@ -348,19 +347,14 @@ def _collect_training_data(recipe: str) -> dict[str, list[TrainingData]]:
                 f"The recipe {stage!r} trains on the data of the tasks that it is scored on.",
                 hint="Name their suite: --suite SUITE.",
             )
-        for use, sets in _split_training_data(recipe, opened).items():
-            uses.setdefault(use, []).extend(sets)
-    return uses
+        _add_training_data(uses, recipe, opened)
 
 
-def _split_training_data(name: str, recipe: ModelRecipe) -> dict[str, list[TrainingData]]:
-    """The data sets that a recipe trains on, under its name, and those that it can only select by."""
-    paths = {data.path for data in recipe.data}
-    selection = [data for data in recipe.all_data if data.path not in paths]
-    return {
-        name: [data for data in recipe.all_data if data.path in paths],
-        f"{name} (selection)": selection,
-    }
+def _add_training_data(uses: dict[str, list[TrainingData]], name: str, recipe: ModelRecipe) -> None:
+    """Add the data sets that a recipe trains on, under its name, and those that it can only select by."""
+    trained_on = {data.path for data in recipe.data}
+    for data in recipe.all_data:
+        uses.setdefault(name if data.path in trained_on else f"{name} (selection)", []).append(data)
 
 
 def _require_root_folder(root: Path | None) -> Path | None:

@@ -243,7 +243,7 @@ class _CardSource:
         measured: Its scores under one condition; None without any.
         others: Other settings with which it was measured.
         suites: The suites whose means are shown.
-        stored_parents: Keys of the models it was made of that are trained models of the results folder.
+        folders: Names of the models it was made of that no command opens: each was a folder.
     """
 
     name: str
@@ -253,7 +253,7 @@ class _CardSource:
     measured: MeasuredCondition | None
     others: tuple[str, ...]
     suites: tuple[Suite, ...]
-    stored_parents: tuple[str, ...]
+    folders: tuple[str, ...]
 
     @property
     def records(self) -> list[Record]:
@@ -313,10 +313,14 @@ def collect_card_source(
         measured=chosen,
         others=tuple(one.condition.text for one in conditions if one is not chosen),
         suites=tuple(opened),
-        stored_parents=tuple(
-            parent.artifact
-            for parent in (lineage.parents if lineage else ())
-            if store.list_model_folders(parent.artifact)
+        folders=tuple(
+            one.name
+            for one in (lineage.parents if lineage else ())
+            if not (
+                _format_parent(one)
+                or backbones.find_catalog_model(one.name)
+                or store.list_model_folders(one.artifact)
+            )
         ),
     )
 
@@ -537,18 +541,15 @@ def _list_lineage_lines(source: _CardSource) -> list[str]:
 def _list_command_lines(source: _CardSource) -> list[str]:
     """The section with the commands that train and measure the model again."""
     # The name of a folder opens nothing, and its path is this machine's own.
-    commands, folders = [], list[str]()
+    commands, folders = [], source.folders
     if source.lineage is not None:
-        parents = source.lineage.parents
-        folders = [one.name for one in parents if not _can_open(one, source.stored_parents)]
-        names = ["FOLDER" if one.name in folders else _format_parent(one) or one.name for one in parents]
-        commands.append(_format_training_command(source.lineage, names))
+        commands.append(_format_training_command(source.lineage, folders))
     # An object in Python is measured once; no command has it.
     if source.records and not is_of_object(source.records[0].identity):
         about = source.records[0].model
         hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
         if about.source == "local" and "/" not in hub_id and source.lineage is None:
-            hub_id, folders = "FOLDER", [source.name]
+            hub_id, folders = "FOLDER", (source.name,)
         commands += build_repeat_commands(source.records, hub_id, source.suites)
     if not commands:
         return []
@@ -556,13 +557,8 @@ def _list_command_lines(source: _CardSource) -> list[str]:
     return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```", meaning if folders else ""]
 
 
-def _can_open(parent: ParentPart, stored: Sequence[str]) -> bool:
-    """Whether a command takes the name: that of the hub, of the catalog, or of a trained model."""
-    is_named = "/" in parent.name or backbones.find_catalog_model(parent.name) is not None
-    return is_named or parent.artifact in stored
-
-
-def _format_training_command(lineage: Lineage, names: Sequence[str]) -> str:
+def _format_training_command(lineage: Lineage, folders: Sequence[str]) -> str:
+    names = ["FOLDER" if one.name in folders else _format_parent(one) or one.name for one in lineage.parents]
     if lineage.recipe == "average":
         return shlex.join(["harness", "models", "average", *names, "--output", "DIR"])
     words = ["harness", "train", "--model", names[0], "--recipe", lineage.name, "--seed", str(lineage.seed)]

@@ -19,12 +19,7 @@ from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_convent
 from leaderboard.data.tables import SETTINGS
 from leaderboard.views.cells import STATED, describe_stated
 from leaderboard.views.sorting import Field, fill_table
-from leaderboard.views.suite_table import (
-    build_count_cell,
-    build_mean_cell,
-    format_entry_kinds,
-    mean_cell,
-)
+from leaderboard.views.suite_table import build_count_cell, build_mean_cell, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
 from leaderboard.views.training import was_chosen
 from leaderboard.web.marks import find_leak_kinds, format_leak_count, format_part_mean
