@@ -501,6 +501,11 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
                 f"{backbone.name} with token vectors of {width or 'unknown'} dimensions is trained in groups "
                 f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
             )
+        if description.normalize and not self._plan_description(description).normalize:
+            notes.append(
+                f"the Normalize module of {backbone.name} is left out, as the recipe's models have none; "
+                "--normalize evaluates with normalized vectors"
+            )
         if description.pooling not in (None, settings.pooling):
             return (
                 *notes,

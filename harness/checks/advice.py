@@ -122,8 +122,11 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
             yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.other_needs}."
 
 
-def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> list[str]:
-    """What the suite can see whose margin an equal model would fail most often, and others that are weak."""
+def explain_unseen_margins(means: Mapping[str, Sensitivity], models: int | None = None) -> list[str]:
+    """What the suite can see whose margin an equal model would fail most often, and others that are weak.
+
+    With the number of the baseline's `models` also what most checks need; a check's report says it for one.
+    """
     passing = {suite: mean.passing for suite, mean in means.items() if mean.passing is not None}
     weak = sorted((share, suite) for suite, share in passing.items() if share < ENOUGH)
     if not weak:
@@ -139,11 +142,12 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity], *, models: int) -> 
     if mean.source in ("default", "policy"):
         offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."
     alike = f" Much the same holds for {shorten_names([name for _, name in others])}." if others else ""
-    trainings = "" if models >= LEAST_RUNS else f", or a baseline of {TRAININGS}"
+    trainings = "" if models is None or models >= LEAST_RUNS else f", or a baseline of {TRAININGS}"
+    needs = f" For an equal model to pass in most checks: a suite with {more}{trainings}."
     return [
         f"{suite} cannot see its margin of {100 * mean.margin:.2f} points well: an equal model passes in "
-        f"{100 * share:.0f} % of checks, and the smallest loss seen in 80 % of checks is {smallest}. For an "
-        f"equal model to pass in most checks: a suite with {more}{trainings}.{offer}{alike}"
+        f"{100 * share:.0f} % of checks, and the smallest loss seen in 80 % of checks is {smallest}."
+        f"{'' if models is None else needs}{offer}{alike}"
     ]
 
 

@@ -96,7 +96,7 @@ def run_check(
         if question != "port":
             baseline, trainings = sides.baseline, sides.candidate.trainings
             power = estimate_baseline_power(baseline, resolved.suites, policy, trainings)
-            for sentence in explain_unseen_margins(power.means, models=len(baseline.artifacts)):
+            for sentence in explain_unseen_margins(power.means):
                 announce(sentence)
         sides = _read_comparison(requests, reference, _measure_missing_scores(requests, carry_out))
     purpose = AskedQuestion(name=question or "replace", source="default" if question is None else "typed")

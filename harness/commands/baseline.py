@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from harness.checks.advice import SOURCES, explain_unseen_margins
 from harness.checks.baselines import BASELINES, EXPORT, Baseline, Reference, export_baseline
@@ -232,5 +234,16 @@ def _print_baseline(baseline: Baseline, as_json: bool, typed: str) -> int:
         anchor = baseline.anchor
         click.echo(f"  anchor: {anchor.name} of {anchor.when[:16]}, {anchor.baselines} before")
     _print_power(baseline)
-    click.echo(f"Next: harness check --candidate MODEL --baseline {typed}")
+    command = ["harness", "check", "--candidate", "MODEL", "--baseline", typed, *_list_typed_places()]
+    click.echo(f"Next: {shlex.join(command)}")
     return 0
+
+
+def _list_typed_places() -> list[str]:
+    """The typed options of this machine, which no baseline keeps and the check needs again."""
+    context, words = click.get_current_context(), list[str]()
+    for name in ("results", "cache", "data", "offline"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = context.params[name]
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return words

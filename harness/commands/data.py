@@ -29,6 +29,7 @@ from harness.data.training.sets import TrainingData, locate_user_training
 from harness.driver import progress
 from harness.executors.local import choose_device
 from harness.jobs.context import WorkerLimits
+from harness.jobs.recipe import ModelRecipe
 from harness.plan.catalog import find_protocol, open_recipe, open_suites, read_prompts, resolve_recipe_chain
 from harness.plan.catalog import load_suite_entries as catalog_suites
 from harness.plan.models import ModelOptions
@@ -52,7 +53,7 @@ def _add_selection_options(function: Function) -> Function:
 
 def _add_recipe_options(function: Function) -> Function:
     """Add the options that select the data of recipes and of a protocol."""
-    text = "Recipe whose training data is meant. Repeat for several."
+    text = "Recipe whose data is meant, also that which can choose among checkpoints. Repeat for several."
     recipe = click.option("--recipe", "recipes", multiple=True, metavar="RECIPE", help=text)
     text = "Protocol whose data is meant; --tasks names steps of it, or tasks."
     protocol = click.option("--protocol", default="", metavar="NAME", help=text)
@@ -118,11 +119,12 @@ def _pull_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
 @command.command("verify")
 @_add_selection_options
 @_add_recipe_options
-def _verify_data(data: Path | None, as_json: bool, **chosen: Any) -> None:
+@options.offline
+def _verify_data(data: Path | None, as_json: bool, offline: bool, **chosen: Any) -> None:
     """Check every file in the data root against what was pulled.
 
     Without --suite, --recipe and --protocol, checks all that lies there. Ends with 1 if anything is
-    missing or wrong.
+    missing or wrong. It never asks the hub, so --offline changes nothing.
     """
     root = _require_data_root(files.resolve_data_root(data))
     checked = [(need, verify(need, root)) for need in _select_needs(root, **chosen)]
@@ -318,14 +320,17 @@ def _select_needs(
         names = split_names(tasks or "")
         narrowed = replace(_build_suite_options(languages, subsets), tasks=names, cache=cache)
         opened = [*open_suites(suites, narrowed)] if suites else []
-        training = {name: _collect_training_data(name) for name in recipes}
+        training: dict[str, list[TrainingData]] = {}
+        for name in recipes:
+            _collect_training_data(training, name)
         base = Request(models=(), suites=(), options=narrowed)
         read: list[Task] = []
         for step in expand_protocol(find_protocol(protocol), base).values() if protocol else ():
             resolved = Recipes.resolve_recipes(step.open_suites(), step)
             opened += step.open_suites()
             read += resolved.sweep.tasks.values() if resolved.sweep else ()
-            training |= {stage.name: stage.all_data for stage in resolved.stages}
+            for stage in resolved.stages:
+                _add_training_data(training, stage.name, stage)
         return needs([*(task for suite in opened for task in suite.tasks), *read], training)
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
@@ -333,9 +338,8 @@ def _select_needs(
     return list_data_sets(root)
 
 
-def _collect_training_data(recipe: str) -> tuple[TrainingData, ...]:
-    """The data sets that a recipe trains on and selects by."""
-    data_sets: list[TrainingData] = []
+def _collect_training_data(uses: dict[str, list[TrainingData]], recipe: str) -> None:
+    """Add the data sets of a recipe, by their use."""
     for stage in resolve_recipe_chain(recipe).split("+"):
         opened: Any = open_recipe(stage)
         if not hasattr(opened, "all_data"):
@@ -343,8 +347,14 @@ def _collect_training_data(recipe: str) -> tuple[TrainingData, ...]:
                 f"The recipe {stage!r} trains on the data of the tasks that it is scored on.",
                 hint="Name their suite: --suite SUITE.",
             )
-        data_sets += opened.all_data
-    return tuple(data_sets)
+        _add_training_data(uses, recipe, opened)
+
+
+def _add_training_data(uses: dict[str, list[TrainingData]], name: str, recipe: ModelRecipe) -> None:
+    """Add the data sets that a recipe trains on, under its name, and those that it can only select by."""
+    trained_on = {data.path for data in recipe.data}
+    for data in recipe.all_data:
+        uses.setdefault(name if data.path in trained_on else f"{name} (selection)", []).append(data)
 
 
 def _require_root_folder(root: Path | None) -> Path | None:

@@ -158,6 +158,8 @@ def _format_row(row: SourcedSetting) -> str:
     if isinstance(value, tuple | list):
         value = ",".join(map(str, value))
     text = "none" if value in (None, "") else str(value)
+    if value is None and row.name.rpartition(".")[2] == "max_length":
+        text = "the model's own"
     return f"{row.name} = {text}" if len(text) <= LONGEST_VALUE else row.name
 
 

@@ -20,6 +20,7 @@ from harness.driver.report.suite import (
     is_approximate,
     is_selection_score,
 )
+from harness.encoder import backbones
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules_and_pooling import find_backbone_folder, read_modules
 from harness.plan import catalog
@@ -242,6 +243,7 @@ class _CardSource:
         measured: Its scores under one condition; None without any.
         others: Other settings with which it was measured.
         suites: The suites whose means are shown.
+        folders: Names of the models it was made of that no command opens: each was a folder.
     """
 
     name: str
@@ -251,6 +253,7 @@ class _CardSource:
     measured: MeasuredCondition | None
     others: tuple[str, ...]
     suites: tuple[Suite, ...]
+    folders: tuple[str, ...]
 
     @property
     def records(self) -> list[Record]:
@@ -299,15 +302,26 @@ def collect_card_source(
     conditions = collect_conditions(records, opened, names)
     chosen = choose_condition(conditions, settings) if conditions else None
     recorded_lineage = next((one.lineage for one in records if one.lineage), None)
+    lineage = document.lineage if document else recorded_lineage
+    store = ModelStore(files.resolve_results_folder(results))
     own_name = document.name if document else Path(model).name
     return _CardSource(
         name=name or (records[0].model.name if records else own_name),
         folder=folder,
-        lineage=document.lineage if document else recorded_lineage,
+        lineage=lineage,
         training=document.training if document else {},
         measured=chosen,
         others=tuple(one.condition.text for one in conditions if one is not chosen),
         suites=tuple(opened),
+        folders=tuple(
+            one.name
+            for one in (lineage.parents if lineage else ())
+            if not (
+                _format_parent(one)
+                or backbones.find_catalog_model(one.name)
+                or store.list_model_folders(one.artifact)
+            )
+        ),
     )
 
 
@@ -526,22 +540,25 @@ def _list_lineage_lines(source: _CardSource) -> list[str]:
 
 def _list_command_lines(source: _CardSource) -> list[str]:
     """The section with the commands that train and measure the model again."""
-    commands = []
+    # The name of a folder opens nothing, and its path is this machine's own.
+    commands, folders = [], source.folders
     if source.lineage is not None:
-        commands.append(_format_training_command(source.lineage))
+        commands.append(_format_training_command(source.lineage, folders))
     # An object in Python is measured once; no command has it.
     if source.records and not is_of_object(source.records[0].identity):
         about = source.records[0].model
         hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
         if about.source == "local" and "/" not in hub_id and source.lineage is None:
-            # The name of a folder opens nothing, and its path is this machine's own.
-            hub_id = "FOLDER"
+            hub_id, folders = "FOLDER", (source.name,)
         commands += build_repeat_commands(source.records, hub_id, source.suites)
-    return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```"] if commands else []
+    if not commands:
+        return []
+    meaning = f"FOLDER: the folder of {', '.join(dict.fromkeys(folders))}, by its path on your machine."
+    return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```", meaning if folders else ""]
 
 
-def _format_training_command(lineage: Lineage) -> str:
-    names = [_format_parent(one) or one.name for one in lineage.parents]
+def _format_training_command(lineage: Lineage, folders: Sequence[str]) -> str:
+    names = ["FOLDER" if one.name in folders else _format_parent(one) or one.name for one in lineage.parents]
     if lineage.recipe == "average":
         return shlex.join(["harness", "models", "average", *names, "--output", "DIR"])
     words = ["harness", "train", "--model", names[0], "--recipe", lineage.name, "--seed", str(lineage.seed)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from pydantic import Field
 
-from leaderboard.views.cells import SOURCES, describe_score
+from leaderboard.views.cells import SOURCES, STATED, describe_score
 from leaderboard.views.question import PATH, QuestionState, describe_bounds
 from leaderboard.web.marks import KINDS, explain_marks
 from leaderboard.web.page import Page
@@ -137,7 +138,7 @@ def _iter_result_sentences(name: str, table: Mapping[str, Any], tasks: str) -> I
         for key, source in sources.items():
             if cells.get(key, EMPTY)["value"] is not None:
                 facts = {"metric": cells["metric"]["value"], "task": row["key"]}
-                yield describe_score(name, _format_cited(cells[key]), facts, source)
+                yield describe_score(name, _format_cited(cells[key]), facts, source, _find_stated(cells[key]))
 
 
 def _format_share(count: str, total: str = "") -> str:
@@ -165,8 +166,15 @@ def _format_place(rank: str, ranked: object, tied: str = "") -> str:
 
 
 def _name_source(cell: Mapping[str, Any]) -> str:
-    """Where a row's numbers come from, by the kinds of the cell that says so; empty where none does."""
-    return next((SOURCES[kind] for kind in cell.get("kind", "").split() if kind in SOURCES), "")
+    """Where a row's numbers come from, by the cell that says so; empty where none does."""
+    source = next((SOURCES[kind] for kind in cell.get("kind", "").split() if kind in SOURCES), "")
+    return ", ".join(filter(None, (source, _find_stated(cell))))
+
+
+def _find_stated(cell: Mapping[str, Any]) -> str:
+    """What a cell or its note says of scores that makers state themselves; empty where it says nothing."""
+    parts = re.split("[,;] ", f"{cell['text']}; {cell.get('note', '')}")
+    return next((part for part in parts if part.endswith(STATED)), "")
 
 
 def _format_cited(cell: Mapping[str, Any], *, noted: bool = False) -> str:

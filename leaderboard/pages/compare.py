@@ -297,7 +297,7 @@ def _build_means_table(common: Common, labels: Sequence[str]) -> Table:
     scores, title = common.scores, common.scores.site_suite.suite.title
     part, typed = not scores.over_tasks.complete.all(), len(scores.by_type) > 1
     over, untouched = common.find_mean("tasks"), common.untouched
-    tasks = f"of {scores.over_tasks.expected} tasks"
+    tasks = f"of the suite’s {scores.over_tasks.expected} tasks"
     lines: list[tuple[str, str, Floats, str | None]] = [
         ("Over tasks", f"{over.expected} {tasks}", over.values, "")
     ]
@@ -312,7 +312,8 @@ def _build_means_table(common: Common, labels: Sequence[str]) -> Table:
     rows = [_build_mean_row(scores, *line) for line in lines if np.isfinite(line[2]).any()]
     for means in [scores.over_tasks, *([scores.over_types] if typed else [])] if part else ():
         cells = [build_mean_cell(scores, row, means.over, detailed=False) for row in range(len(labels))]
-        rows.append([f"Own, over {means.over}", *cells, f"{means.expected} {means.over}"])
+        share = f"those that each has, of {means.expected} {means.over}"
+        rows.append([f"Own, over {means.over}", *cells, share])
     notes = [LIKE_FOR_LIKE] if part else []
     if selected := [
         c.name
@@ -324,7 +325,7 @@ def _build_means_table(common: Common, labels: Sequence[str]) -> Table:
         what = f"Scores on {', '.join(selected)} selected some of these models or their settings"
         notes.append(f"{what}, and err upward there: {rest}.")
     entries, caption = _build_entry_heads(labels), f"{title}: means × 100 over what all have"
-    heads = {"mean": "Mean", **entries, "of": "Of"}
+    heads = {"mean": "Mean", **entries, "of": "Over"}
     return values_table("means", caption, heads, rows, " ".join(entries), notes=notes)
 
 

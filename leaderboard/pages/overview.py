@@ -87,7 +87,7 @@ def _show_overview(site: Site, state: State) -> Page:
     return Page(
         title="Which encoder?",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
-        f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
+        f"harness, imported from mteb, or printed in papers ({numbers:,} numbers). Each number says which.",
         tables=[best, newest],
         charts=[board.chart for board in boards if board.chart],
         context={

@@ -253,7 +253,8 @@ def _show_result(site: Site, state: _ResultState, id: str) -> Page:
     facts = {"metric": row.metric, "task": f"{row.task} ({scope})" if scope else row.task}
     # A deviation over seeds is that of the mean over all parts.
     quoted = asked_score + marks if scope else score
-    quote = explain_marks(cells.describe_score(entry.model, quoted, facts, cells.SOURCES[entry.origin]))
+    source = (cells.SOURCES[entry.origin], cells.STATED if entry.trust == "external" else "")
+    quote = explain_marks(cells.describe_score(entry.model, quoted, facts, *source))
     texts = {
         "page": format_task_path(row.task), "trust": TRUST[entry.trust],
         "data": describe_result_data(row.data, reasons),

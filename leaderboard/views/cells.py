@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.entries import Entry
+from leaderboard.data.scores import SuiteScores
 from leaderboard.web.table_formats import format_parameters
 from leaderboard.web.tables import Cell
 
@@ -17,6 +18,9 @@ SOURCES = {
 }
 """Where a number comes from, as a sentence ends."""
 
+STATED = "stated by its makers"
+"""Of an imported score that the makers of a model report themselves: nobody else ran it."""
+
 
 def describe_score(
     name: str, number: str, facts: Mapping[str, Any], *more: str, scale: str = " × 100"
@@ -24,6 +28,23 @@ def describe_score(
     """A score on the task of `facts`, with its metric where they state it, and `more` of it."""
     metric = f"{facts.get('metric') or 'main score'}{scale}"
     return ", ".join([f"{name} scores {number} ({metric}) on {facts['task']}", *filter(None, more)])
+
+
+def build_origin_cell(scores: SuiteScores, row: int, entries: Mapping[int, Entry]) -> Cell:
+    """Where the numbers of a row come from, and how many of them the model's makers state."""
+    entry = scores.entries[row]
+    unknown = "no revision" if entry.trust == "none" else ""
+    known = describe_stated(scores, row, entries) or unknown
+    text = f"{entry.origin}, {known}" if known else entry.origin
+    return Cell(text=text, value=entry.origin, kind=entry.origin)
+
+
+def describe_stated(scores: SuiteScores, row: int, entries: Mapping[int, Entry]) -> str:
+    """How many of a row's scores the makers of its model state themselves; empty for none."""
+    sources = scores.sources[row][scores.counted[row]].tolist() if scores.sources.size else []
+    stated = sum(number in entries and entries[number].trust == "external" for number in sources)
+    share = "" if stated == len(sources) else f"{stated} of {len(sources)} scores "
+    return f"{share}{STATED}" if stated else ""
 
 
 def format_count(number: int, what: str) -> str:

@@ -17,6 +17,7 @@ from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.snapshot import Snapshot
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, list_conventions
 from leaderboard.data.tables import SETTINGS
+from leaderboard.views.cells import STATED, describe_stated
 from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import build_count_cell, build_mean_cell, format_entry_kinds, mean_cell
 from leaderboard.views.task_scores import format_task_path
@@ -28,7 +29,7 @@ from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 TRUST = {
     "measured": "weights known by their hash", "commit": "pinned to a commit",
-    "external": "stated by its makers", "none": "not stated", "other": "no commit", "reported": "not stated",
+    "external": STATED, "none": "not stated", "other": "no commit", "reported": "not stated",
 }  # fmt: skip
 """How far an entry's model is known, in words."""
 
@@ -146,7 +147,13 @@ def build_suites_tables(
     shown["convention"] = replace(
         shown["convention"], cell=lambda one: names.get(one.scores.convention, one.scores.convention)
     )
-    fields = [*shown.values(), Field("source", "Source", lambda one: build_source_cell(one.entry, path))]
+
+    def build_source(one: Standing) -> Cell:
+        cell = build_source_cell(one.entry, path)
+        stated = describe_stated(one.scores, one.row, queries.entries)
+        return cell if not stated or stated in cell.note else replace(cell, note=f"{stated}; {cell.note}")
+
+    fields = [*shown.values(), Field("source", "Source", build_source)]
     return [build_standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
@@ -329,7 +336,8 @@ def _build_result_cell(results: EntryResults, task: str) -> Cell:
     if (mean := results.part_means.get(task)) is not None:
         kinds, notes = [*kinds, "contradicted"], [format_part_mean(mean), *notes]
     revision = results.revisions.get(row.source)
-    notes += [] if revision is None else [f"revision {revision} of the model"]
+    is_stated = (revision or results.entry.revision) == "external"
+    notes += [STATED] if is_stated else [] if revision is None else [f"revision {revision} of the model"]
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
     cell = build_score_cell(row, results.entry, " ".join(kinds), "; ".join(notes))
     return replace(cell, href=f"/results/{row.id}")

@@ -22,6 +22,7 @@ from leaderboard.data.queries import LICENCES, Queries
 from leaderboard.data.ranking import choose_shared_columns, select_mean_columns
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import SiteSuite, list_conventions
+from leaderboard.views.cells import describe_stated
 from leaderboard.views.reproductions import join_models, load_comparisons
 from leaderboard.views.suite_table import SuiteTable, TableState, explain_missing_model
 from leaderboard.web.filters import CHIPS, EMPTY_IS_NONE, ZERO
@@ -151,8 +152,10 @@ class Answer:
         rank = texts.get("places", "").replace("–", " to ")
         among = f" among the {len(ranked)} models with {tasks}" if len(ranked) > 1 else ""
         sure = f" ± {half}, rank {rank}{among}" if half else ""
+        stated = describe_stated(scores, best, self.table.entries)
+        stated = f"; {stated}" if stated else ""
         sentences = [
-            f"First is {first.model} ({score_text(float(mean))}{sure}){others}.",
+            f"First is {first.model} ({score_text(float(mean))}{sure}{stated}){others}.",
             f"Of {passing}, {len(ranked)} {has} {tasks}, "
             f"and {are} ranked over {'it' if single else 'these'}.",
         ]

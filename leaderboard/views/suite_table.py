@@ -21,7 +21,13 @@ from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import FEWEST, Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, build_column_scopes
-from leaderboard.views.cells import build_length_cell, build_score_cell, build_size_cell, format_task_count
+from leaderboard.views.cells import (
+    build_length_cell,
+    build_origin_cell,
+    build_score_cell,
+    build_size_cell,
+    format_task_count,
+)
 from leaderboard.views.reproductions import PATH, NumberPair
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import fill_table, sort_rows
@@ -322,7 +328,7 @@ class SuiteTable:
                                  optional=True, note="Of the weights."),
             _build_number_column("mean_rank", "Mean rank", _replace_nan(ranks.mean_rank), "{:.1f}", up=True,
                                  note="The mean of the ranks on each task, among ranked models."),
-            SuiteColumn("origin", "Origin", lambda row: _build_origin_cell(entries[row]),
+            SuiteColumn("origin", "Origin", lambda row: build_origin_cell(scores, row, self.entries),
                     lambda row: entries[row].origin.casefold(), numeric=False),
             SuiteColumn("how", "How", lambda row: build_treatment_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
@@ -659,12 +665,6 @@ def format_entry_kinds(entry: Entry) -> str:
         marks += [("own", line.all_own_data), ("changed", line.changed), ("selected", line.all_selected_on)]
     marks.append((entry.output, entry.output in OUTPUTS))
     return " ".join(kind for kind, there in marks if there)
-
-
-def _build_origin_cell(entry: Entry) -> Cell:
-    """Where the numbers of a row come from."""
-    trust = {"external": ", no commit named", "none": ", no revision"}.get(entry.trust, "")
-    return Cell(text=f"{entry.origin}{trust}", value=entry.origin, kind=entry.origin)
 
 
 def build_treatment_cell(entry: Entry) -> Cell:

@@ -15,7 +15,7 @@ class CellKind:
     """A kind of cell: its meaning in the legend, a sample, its mark behind a number, its name in CSV."""
 
     meaning: str
-    sample: str = "64.1"
+    sample: str = "score"
     mark: str = ""
     csv: str = ""
 
@@ -28,9 +28,9 @@ OUTPUTS = {
 """What models give that give no single vector: in a word, and in a sentence."""
 
 KINDS: Mapping[str, CellKind] = {
-    "best": CellKind(meaning="best of the rows shown", sample="71.2"),
-    "second": CellKind(meaning="second best of the rows shown", sample="70.9"),
-    "part": CellKind(meaning="mean of some of the tasks: not ranked", sample="65.0", csv="part"),
+    "best": CellKind(meaning="best of the rows shown"),
+    "second": CellKind(meaning="second best of the rows shown"),
+    "part": CellKind(meaning="mean of some of the tasks: not ranked", csv="part"),
     "none": CellKind(meaning="no score", sample="–"),
     "failed": CellKind(meaning="the run failed", sample="×", csv="failed"),
     "other": CellKind(meaning="on another revision of the data than the pinned one, or on one that is not "
@@ -64,7 +64,7 @@ KINDS: Mapping[str, CellKind] = {
     "outside": CellKind(meaning="outside the bounds: shown beside the models that pass them, without a rank",
             sample="model", mark=" (outside the bounds)", csv="outside the bounds"),
     "frontier": CellKind(meaning="on the frontier: no smaller model of the rows shown has as high a mean",
-            sample="24 M", mark="★", csv="frontier"),
+            sample="size", mark="★", csv="frontier"),
     "texts": CellKind(meaning="texts of this task are in the training data", mark="◊",
             csv="trained on texts"),
     "regressed": CellKind(meaning="lower than it may be", sample="▼"),

@@ -173,7 +173,8 @@ def test_a_plan_says_what_is_ours_and_where_the_sources_are(tmp_path: Path) -> N
     note = next(text for text in planned.lineage.assumed if text.startswith("learning_rate: "))
     assert note.startswith("learning_rate: as in princeton-nlp/SimCSE@")
     assert note.endswith("#L24; other sources: 1e-5 for large models (README.md#L244)")
-    choices = "heads = 1; selection = none; evaluation.max_length = none; evaluation.dtype = float32"
+    length = "evaluation.max_length = the model's own"
+    choices = f"heads = 1; selection = none; {length}; evaluation.dtype = float32"
     assert planned.lineage.assumed[-1].endswith(f"{choices}.")
     ours, open_, *more = describe_assumptions(planned.lineage.assumed)
     assert ours == f"our own choice, as no source states it: last_batch = dropped; {choices}"

@@ -88,7 +88,11 @@ def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
     apart = {name: reason for name, reason in means.shown_only.items() if name not in suite.left_out}
     lines += format_display_only(apart)
     if over.wanted and not over.complete:
-        lines.append("incomplete: not to be ranked beside complete ones")
+        names = suite.requested or tuple(means.columns)
+        missing = [n for n in names if means.columns[n] is None and n not in means.shown_only]
+        lines.append(
+            f"incomplete: not to be ranked beside complete ones; no score of {shorten_names(missing)}"
+        )
     elif over.wanted and suite.requested and len(suite.requested) < len(suite.columns):
         lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
     return [*lines, *format_empty_columns(suite), *_format_prediction_lines(suite, means)]
@@ -286,8 +290,9 @@ def _mean_json(mean: Mean) -> dict[str, Any]:
 
 
 def mean_text(mean: Mean) -> str:
-    """A mean and the number of its scores, e.g. "mean over tasks 56.09 (41 of 41)"."""
-    return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
+    """A mean and the number of its scores, e.g. "mean over tasks 56.09 (41 of 41)", or "(2 of 41 scored)"."""
+    scored = " scored" if mean.there < mean.wanted else ""
+    return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted}{scored})"
 
 
 def _format_prediction_lines(suite: Suite, aggregates: Aggregates) -> list[str]:

@@ -210,6 +210,12 @@ def test_a_trained_model_is_trained_further_and_towers_are_not(backbone: Artifac
     found = plan(trained, "mean")
     assert found.description.pooling == "mean"
     assert any("already an embedding model" in note for note in found.notes)
+    assert not any("Normalize" in note for note in found.notes)
+    modules.append({"name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    found = plan(trained, "mean")
+    assert not found.description.normalize
+    assert any("the Normalize module of bert is left out" in note for note in found.notes)
     modules[0]["type"] = "sentence_transformers.models.WordEmbeddings"
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(UsageError, match="does not begin with one Transformer"):

@@ -604,7 +604,7 @@ def test_show_prints_the_table_by_any_view(
     assert "tiny-bert on GLUE, small, fresh seeds 42001–42002, no transfer" in text
     assert "± 95 %" in text
     assert "mean over tasks" in text
-    assert "(2 of 8)" in text
+    assert "(2 of 8 scored)" in text
     assert "incomplete" in text
     assert "cross-fitted" in text
     assert "of each run, as the recipe has it; it errs upward, which ± does not see" in text

@@ -206,7 +206,8 @@ def test_the_data_root_may_come_from_the_environment(root, monkeypatch):
 def recipes(monkeypatch):
     """Two recipes: one that makes a model of two data sets, and one that trains for tasks."""
     toy = TrainingData(path="org/toy", revision=REVISION, config="triplet")
-    made = SimpleNamespace(all_data=(toy, TrainingData(path="org/more", revision=REVISION), toy))
+    every = (toy, TrainingData(path="org/more", revision=REVISION), toy)
+    made = SimpleNamespace(data=(toy,), all_data=every)
     opened = {"makes-a-model": made, "for-tasks": SimpleNamespace(plan_task=None)}
     monkeypatch.setattr(module, "open_recipe", opened.__getitem__)
     monkeypatch.setattr(module, "resolve_recipe_chain", lambda text: text)
@@ -225,9 +226,9 @@ def test_the_data_of_a_recipe_is_that_of_its_training_and_its_selection(root, hu
     assert [(r["path"], r["tasks"], r["state"]) for r in listed] == [
         ("org/toy", ["ToyA", "ToyB", "makes-a-model"], "verified"),
         ("org/other", ["Other"], "missing"),
-        ("org/more", ["makes-a-model"], "missing"),
+        ("org/more", ["makes-a-model (selection)"], "missing"),
     ]
-    verified = call("verify", *chosen)
+    verified = call("verify", *chosen, "--offline")
     assert verified.exit_code == 1
     assert [line.split()[:2] for line in verified.stdout.splitlines() if line[0] != " "] == [
         ["verified", "org/toy"],

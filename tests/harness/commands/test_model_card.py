@@ -132,7 +132,7 @@ def test_a_card_of_trained_scores_has_the_papers_rule_and_the_recipe(
     site_data.standard_records(tmp_path)
     assert invoke(["models", "card", "acme/tiny-base", "--suite", "glue", "--results", str(tmp_path)]) == 0
     text = ModelCard(capsys.readouterr().out).text
-    assert "mean over tasks 62.50 (2 of 8)" in text
+    assert "mean over tasks 62.50 (2 of 8 scored)" in text
     assert "| score |\n" in text
     assert "lists each of these, from 0 to 1.\n" in text
     assert f"GLUE, a task's score: {catalog.open_suite('glue').conventions['optibert'].says}" in text
@@ -189,7 +189,9 @@ def test_a_card_says_what_a_training_did_in_place_of_its_settings(
     assert invoke(["models", "card", str(model)]) == 0
     text = capsys.readouterr().out
     assert "- training: trained in float32: a CPU has no float16\n" in text
-    assert "harness train --model tiny --recipe contrast --seed 42 --data DIR\n" in text
+    # Its parent is neither of the hub nor of the catalog: a folder, whose name opens nothing.
+    assert "harness train --model FOLDER --recipe contrast --seed 42 --data DIR\n" in text
+    assert "FOLDER: the folder of tiny, by its path on your machine." in text
 
 
 def test_a_card_without_scores_has_the_models_name(
@@ -227,6 +229,7 @@ def test_a_card_by_the_name_of_a_folder_says_what_to_type_for_it(
     said = capsys.readouterr()
     assert "harness run --model FOLDER --suite mteb:STSBenchmark " in said.out
     assert " --data DIR " in said.out
+    assert "FOLDER: the folder of last-night, by its path on your machine." in said.out
     assert "licence and language: name the folder in place of last-night." in said.err
 
 

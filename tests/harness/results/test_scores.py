@@ -72,14 +72,14 @@ def test_both_means_by_hand() -> None:
 def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
     found = Aggregates.aggregate_scores(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
     assert found.columns["C"] is None
-    assert mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
-    assert mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
+    assert mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4 scored)"
+    assert mean_text(found.over_types) == "mean over types 15.00 (1 of 2 scored)"
     assert not found.over_types.complete
 
 
 def test_nothing_there() -> None:
     found = Aggregates.aggregate_scores(FOUR_COLUMNS, {})
-    assert mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
+    assert mean_text(found.over_tasks) == "mean over tasks – (0 of 4 scored)"
     assert found.over_types.value is None
 
 

@@ -93,7 +93,8 @@ def test_means_and_deltas_are_those_of_the_common_tasks(client: TestClient, slug
     assert means["Over tasks"]["s0"] == shown(float(np.mean([one[name] for name in NANO[:3]])))
     assert means["Over tasks"]["s1"] == shown(float(np.mean(list(two.values()))))
     assert means["Own, over tasks"]["s0"] == shown(float(np.mean(list(one.values()))))
-    assert means["Over tasks"]["of"] == "3 of 13 tasks"
+    assert means["Over tasks"]["of"] == "3 of the suite’s 13 tasks"
+    assert means["Own, over tasks"]["of"] == "those that each has, of 13 tasks"
     for name, row in rows(document, "tasks").items():
         assert row["d1"] == shown(two[name] - one[name])
         assert row["best"] == "A tiny-base"

@@ -201,6 +201,22 @@ def test_a_citation_has_the_address_and_a_sentence_with_marks_mean_and_count(tmp
     assert "<script>" not in client.post("/cite", params={"of": "/suites/nanobeir?q=<script>"}).text
 
 
+def test_a_citation_says_which_scores_the_makers_of_a_model_state(tmp_path: Path) -> None:
+    run = Import(model="o/m", revision="a" * 40, scores={NANO[0]: 0.1, NANO[1]: 0.2})
+    stated = Import(model="o/m", revision="external", scores={NANO[2]: 0.5})
+    put_imports(tmp_path / "results", [run, stated])
+    _, client = opened(tmp_path)
+    number = find_rows(client.get(f"/tasks/{NANO[2]}.json").json(), "ranking")[0]["cells"]["score"]["href"]
+    whole, one = "mteb, 1 of 3 scores stated by its makers", "mteb, stated by its makers"
+    ends = {"/suites/nanobeir": whole, "/models/o--m": whole, f"/models/o--m?q={NANO[2]}": one}
+    ends |= {f"/tasks/{NANO[2]}": one, number: one, f"/tasks/{NANO[0]}": "imported from the results of mteb"}
+    for page, end in ends.items():
+        text = client.get(cite(client, page)).text
+        assert re.search("<li data-site>(o/m [^<]*) [(]as of", text)[1].partition("; ")[0].endswith(end)
+    asked = client.get("/rank.json?suite=nanobeir&models=1").json()
+    assert "; 1 of 3 scores stated by its makers)" in asked["lead"]
+
+
 def test_a_citation_of_a_question_says_its_filters_in_the_words_of_the_chips(tmp_path: Path) -> None:
     fill(tmp_path)
     _, client = opened(tmp_path)
