@@ -184,9 +184,9 @@ class Training(AlwaysHashed):
         schedule: The schedule of the learning rate.
         max_length: Tokens of an input, special tokens included; fewer if the backbone has fewer learned
             positions.
-        autocast: The dtype of autocast, in evaluations too; float32 for none. float16 scales the loss, at
-            first by 65,536, doubled after 2,000 steps and halved by an overflow, whose step is skipped; the
-            schedule goes on. On a CPU it is float32.
+        autocast: The dtype of autocast, of head and loss and in evaluations too; float32 for none. Weights
+            are float32. float16 scales the loss, at first by 65,536, doubled after 2,000 steps and halved by
+            an overflow, whose step is skipped; the schedule goes on. On a CPU it is float32.
         float32_tasks: Tasks that run without autocast; none for no task.
         dropout: Dropout probabilities in the encoder; none leaves that of the checkpoint's config.
         head: The head behind the encoder.

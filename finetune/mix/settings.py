@@ -133,8 +133,9 @@ class MixSettings(EmbeddingSettings):
             the rows that a filter leaves and that have a query and a positive.
         draws: "replacement": each step has rows drawn from its whole set, none of them twice; "turns": a row
             comes again only after every other row of its set has come, or was left over because it filled no
-            batch. Of a set of classes no two rows of a group have a class or a text in common, either way: of
-            the drawn rows, which "replacement" then makes more, such a row waits for another group.
+            batch. Of a set of classes, or with `distinct`, no two rows of a group have a class, query or
+            positive in common: a row that would repeat one waits for the step's next group. "replacement"
+            then draws twice the rows of a step, or four times those if too few fit, and drops those left.
         sets: The sets that are trained on; none for all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
@@ -146,8 +147,8 @@ class MixSettings(EmbeddingSettings):
         pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
         instruction_file: A file of instructions of one's own (docs/training.md); none for the recipe's.
         dropout: The probability of dropout of embeddings, of attention's weights and output, and of the MLP's
-            inner values and output: of all five in a NeoBERT and what else our network runs, or of those
-            that the class of transformers has; none for the backbone's.
+            inner values and output, in BERT, ModernBERT, NeoBERT and whatever else our network runs; in any
+            other backbone of what its class in transformers has; none for the backbone's own.
     """
 
     groups: int = 1

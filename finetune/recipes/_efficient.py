@@ -223,7 +223,7 @@ SOURCES = read_sources(
     pooling = the mean has 0.47, the last token 0.36; the code divides by the padded length of a batch, so
         that its classification and clustering depend on the batch
     seed = the code sets none
-    evaluation.max_length := a Pythia has 2,048; the code's 75 tokens are evaluation_length
+    evaluation.max_length := a Pythia has 2,048; in the variant code evaluation_length has the 75 of the code
     budget = six from 1.5e15 to 1.5e18
     frozen = the paper has 0/6 to 5/6, or 0/8 to 7/8 (section 4.2)
     rank = tried from 8 to 2,048: 32 or 128 are best

@@ -90,6 +90,7 @@ SOURCES = read_sources(
     seeds = their numbers are the code's
     dtype = with LayerNorms in low precision as well (fused_layernorm, L50)
     optimizer.betas = 0.988 for QQP and SST-2 in table S2
+    dtype := LayerNorms in float32, as torch's autocast has them
     optimizer.betas := 0.98 for every task, as in the code
     dropout.attention := by default 0 in a MosaicBERT's config, 0.1 in a BERT's
     dropout.mlp := by default 0.1 in a MosaicBERT, 0 in a BERT

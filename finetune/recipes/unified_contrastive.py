@@ -91,7 +91,7 @@ def _apply_paper_text(mix_set: MixSet) -> MixSet:
         # As load_training counts them; nobody has printed the number of STS12.
         rows = 1_052 if mix_set.name == "STSBENCHMARK" else None
         data = (replace(mix_set.data[0], filter=("score", ">", 4.0), rows=rows),)
-        note = "pairs with a score above 4, which the code selects and then does not use; the text has none"
+        note = "pairs above 4, which the code selects and does not use; the text names no least score"
         return replace(mix_set, data=data, note=note)
     if mix_set.name == "SENTENCECOMP":
         note = "the compressed sentence is the positive, as the instruction says; in the code it is the query"

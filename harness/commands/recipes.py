@@ -288,8 +288,8 @@ def _describe_suite(typed: str) -> dict[str, Any]:
         }
         for task in suite.tasks
     }
-    entry, own = catalog.load_suite_entries().get(typed), f"{suite.title}, {len(suite.columns)} tasks"
-    return {"name": typed, "summary": entry.summary if entry else own, "tasks": tasks}
+    entry, described = catalog.load_suite_entries().get(typed), f"{suite.title}, {len(suite.columns)} tasks"
+    return {"name": typed, "summary": entry.summary if entry else described, "tasks": tasks}
 
 
 def _format_step(step: Mapping[str, Any]) -> list[str]:

@@ -76,8 +76,8 @@ class TrainingData:
             there is one, is above 0, with texts in the configurations and splits `queries` and `corpus`, of
             which titles are not read.
         classes: The column with the class of a text, whose parts are the columns, joined by blanks, and none
-            of them missing; the n texts of a class are n pairs, each text with the next in an order that is
-            drawn once, for all trainings, and the last with the first.
+            of them missing; the n texts of a class are n pairs, each text with the next in an order, and the
+            last with the first. The order is drawn once, by numpy's default_rng(split_seed).
         file: The file of rows in the data set's folder, where the library finds none by itself.
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
