@@ -13,6 +13,7 @@ from harness.core.types import Artifact, MeasuredModel, Outcome, Suite, SuiteOpt
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.modules_and_pooling import list_modules
 from suites._efficiency.protocol import HARNESS, LARGEST_DOUBLING, METRIC, WAYS, SpeedProtocol
+from suites._mteb.snapshot import filter_suite_splits
 from suites._texts import TextParts, resolve_text_folder
 
 PART, PARTS = 1000, 1024
@@ -111,7 +112,7 @@ def build_speed_suite(protocol: SpeedProtocol, options: SuiteOptions) -> Suite:
     """A suite with a task for each length of a protocol, and a column for each of its sets and engines.
 
     Raises:
-        UsageError: Options ask for languages, subsets or splits, none of which these sets have.
+        UsageError: Options ask for languages or subsets, none of which these sets have.
     """
     prefix = protocol.name.title().replace(":", "").replace("-", "")
     tasks = {
@@ -130,10 +131,6 @@ _build_task = partial(Task, type="Efficiency", metric=METRIC, output="measured",
 
 def _build_suite(name: str, title: str, tasks: Mapping[str, Task], options: SuiteOptions) -> Suite:
     """A suite with a column for each set and engine of its tasks, by the start of its name."""
-    if options.languages or options.subsets or options.splits:
-        raise UsageError(
-            "Sets of this suite have no languages, subsets or splits.", hint="Narrow the suite with --tasks."
-        )
     columns = (
         types.Column(
             name=f"{start}{subset} ({engine})", type=task.type, shown_only="a speed",
@@ -144,7 +141,8 @@ def _build_suite(name: str, title: str, tasks: Mapping[str, Task], options: Suit
         for engine in task.splits
     )  # fmt: skip
     notes = ("Numbers are tokens a second, padding not counted; docs/efficiency.md has the other figures.",)
-    return Suite(name=name, title=title, columns=tuple(columns), notes=notes)
+    suite = Suite(name=name, title=title, columns=tuple(columns), notes=notes)
+    return filter_suite_splits(suite, options)
 
 
 SUITE = types.SuiteEntry(

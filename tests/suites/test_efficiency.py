@@ -468,5 +468,5 @@ def test_what_cannot_be_measured_says_why(
     SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=16)]).save(str(tmp_path / "static"))
     with pytest.raises(UsageError, match="no transformer, but a module StaticEmbedding"):
         measure(tmp_path / "static", "efficiency", monkeypatch, tmp_path, 2, tasks=("512 fixed (ours)",))
-    with pytest.raises(UsageError, match="no languages"):
+    with pytest.raises(UsageError, match="name no language"):
         run(str(bert), "efficiency", languages=("eng",), results=tmp_path, cache=tmp_path)
