@@ -93,10 +93,8 @@ def load_language_model(
     args, name = build_model_args(artifact, encoding), artifact.name
     scaling, allowed = args.pop("scaling", None), args.pop("allow_extra", ())
     shared = {"local_files_only": True, "trust_remote_code": own_code}
-    lack = (
-        f"The weights of {name} lack a head of a language model, or a part, which would be drawn at random."
-    )
-    no_head = ModelError(lack, hint=PRETRAINED)
+    lack = "lack a head of a language model, or a part, which would be drawn at random"
+    no_head = ModelError(f"The weights of {name} {lack}.", hint=PRETRAINED)
     with hide_library_output():
         if left_to_right or not has_network(place, own_code=own_code):
             with collect_load_report(allowed) as report:
@@ -166,7 +164,7 @@ class TextLosses:
         return float(self.losses.mean() / math.log(2) * self.count / self.characters)
 
 
-def measure_text(model: LanguageModel, text: str, *, length: int, places: int | None) -> TextLosses:
+def measure_text(model: LanguageModel, text: str, length: int, places: int | None) -> TextLosses:
     """The losses of a text that is cut at a length.
 
     Args:

@@ -22,10 +22,9 @@ PART, PARTS = 1000, 1024
 
 @dataclass(frozen=True, kw_only=True)
 class _SpeedSource:
-    """The source of a task of one length, a harness.core.types.MeasuredSource."""
+    """The source of a task of one length, that of its protocol, a harness.core.types.MeasuredSource."""
 
     protocol: SpeedProtocol
-    longest: int
     per_machine: bool = True
 
     @property
@@ -34,7 +33,7 @@ class _SpeedSource:
         return f"{self.protocol.name} 1"
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: types.Dtype) -> str:
-        name, protocol = artifact.name, self.protocol
+        name, protocol, (longest,) = artifact.name, self.protocol, self.protocol.lengths
         if not protocol.waits and dtype != "float32":
             return f"{protocol.name} is in float32, as the released script: leave out --dtype {dtype}."
         description = describe(artifact.folder, own_code=artifact.trust_remote_code)
@@ -45,10 +44,10 @@ class _SpeedSource:
         if kinds[0] not in ("Transformer", None):
             return f"{name} has no transformer, but a module {kinds[0]}: there is no backbone to measure."
         limit = description.position_limit
-        if limit is not None and limit < self.longest and not description.is_unbound:
-            shorter = task.name.replace(str(self.longest), "512")
+        if limit is not None and limit < longest and not description.is_unbound:
+            shorter = task.name.replace(str(longest), "512")
             hint = f": take --tasks {shorter}" if limit >= 512 else ""
-            return f"{name} has {limit:,} positions, and sequences of {self.longest:,} were asked for{hint}."
+            return f"{name} has {limit:,} positions, and sequences of {longest:,} were asked for{hint}."
         return ""
 
     def estimate_tokens(self, task: Task) -> int:
@@ -56,12 +55,12 @@ class _SpeedSource:
         # A batch of 64 stands for the one that is searched.
         count = min(task.limit or 8192, self.protocol.sequences or 2 * LARGEST_DOUBLING)
         steps = self.protocol.rounds * count + (self.protocol.warmup + 8) * min(64, count)
-        return len(task.splits) * len(task.subsets) * steps * self.longest
+        return len(task.splits) * len(task.subsets) * steps * self.protocol.lengths[0]
 
     def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
         from suites._efficiency.measuring import measure_speed
 
-        return measure_speed(self.protocol, self.longest, task, model, seed=seed)
+        return measure_speed(self.protocol, task, model, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +118,7 @@ def build_speed_suite(protocol: SpeedProtocol, options: SuiteOptions) -> Suite:
         f"{longest} ": _build_task(
             name=f"{prefix}{longest}", splits=("ours", "padded"), subsets=protocol.sets,
             data=types.Data(content=f"synthetic {longest} {protocol.sequences} {protocol.least}"),
-            source=_SpeedSource(protocol=protocol, longest=longest),
+            source=_SpeedSource(protocol=replace(protocol, lengths=(longest,))),
         )
         for longest in protocol.lengths
     }  # fmt: skip

@@ -20,10 +20,18 @@ LENGTHS = (512, 1024, 2048, 4096, 8192)
 """The tokens of a text in each task, special ones included."""
 
 TEXTS, PLACES, CHARACTERS = 20, 64, 6
-"""The texts of a task, the places of each that are masked, and its characters for each token, more than usual."""
+"""Texts of a task, places of each that are masked, and characters for each token, more than tokens have."""
 
 ALL, LEFT_TO_RIGHT = "all", "left-to-right"
 """What a user may type before a folder: every place is masked, or a decoder is measured."""
+
+WAYS = {
+    "": ("PseudoPerplexity", f"{PLACES} tokens of a text masked alone", PLACES),
+    ALL: ("PseudoPerplexityAll", "every token masked alone", None),
+    LEFT_TO_RIGHT: ("Perplexity", "left to right", 1),
+}
+"""Names of tasks, of which those of decoders are in no column with masked ones; the way in words; and passes
+over a text, None for one for each token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +46,14 @@ class _PerplexitySource:
     @property
     def scoring(self) -> str:
         """The way to measure, and its version."""
-        ways = {ALL: "every token masked alone", LEFT_TO_RIGHT: "left to right"}
-        return f"perplexity 1, {ways.get(self.way, f'{PLACES} tokens of a text masked alone')}"
+        return f"perplexity 1, {WAYS[self.way][1]}"
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         texts = self.parts.load_texts(task)
         return Size(texts=len(texts), characters=sum(map(len, texts)))
 
     def estimate_tokens(self, task: Task) -> int:
-        copies = {ALL: self.length, LEFT_TO_RIGHT: 1}.get(self.way, PLACES)
-        return min(TEXTS, task.limit or TEXTS) * copies * self.length
+        return min(TEXTS, task.limit or TEXTS) * (WAYS[self.way][2] or self.length) * self.length
 
     def find_model_problem(self, task: Task, artifact: Artifact, dtype: types.Dtype) -> str:
         if describe(artifact.folder, own_code=artifact.trust_remote_code).unscalable == TWO_BACKBONES:
@@ -80,9 +86,9 @@ class _PerplexitySource:
             batch_tokens=model.batch_tokens,
         )  # fmt: skip
         model.announce(len(texts))
-        measured, places = [], None if self.way == ALL else PLACES
+        measured = []
         for text in texts:
-            measured.append(_perplexity.measure_text(network, text, length=self.length, places=places))
+            measured.append(_perplexity.measure_text(network, text, self.length, WAYS[self.way][2]))
             model.count(1)
         metrics = _perplexity.summarize_texts(measured)
         return Outcome(
@@ -122,10 +128,6 @@ def _has_mask_token(place: Path) -> bool:
     return not files.tokenizer or bool(named and (named != "mask" or any("mask" in t.lower() for t in added)))
 
 
-NAMES = {"": "PseudoPerplexity", ALL: "PseudoPerplexityAll", LEFT_TO_RIGHT: "Perplexity"}
-"""The names of tasks by the way to measure: those of decoders are in no column with masked ones."""
-
-
 def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
     way, _, rest = argument.partition(":")
     way, typed = (way, rest) if way in (ALL, LEFT_TO_RIGHT) else ("", argument)
@@ -133,14 +135,13 @@ def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
     for length in LENGTHS:
         parts = TextParts(folder=folder, size=CHARACTERS * length, count=TEXTS)
         task = Task(
-            name=f"{parts.prefix}{NAMES[way]}{length}", type="LanguageModelling", metric="perplexity",
+            name=f"{parts.prefix}{WAYS[way][0]}{length}", type="LanguageModelling", metric="perplexity",
             splits=("test",), data=parts.describe_data(), roles=(), output="measured",
             source=_PerplexitySource(parts=parts, way=way, length=length),
         )  # fmt: skip
         reason = "a perplexity is no share of 1"
         columns.append(types.Column(name=task.name, type=task.type, tasks=(task,), shown_only=reason))
-    title = f"{NAMES[way]} on {parts.origin}"
-    name = f"pseudo-perplexity:{argument}".rstrip(":")
+    name, title = f"pseudo-perplexity:{argument}".rstrip(":"), f"{WAYS[way][0]} on {parts.origin}"
     return filter_suite_splits(Suite(name=name, title=title, columns=tuple(columns)), options)
 
 

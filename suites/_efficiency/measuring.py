@@ -16,11 +16,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -355,7 +355,7 @@ def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: in
     """
     tokens, padded = sum(workload.lengths), workload.longest * len(workload.lengths)
     rates = [tokens / timing.seconds for timing in timings]
-    middle, (low, _, high) = median(rates), quantiles(rates, method="inclusive")
+    low, middle, high = np.percentile(rates, [25, 50, 75]).tolist()
     joules = [timing.joules for timing in timings if timing.joules is not None]
     # Over all rounds: the clocks of processors go by hundredths, and less than half a second says nothing.
     total = sum(timing.total for timing in timings)
@@ -468,14 +468,11 @@ def _end_above(memory: int) -> None:
 # Tasks
 
 
-def measure_speed(
-    protocol: SpeedProtocol, longest: int, task: Task, model: MeasuredModel, *, seed: int
-) -> Outcome:
+def measure_speed(protocol: SpeedProtocol, task: Task, model: MeasuredModel, *, seed: int) -> Outcome:
     """Measure the engines of a task in rounds.
 
     Args:
-        protocol: The way to measure.
-        longest: The tokens of the longest sequences.
+        protocol: The way to measure, with the one length of the task.
         task: The task, whose splits are engines and whose subsets are sets.
         model: The model.
         seed: The seed of lengths and token ids.
@@ -483,8 +480,9 @@ def measure_speed(
     Raises:
         ModelError: No engine runs the model, or not even one sequence fits into memory.
     """
-    device, most = Device(model.device), min(task.limit or 8192, protocol.sequences or LARGEST_DOUBLING)
-    trials, sizes, notes = _search_batches(protocol, longest, task, model, most)
+    device, (longest,), compute = Device(model.device), protocol.lengths, None
+    most = min(task.limit or 8192, protocol.sequences or LARGEST_DOUBLING)
+    trials, sizes, notes = _search_batches(protocol, task, model, most)
     # After all searches, and one after the other: networks fill the memory.
     loads = {engine: device.measure_call(trials[engine].build) for engine in sizes}
     networks = {engine: network for engine, (network, _) in loads.items()}
@@ -530,11 +528,15 @@ def measure_speed(
     # Measured on both sides of the rounds: a busy minute does not lower it.
     ceiling = max(ceiling, _measure_ceiling(device, model.dtype))
     scores: dict[str, dict[str, Any]] = {}
+    # Not all files tell what their backbone computes.
+    with suppress(ModelError):
+        compute = read_backbone_compute(model.artifact.folder)
     for run, stand_in in stand_ins.items():
         (engine, name, size), lengths = run, timed[stand_in].lengths
         computed = sum(lengths) if networks[engine].engine == "ours" else longest * len(lengths)
         cell = summarize_rounds(timings[stand_in], runs[run], computed) | latencies.get(run, {})
-        flops = _count_flops(model.artifact.folder, runs[run].lengths)
+        # Without padding.
+        flops = compute and float(sum(compute.count_operations(n, windows=True) for n in runs[run].lengths))
         cell |= {
             "batch_size": size,
             "peak_memory_bytes": trials[engine].measure_peak(size),
@@ -561,12 +563,11 @@ def measure_speed(
 
 
 def _search_batches(
-    protocol: SpeedProtocol, longest: int, task: Task, model: MeasuredModel, most: int
+    protocol: SpeedProtocol, task: Task, model: MeasuredModel, most: int
 ) -> tuple[dict[str, Trials], dict[str, list[int]], list[str]]:
     """The tries of each engine, its batches to be timed where one fits, and notes on engines without any."""
-    notes: list[str] = []
-    trials: dict[str, Trials] = {}
-    sizes: dict[str, list[int]] = {}
+    notes, trials, sizes = list[str](), dict[str, Trials](), dict[str, list[int]]()
+    (longest,) = protocol.lengths
     # What a try gets needs no functions of this process.
     sent = replace(model, announce=print, count=print, tell=print)
     for engine in task.splits:
@@ -586,15 +587,6 @@ def _search_batches(
     if not sizes:
         raise ModelError("; ".join(notes), hint="Take shorter sequences, or a device with more memory.")
     return trials, sizes, notes
-
-
-def _count_flops(folder: Path, lengths: Sequence[int]) -> float | None:
-    """The operations of a forward pass over sequences, without padding; None where the files do not tell."""
-    try:
-        compute = read_backbone_compute(folder)
-    except ModelError:
-        return None
-    return float(sum(compute.count_operations(length, windows=True) for length in lengths))
 
 
 def _measure_ceiling(device: Device, dtype: str) -> float:
