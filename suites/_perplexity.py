@@ -15,16 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_MASKED_LM_MAPPING,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-)
 
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
@@ -109,7 +102,7 @@ def load_language_model(
                 network = load_network(place, read_family(place), head=True, **own).model
             except ModelError as error:
                 raise (no_head if HEADLESS in error.message else error) from None
-        tokenizer = AutoTokenizer.from_pretrained(place, **shared)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **shared)
     if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
         lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"
         raise ModelError(f"The tokenizer of {name} has no {lack}.", hint=PRETRAINED)
@@ -123,15 +116,16 @@ def load_language_model(
 
 
 def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_right: bool) -> Any:
-    kind = type(AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"]))
-    masked, causal = kind in MODEL_FOR_MASKED_LM_MAPPING, kind in MODEL_FOR_CAUSAL_LM_MAPPING
+    config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"])
+    masked = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     # A masked family may have a class for decoders as well, such as BERT, and is none.
     if left_to_right and (masked or not causal):
         raise ModelError(f"transformers has no decoder for the family of {name}.", hint=PRETRAINED)
     if not (left_to_right or masked):
         hint = "A decoder takes --suite pseudo-perplexity:left-to-right." if causal else PRETRAINED
         raise ModelError(f"transformers has no masked-language head for the family of {name}.", hint=hint)
-    loader: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
+    loader: Any = transformers.AutoModelForCausalLM if left_to_right else transformers.AutoModelForMaskedLM
     network = loader.from_pretrained(place, **args)
     merge_folder_adapter(network, place)
     return network

@@ -273,9 +273,11 @@ def watch_load(device: Device) -> Iterator[Timing]:
     if nvml:
         library, handle = nvml
         timing.joules = (library.nvmlDeviceGetTotalEnergyConsumption(handle) - energy) / 1000
-        slow = library.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & 0xE8
-        shared = len(library.nvmlDeviceGetComputeRunningProcesses(handle)) > 1
-        timing.troubles = ["throttled"] * bool(slow) + ["other processes on it"] * shared
+        troubles = {
+            "throttled": library.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & 0xE8,
+            "other processes on it": len(library.nvmlDeviceGetComputeRunningProcesses(handle)) > 1,
+        }
+        timing.troubles = [text for text, holds in troubles.items() if holds]
 
 
 def _read_processor_times() -> tuple[float, float]:

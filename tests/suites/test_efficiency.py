@@ -30,7 +30,7 @@ import late_models
 import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
-from harness.core.types import Artifact, MeasuredModel
+from harness.core.types import Artifact, MeasuredModel, SuiteOptions
 from harness.encoder.folder.description import compute_folder_identity
 from harness.plan import catalog
 from harness.results.audit import find_contradictions
@@ -470,3 +470,10 @@ def test_what_cannot_be_measured_says_why(
         measure(tmp_path / "static", "efficiency", monkeypatch, tmp_path, 2, tasks=("512 fixed (ours)",))
     with pytest.raises(UsageError, match="name no language"):
         run(str(bert), "efficiency", languages=("eng",), results=tmp_path, cache=tmp_path)
+
+
+def test_splits_choose_an_engine() -> None:
+    suite = catalog.open_suite("efficiency", SuiteOptions(splits=("ours",)))
+    assert {task.splits for task in suite.tasks} == {("ours",)}
+    with pytest.raises(UsageError, match="nobody"):
+        catalog.open_suite("efficiency", SuiteOptions(splits=("nobody",)))
