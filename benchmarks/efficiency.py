@@ -23,9 +23,9 @@ from measuring import format_table, load_encoder, locate_minilm, read_options, r
 from harness.core.types import Artifact, MeasuredModel
 from harness.encoder.folder.description import compute_folder_identity
 from suites._efficiency.measuring import (
+    Engine,
     Workload,
     draw_lengths,
-    load_engine,
     measure_rounds,
     plan_engine,
     time_run,
@@ -61,7 +61,10 @@ def load_networks(folder: Path) -> dict[str, Any]:
         count=print,
         tell=print,
     )
-    return {engine: load_engine(plan_engine(engine, artifact)[0], model) for engine in ENGINES}
+    return {
+        engine: Engine(kind=plan_engine(engine, artifact)[0], model=model).load_network()
+        for engine in ENGINES
+    }
 
 
 def main() -> int:

@@ -64,7 +64,7 @@ AGREEMENT = 1e-3
 """The difference of vectors from which engines do not compute the same."""
 
 
-# Engines
+# A run over a set
 
 
 @dataclass
@@ -123,65 +123,6 @@ class LoadedNetwork:
         """The attention backend as it ran, or as transformers sets it."""
         backend = getattr(self.model.config, "_attn_implementation", None)
         return str(getattr(self.model, "attention_as_run", backend) or "none")
-
-
-def plan_engine(engine: str, artifact: Artifact, attention: str = "") -> tuple[str, str]:
-    """The engine that stands for "ours" or "padded", empty where there is none, and a note on it."""
-    folder = find_backbone_folder(artifact.folder)
-    network, family = has_network(folder, own_code=artifact.trust_remote_code), read_family(folder)
-    if engine == "padded" and not (network and (family is None or not family.native)):
-        return "padded", ""
-    if not network:
-        return "", "ours: the harness has no network of its own for this model"
-    if attention == "eager":
-        return "", f"{engine}: our network has no eager attention"
-    if engine == "ours":
-        return "ours", ""
-    return "filled", "padded: transformers has no class for this model; our network computes the padding"
-
-
-def load_engine(engine: str, model: MeasuredModel, attention: str = "") -> LoadedNetwork:
-    """A model with an engine of `plan_engine` and an attention backend.
-
-    Raises:
-        ModelError: The backend does not run here.
-    """
-    # Ours takes transformers' names as far as it has such a backend.
-    backend = attention if engine == "padded" else LIBRARY_NAMES.get(attention, attention)
-    backbone: Any
-    if engine == "padded":
-        backbone = _load_library_backbone(model, attention)
-    else:
-        backbone = collect_backbones(model.load().model)[0]
-        if attention:
-            backbone.attention_asked = backend
-    network = LoadedNetwork(model=backbone, device=Device(model.device), engine=engine)
-    if attention:
-        # Ours takes another backend where one cannot run, and tells it once it has run.
-        network.run_pass(network.move_batch(torch.ones((1, 8), dtype=torch.long), [8]))
-        if network.attention != backend:
-            raise ModelError(f"Attention by {backend} does not run here: {network.attention} ran instead.")
-    return network
-
-
-def _load_library_backbone(model: MeasuredModel, attention: str) -> Any:
-    folder = find_backbone_folder(model.artifact.folder)
-    try:
-        with hide_library_output():
-            backbone = AutoModel.from_pretrained(
-                str(folder), local_files_only=True, dtype=getattr(torch, model.dtype),
-                trust_remote_code=model.artifact.trust_remote_code, attn_implementation=attention or None,
-            )  # fmt: skip
-    except (ImportError, ValueError) as error:
-        # transformers' ways to refuse a backend.
-        if not attention:
-            raise
-        raise ModelError(f"transformers does not run {attention}: {error}") from error
-    merge_folder_adapter(backbone, folder)
-    return backbone.to(model.device).eval()
-
-
-# A run over a set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,39 +323,95 @@ def summarize_rounds(timings: Sequence[Timing], workload: Workload, computed: in
     }
 
 
-# Tries of a batch
+# An engine
+
+
+def plan_engine(engine: str, artifact: Artifact, attention: str = "") -> tuple[str, str]:
+    """The engine that stands for "ours" or "padded", empty where there is none, and a note on it."""
+    folder = find_backbone_folder(artifact.folder)
+    network, family = has_network(folder, own_code=artifact.trust_remote_code), read_family(folder)
+    if engine == "padded" and not (network and (family is None or not family.native)):
+        return "padded", ""
+    if not network:
+        return "", "ours: the harness has no network of its own for this model"
+    if attention == "eager":
+        return "", f"{engine}: our network has no eager attention"
+    if engine == "ours":
+        return "ours", ""
+    return "filled", "padded: transformers has no class for this model; our network computes the padding"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials:
-    """The tries of an engine with sequences of `longest` tokens, of which each is made once.
+class Engine:
+    """An engine of `plan_engine` for a model and sequences of up to `longest` tokens; picklable.
 
-    `build` loads the model with the engine, and is picklable; `log` is the file that keeps the tries;
-    `memory` bounds the resident memory of a try on a CPU.
+    `attention` is its backend in transformers' words, empty for its own; `memory` bounds the resident memory
+    of a try of a batch on a CPU.
     """
 
-    build: Callable[[], Any]
-    device: str
-    longest: int
-    log: Path
+    kind: str
+    model: MeasuredModel
+    attention: str = ""
+    longest: int = 512
     memory: int = CPU_MEMORY
+
+    def load_network(self) -> LoadedNetwork:
+        """The model on its device.
+
+        Raises:
+            ModelError: The attention backend does not run here.
+        """
+        attention, backbone = self.attention, self._load_backbone()
+        network = LoadedNetwork(model=backbone, device=Device(self.model.device), engine=self.kind)
+        if attention:
+            # Ours takes transformers' names as far as it has such a backend; where that cannot run it takes
+            # another one, and tells it once it has run.
+            if self.kind != "padded":
+                attention = backbone.attention_asked = LIBRARY_NAMES.get(attention, attention)
+            network.run_pass(network.move_batch(torch.ones((1, 8), dtype=torch.long), [8]))
+            if network.attention != attention:
+                ran = f"{network.attention} ran instead"
+                raise ModelError(f"Attention by {attention} does not run here: {ran}.")
+        return network
+
+    def _load_backbone(self) -> Any:
+        artifact = self.model.artifact
+        if self.kind != "padded":
+            return collect_backbones(self.model.load().model)[0]
+        folder = find_backbone_folder(artifact.folder)
+        try:
+            with hide_library_output():
+                backbone = AutoModel.from_pretrained(
+                    str(folder), local_files_only=True, dtype=getattr(torch, self.model.dtype),
+                    trust_remote_code=artifact.trust_remote_code, attn_implementation=self.attention or None,
+                )  # fmt: skip
+        except (ImportError, ValueError) as error:
+            # transformers' ways to refuse a backend.
+            if not self.attention:
+                raise
+            raise ModelError(f"transformers does not run {self.attention}: {error}") from error
+        merge_folder_adapter(backbone, folder)
+        return backbone.to(self.model.device).eval()
+
+    def fits(self, size: int) -> bool:
+        """Whether a batch fits into memory."""
+        return self.measure_peak(size) is not None
 
     def measure_peak(self, size: int) -> int | None:
         """The bytes that the model and a pass over a batch take at most; None if they do not fit.
 
+        Each is tried once, in a process of its own, and kept in a file.
+
         Raises:
             ModelError: The try failed for another reason, or too little memory is free for it.
         """
-        peak: int | None = _measure_once(self.log, str(size), partial(self.run_trial, size))
+        log = self.model.work / f"{self.kind}.json"
+        peak: int | None = _measure_once(log, str(size), partial(self.run_trial, size))
         return peak
 
-    def fits(self, size: int) -> bool:
-        """Whether a batch fits."""
-        return self.measure_peak(size) is not None
-
     def run_trial(self, size: int) -> int | None:
-        """Try a batch in a process of its own; see `measure_peak`."""
-        if not self.device.startswith("cuda") and psutil.virtual_memory().available < self.memory:
+        """The peak of a batch (`measure_peak`), tried now."""
+        if not self.model.device.startswith("cuda") and psutil.virtual_memory().available < self.memory:
             raise ModelError(
                 f"Less than {self.memory / 2**30:.0f} GB of memory are free, which a try may take.",
                 hint="End other programs, and type the command again.",
@@ -436,20 +433,20 @@ class Trials:
         return peak
 
 
-def _try_batch(trials: Trials, size: int, threads: int) -> int | None:
+def _try_batch(engine: Engine, size: int, threads: int) -> int | None:
     torch.set_num_threads(threads)
-    device, on_gpu, held = trials.device, trials.device.startswith("cuda"), 0
+    on_gpu, held = engine.model.device.startswith("cuda"), 0
     if not on_gpu:
-        threading.Thread(target=_end_above, args=(trials.memory,), daemon=True).start()
-    before, network = psutil.Process().memory_info().rss, trials.build()
+        threading.Thread(target=_end_above, args=(engine.memory,), daemon=True).start()
+    before, network = psutil.Process().memory_info().rss, engine.load_network()
     if on_gpu:
         # The weights of another engine are in memory while both are measured, and some room goes in pieces.
+        device = engine.model.device
         held = torch.cuda.memory_allocated(device) + torch.cuda.mem_get_info(device)[1] // 50
-    lengths = (trials.longest,) * size
+    lengths, config = (engine.longest,) * size, network.model.config
     try:
-        ballast = torch.empty(held, dtype=torch.uint8, device=device)
-        workload = Workload(longest=trials.longest, lengths=lengths, config=network.model.config)
-        time_run(network, workload, size)
+        ballast = torch.empty(held, dtype=torch.uint8, device=engine.model.device)
+        time_run(network, Workload(longest=engine.longest, lengths=lengths, config=config), size)
         del ballast
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
@@ -484,9 +481,9 @@ def measure_speed(protocol: SpeedProtocol, task: Task, model: MeasuredModel, *, 
     """
     device, (longest,), compute = Device(model.device), protocol.lengths, None
     most = min(task.limit or 8192, protocol.sequences or LARGEST_DOUBLING)
-    trials, sizes, notes = _search_batches(protocol, task, model, most)
+    engines, sizes, notes = _search_batches(protocol, task, model, most)
     # After all searches, and one after the other: networks fill the memory.
-    loads = {engine: device.measure_call(trials[engine].build) for engine in sizes}
+    loads = {name: device.measure_call(engine.load_network) for name, engine in engines.items()}
     networks = {engine: network for engine, (network, _) in loads.items()}
     for network in networks.values():
         network.device.waits = protocol.waits
@@ -504,44 +501,21 @@ def measure_speed(protocol: SpeedProtocol, task: Task, model: MeasuredModel, *, 
         for name in task.subsets
         for size in batches
     }
-    # The released script divides the variable set's tokens by the fixed set's time where padding is computed.
-    stand_ins = {
-        run: run if protocol.waits or networks[run[0]].engine == "ours" else (run[0], "fixed", run[2])
-        for run in runs
-    }
-    timed = {run: runs.get(run, sets[run[1]]) for run in stand_ins.values()}
-    latencies: dict[Run, dict[str, float]] = {}
-
-    def run_set(run: Run, workload: Workload) -> Timing:
-        return time_run(networks[run[0]], workload, run[2], model.count)
-
-    def warm_up(turns: Counter[Run]) -> None:
-        steps = sum(turns[run] * -(-len(workload.lengths) // run[2]) for run, workload in timed.items())
-        model.announce(steps + protocol.warmup * len(timed))
-        for run, workload in timed.items():
-            for _ in range(protocol.warmup):
-                run_set(run, workload.take_first(run[2]))
-            if protocol.waits and protocol.sequences:
-                latencies[run] = _measure_latency(networks[run[0]], workload, protocol.warmup)
-
     ceiling = _measure_ceiling(device, model.dtype)
-    calls = {run: partial(run_set, run, workload) for run, workload in timed.items()}
-    timings = measure_rounds(calls, protocol.rounds, model.work / "timings.json", warm_up)
+    figures = _measure_runs(protocol, model, networks, runs, sets)
     # Measured on both sides of the rounds: a busy minute does not lower it.
     ceiling = max(ceiling, _measure_ceiling(device, model.dtype))
     scores: dict[str, dict[str, Any]] = {}
     # Not all files tell what their backbone computes.
     with suppress(ModelError):
         compute = read_backbone_compute(model.artifact.folder)
-    for run, stand_in in stand_ins.items():
-        (engine, name, size), lengths = run, timed[stand_in].lengths
-        computed = sum(lengths) if networks[engine].engine == "ours" else longest * len(lengths)
-        cell = summarize_rounds(timings[stand_in], runs[run], computed) | latencies.get(run, {})
+    for (engine, name, size), cell in figures.items():
         # Without padding.
-        flops = compute and float(sum(compute.count_operations(n, windows=True) for n in runs[run].lengths))
+        lengths = runs[engine, name, size].lengths
+        flops = compute and float(sum(compute.count_operations(n, windows=True) for n in lengths))
         cell |= {
             "batch_size": size,
-            "peak_memory_bytes": trials[engine].measure_peak(size),
+            "peak_memory_bytes": engines[engine].measure_peak(size),
             "flops": flops,
             "mfu": flops and flops / cell["seconds"] / ceiling,
             "load_seconds": loads[engine][1],
@@ -566,29 +540,64 @@ def measure_speed(protocol: SpeedProtocol, task: Task, model: MeasuredModel, *, 
 
 def _search_batches(
     protocol: SpeedProtocol, task: Task, model: MeasuredModel, most: int
-) -> tuple[dict[str, Trials], dict[str, list[int]], list[str]]:
-    """The tries of each engine, its batches to be timed where one fits, and notes on engines without any."""
-    notes, trials, sizes = list[str](), dict[str, Trials](), dict[str, list[int]]()
+) -> tuple[dict[str, Engine], dict[str, list[int]], list[str]]:
+    """The engines for which a batch fits, their batches to be timed, and notes on the others."""
+    notes, engines, sizes = list[str](), dict[str, Engine](), dict[str, list[int]]()
     (longest,) = protocol.lengths
     # What a try gets needs no functions of this process.
     sent = replace(model, announce=print, count=print, tell=print)
-    for engine in task.splits:
-        kind, note = plan_engine(engine, model.artifact, protocol.attention)
+    for name in task.splits:
+        kind, note = plan_engine(name, model.artifact, protocol.attention)
         notes += [note] if note else []
         if not kind:
             continue
-        build, log = partial(load_engine, kind, sent, protocol.attention), model.work / f"{engine}.json"
-        trials[engine] = Trials(build=build, device=model.device, longest=longest, log=log)
-        model.tell(f"{engine}: searching the largest batch of sequences of {longest:,} tokens")
-        if size := protocol.find_batch(trials[engine].fits, most):
-            sizes[engine] = [size] if protocol.sequences else [2**n for n in range(size.bit_length())]
+        engine = Engine(kind=kind, model=sent, attention=protocol.attention, longest=longest)
+        model.tell(f"{name}: searching the largest batch of sequences of {longest:,} tokens")
+        if size := protocol.find_batch(engine.fits, most):
+            engines[name] = engine
+            sizes[name] = [size] if protocol.sequences else [2**n for n in range(size.bit_length())]
             # Now, before networks fill the memory: the released search ends with a batch that it did not try.
-            trials[engine].measure_peak(size)
+            engine.measure_peak(size)
         else:
-            notes.append(f"{engine}: out of memory with a batch of 1")
+            notes.append(f"{name}: out of memory with a batch of 1")
     if not sizes:
         raise ModelError("; ".join(notes), hint="Take shorter sequences, or a device with more memory.")
-    return trials, sizes, notes
+    return engines, sizes, notes
+
+
+def _measure_runs(
+    protocol: SpeedProtocol, model: MeasuredModel, networks: Mapping[str, LoadedNetwork],
+    runs: Mapping[Run, Workload], sets: Mapping[str, Workload],
+) -> dict[Run, dict[str, Any]]:  # fmt: skip
+    """The figures of each run."""
+    # The released script divides the variable set's tokens by the fixed set's time where padding is computed.
+    stand_ins = {
+        run: run if protocol.waits or networks[run[0]].engine == "ours" else (run[0], "fixed", run[2])
+        for run in runs
+    }
+    timed = {run: runs.get(run, sets[run[1]]) for run in stand_ins.values()}
+    latencies: dict[Run, dict[str, float]] = {}
+
+    def run_set(run: Run, workload: Workload) -> Timing:
+        return time_run(networks[run[0]], workload, run[2], model.count)
+
+    def warm_up(turns: Counter[Run]) -> None:
+        steps = sum(turns[run] * -(-len(workload.lengths) // run[2]) for run, workload in timed.items())
+        model.announce(steps + protocol.warmup * len(timed))
+        for run, workload in timed.items():
+            for _ in range(protocol.warmup):
+                run_set(run, workload.take_first(run[2]))
+            if protocol.waits and protocol.sequences:
+                latencies[run] = _measure_latency(networks[run[0]], workload, protocol.warmup)
+
+    calls = {run: partial(run_set, run, workload) for run, workload in timed.items()}
+    timings = measure_rounds(calls, protocol.rounds, model.work / "timings.json", warm_up)
+    figures = {}
+    for run, stand_in in stand_ins.items():
+        longest, lengths = timed[stand_in].longest, timed[stand_in].lengths
+        computed = sum(lengths) if networks[run[0]].engine == "ours" else longest * len(lengths)
+        figures[run] = summarize_rounds(timings[stand_in], runs[run], computed) | latencies.get(run, {})
+    return figures
 
 
 def _measure_ceiling(device: Device, dtype: str) -> float:

@@ -39,8 +39,8 @@ from harness.storage.record import find_score_problem
 from suites._efficiency import measuring
 from suites._efficiency.measuring import (
     Device,
+    Engine,
     Timing,
-    Trials,
     Workload,
     draw_lengths,
     measure_rounds,
@@ -234,7 +234,6 @@ def test_the_largest_batch_is_found_within_three_percent(limit: int) -> None:
     assert find_released_batch(lambda size: size <= limit, 4096) <= limit
 
 
-@dataclass(frozen=True)
 class Allocating:
     """A network that takes 200 MB for each sequence."""
 
@@ -249,20 +248,31 @@ class Allocating:
         time.sleep(0.2)
 
 
+class AllocatingEngine(Engine):
+    """An engine whose network allocates; where `kind` is "killed", its process is killed before."""
+
+    def load_network(self) -> Any:
+        if self.kind == "killed":
+            signal.raise_signal(signal.SIGKILL)
+        return Allocating()
+
+
 @pytest.mark.slow
-def test_a_try_tells_its_peak_and_never_takes_more_than_its_memory(tmp_path: Path) -> None:
-    trials = Trials(build=Allocating, device="cpu", longest=8, log=tmp_path / "tries.json")
-    assert trials.measure_peak(2) == pytest.approx(400e6, rel=0.03)
-    small = replace(trials, memory=600 * 2**20)
+def test_a_try_tells_its_peak_and_never_takes_more_than_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = SimpleNamespace(device="cpu", work=tmp_path)
+    engine = AllocatingEngine(kind="allocating", model=model, longest=8)
+    assert engine.measure_peak(2) == pytest.approx(400e6, rel=0.03)
+    small = replace(engine, memory=600 * 2**20)
     assert small.measure_peak(5) is None
-    assert json.loads(trials.log.read_text())["5"] is None
-    # Both are known now, and no process is started.
-    never = replace(trials, build=None)  # type: ignore[arg-type]
-    assert (never.fits(2), never.fits(5)) == (True, False)
-    killed = replace(trials, build=partial(signal.raise_signal, signal.SIGKILL))
-    assert killed.measure_peak(7) is None
+    assert json.loads((tmp_path / "allocating.json").read_text())["5"] is None
+    assert replace(engine, kind="killed").measure_peak(7) is None
     with pytest.raises(ModelError, match="GB of memory are free"):
-        replace(trials, memory=2**60).measure_peak(3)
+        replace(engine, memory=2**60).measure_peak(3)
+    # Both are known now, and no process is started.
+    monkeypatch.setattr(subprocess, "run", None)
+    assert (engine.fits(2), engine.fits(5)) == (True, False)
 
 
 @pytest.mark.slow
@@ -280,7 +290,7 @@ def bert(tmp_path: Path) -> Path:
 def measure(
     folder: Path, suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int, **options: Any
 ) -> Any:
-    monkeypatch.setattr(Trials, "run_trial", lambda _self, size: 1000 * size if size <= most else None)
+    monkeypatch.setattr(Engine, "run_trial", lambda _self, size: 1000 * size if size <= most else None)
     return run(str(folder), suite, results=tmp_path / "results", cache=tmp_path / "cache", limit=3, **options)
 
 
@@ -317,7 +327,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
     tried: list[int] = []
     timed: list[int] = []
 
-    def try_once(_self: Trials, size: int) -> int:
+    def try_once(_self: Engine, size: int) -> int:
         tried.append(size)
         return 1000
 
@@ -327,7 +337,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
             raise ModelError("the device is lost")
         return time_run(*arguments, **options)
 
-    monkeypatch.setattr(Trials, "run_trial", try_once)
+    monkeypatch.setattr(Engine, "run_trial", try_once)
     monkeypatch.setattr(measuring, "time_run", time_or_lose)
     places: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
     lost = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
@@ -439,13 +449,13 @@ def test_an_attention_backend_is_a_part_of_the_key(bert: Path, tmp_path: Path) -
         announce=id, count=id, tell=id,
     )  # fmt: skip
     for attention in ("eager", "sdpa"):
-        assert measuring.load_engine("padded", model, attention).attention == attention
-    assert measuring.load_engine("ours", model, "sdpa").attention == "sdpa"
+        assert Engine(kind="padded", model=model, attention=attention).load_network().attention == attention
+    assert Engine(kind="ours", model=model, attention="sdpa").load_network().attention == "sdpa"
     # It is never another one's speed.
     with pytest.raises(ModelError, match="Attention by flash does not run here: sdpa ran instead"):
-        measuring.load_engine("ours", model, "flash_attention_2")
+        Engine(kind="ours", model=model, attention="flash_attention_2").load_network()
     with pytest.raises(ModelError, match="transformers does not run flash_attention_2"):
-        measuring.load_engine("padded", model, "flash_attention_2")
+        Engine(kind="padded", model=model, attention="flash_attention_2").load_network()
     assert measuring.plan_engine("ours", artifact, "eager") == (
         "",
         "ours: our network has no eager attention",
