@@ -23,7 +23,7 @@ from measuring import format_table, load_encoder, locate_minilm, read_options, r
 from harness.core.types import Artifact, MeasuredModel
 from harness.encoder.folder.description import compute_folder_identity
 from suites._efficiency.measuring import (
-    Engine,
+    SpeedEngine,
     Workload,
     draw_lengths,
     measure_rounds,
@@ -62,7 +62,7 @@ def load_networks(folder: Path) -> dict[str, Any]:
         tell=print,
     )
     return {
-        engine: Engine(kind=plan_engine(engine, artifact)[0], model=model).load_network()
+        engine: SpeedEngine(kind=plan_engine(engine, artifact)[0], model=model).load_network()
         for engine in ENGINES
     }
 

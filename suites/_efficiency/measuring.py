@@ -248,7 +248,7 @@ def _open_nvml(device: str) -> tuple[Any, Any] | None:
 
 
 Run = tuple[str, str, int]
-"""Engine, set and batch size."""
+"""SpeedEngine, set and batch size."""
 
 
 def measure_rounds(
@@ -342,7 +342,7 @@ def plan_engine(engine: str, artifact: Artifact, attention: str = "") -> tuple[s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine:
+class SpeedEngine:
     """An engine of `plan_engine` for a model and sequences of up to `longest` tokens; picklable.
 
     `attention` is its backend in transformers' words, empty for its own; `memory` bounds the resident memory
@@ -433,7 +433,7 @@ class Engine:
         return peak
 
 
-def _try_batch(engine: Engine, size: int, threads: int) -> int | None:
+def _try_batch(engine: SpeedEngine, size: int, threads: int) -> int | None:
     torch.set_num_threads(threads)
     on_gpu, held = engine.model.device.startswith("cuda"), 0
     if not on_gpu:
@@ -540,9 +540,9 @@ def measure_speed(protocol: SpeedProtocol, task: Task, model: MeasuredModel, *, 
 
 def _search_batches(
     protocol: SpeedProtocol, task: Task, model: MeasuredModel, most: int
-) -> tuple[dict[str, Engine], dict[str, list[int]], list[str]]:
+) -> tuple[dict[str, SpeedEngine], dict[str, list[int]], list[str]]:
     """The engines for which a batch fits, their batches to be timed, and notes on the others."""
-    notes, engines, sizes = list[str](), dict[str, Engine](), dict[str, list[int]]()
+    notes, engines, sizes = list[str](), dict[str, SpeedEngine](), dict[str, list[int]]()
     (longest,) = protocol.lengths
     # What a try gets needs no functions of this process.
     sent = replace(model, announce=print, count=print, tell=print)
@@ -551,7 +551,7 @@ def _search_batches(
         notes += [note] if note else []
         if not kind:
             continue
-        engine = Engine(kind=kind, model=sent, attention=protocol.attention, longest=longest)
+        engine = SpeedEngine(kind=kind, model=sent, attention=protocol.attention, longest=longest)
         model.tell(f"{name}: searching the largest batch of sequences of {longest:,} tokens")
         if size := protocol.find_batch(engine.fits, most):
             engines[name] = engine

@@ -39,7 +39,7 @@ from harness.storage.record import find_score_problem
 from suites._efficiency import measuring
 from suites._efficiency.measuring import (
     Device,
-    Engine,
+    SpeedEngine,
     Timing,
     Workload,
     draw_lengths,
@@ -248,7 +248,7 @@ class Allocating:
         time.sleep(0.2)
 
 
-class AllocatingEngine(Engine):
+class AllocatingEngine(SpeedEngine):
     """An engine whose network allocates; where `kind` is "killed", its process is killed before."""
 
     def load_network(self) -> Any:
@@ -290,7 +290,7 @@ def bert(tmp_path: Path) -> Path:
 def measure(
     folder: Path, suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int, **options: Any
 ) -> Any:
-    monkeypatch.setattr(Engine, "run_trial", lambda _self, size: 1000 * size if size <= most else None)
+    monkeypatch.setattr(SpeedEngine, "run_trial", lambda _self, size: 1000 * size if size <= most else None)
     return run(str(folder), suite, results=tmp_path / "results", cache=tmp_path / "cache", limit=3, **options)
 
 
@@ -327,7 +327,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
     tried: list[int] = []
     timed: list[int] = []
 
-    def try_once(_self: Engine, size: int) -> int:
+    def try_once(_self: SpeedEngine, size: int) -> int:
         tried.append(size)
         return 1000
 
@@ -337,7 +337,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
             raise ModelError("the device is lost")
         return time_run(*arguments, **options)
 
-    monkeypatch.setattr(Engine, "run_trial", try_once)
+    monkeypatch.setattr(SpeedEngine, "run_trial", try_once)
     monkeypatch.setattr(measuring, "time_run", time_or_lose)
     places: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
     lost = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
@@ -449,13 +449,15 @@ def test_an_attention_backend_is_a_part_of_the_key(bert: Path, tmp_path: Path) -
         announce=id, count=id, tell=id,
     )  # fmt: skip
     for attention in ("eager", "sdpa"):
-        assert Engine(kind="padded", model=model, attention=attention).load_network().attention == attention
-    assert Engine(kind="ours", model=model, attention="sdpa").load_network().attention == "sdpa"
+        assert (
+            SpeedEngine(kind="padded", model=model, attention=attention).load_network().attention == attention
+        )
+    assert SpeedEngine(kind="ours", model=model, attention="sdpa").load_network().attention == "sdpa"
     # It is never another one's speed.
     with pytest.raises(ModelError, match="Attention by flash does not run here: sdpa ran instead"):
-        Engine(kind="ours", model=model, attention="flash_attention_2").load_network()
+        SpeedEngine(kind="ours", model=model, attention="flash_attention_2").load_network()
     with pytest.raises(ModelError, match="transformers does not run flash_attention_2"):
-        Engine(kind="padded", model=model, attention="flash_attention_2").load_network()
+        SpeedEngine(kind="padded", model=model, attention="flash_attention_2").load_network()
     assert measuring.plan_engine("ours", artifact, "eager") == (
         "",
         "ours: our network has no eager attention",
