@@ -248,7 +248,7 @@ def _open_nvml(device: str) -> tuple[Any, Any] | None:
 
 
 Run = tuple[str, str, int]
-"""SpeedEngine, set and batch size."""
+"""Engine, set and batch size."""
 
 
 def measure_rounds(
