@@ -22,8 +22,14 @@ from measuring import format_table, load_encoder, locate_minilm, read_options, r
 
 from harness.core.types import Artifact, MeasuredModel
 from harness.encoder.folder.description import compute_folder_identity
-from suites._efficiency.measuring import build_loader, plan_engine
-from suites._efficiency.rounds import Device, Workload, draw_lengths, measure_rounds, time_run
+from suites._efficiency.measuring import (
+    SpeedEngine,
+    Workload,
+    draw_lengths,
+    measure_rounds,
+    plan_engine,
+    time_run,
+)
 
 SHAPES = ("bert", "modernbert", "neobert")
 SIZES = {"hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 4}
@@ -55,13 +61,16 @@ def load_networks(folder: Path) -> dict[str, Any]:
         count=print,
         tell=print,
     )
-    return {engine: build_loader(plan_engine(engine, artifact)[0], model)() for engine in ENGINES}
+    return {
+        engine: SpeedEngine(kind=plan_engine(engine, artifact)[0], model=model).load_network()
+        for engine in ENGINES
+    }
 
 
 def main() -> int:
     """Print the table; 1 if the order of two engines changes."""
     asked = read_options(__doc__, rounds=5, sequences=16, batch=8)
-    device, rows, missed = Device("cpu"), [], []
+    rows, missed = [], []
     with tempfile.TemporaryDirectory() as place:
         folders = {name: make_folder(name, Path(place, name)) for name in SHAPES}
         networks = {name: load_networks(folder) for name, folder in folders.items()}
@@ -73,18 +82,17 @@ def main() -> int:
                 sets[name, which] = Workload(
                     longest=512,
                     lengths=draw_lengths(which, 512, asked.sequences, least=32, seed=42),
-                    vocabulary=config.vocab_size,
-                    pad=config.pad_token_id,
+                    config=config,
                 )
                 for engine, network in engines.items():
-                    run = partial(time_run, network, device, sets[name, which], asked.batch)
+                    run = partial(time_run, network, sets[name, which], asked.batch)
                     run()
                     runs[engine, f"{name}, {which}", asked.batch] = run
-        timings = measure_rounds(runs, asked.rounds, Path(place, "rounds.jsonl"))
+        timings = measure_rounds(runs, asked.rounds, Path(place, "timings.json"))
     for name, which in sets:
         tokens = sum(sets[name, which].lengths)
         rates = {
-            engine: [tokens / sum(one.steps) for one in timings[engine, f"{name}, {which}", asked.batch]]
+            engine: [tokens / one.seconds for one in timings[engine, f"{name}, {which}", asked.batch]]
             for engine in ENGINES
         }
         faster = sum(a > b for a, b in zip(*rates.values(), strict=True))

@@ -15,16 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_MASKED_LM_MAPPING,
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-)
 
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError
@@ -40,16 +33,11 @@ from harness.encoder.network.pretrained import HEADLESS, merge_folder_adapter
 
 PRETRAINED = "Give the checkpoint of the pretraining: models for embeddings are saved without their head."
 
-NO_HEAD = "The weights of {} lack a head of a language model, or a part, which would be drawn at random."
-
 CPU_TOKENS, GPU_TOKENS = 8192, 65_536
 """Tokens that are computed at once."""
 
-LEVEL = 0.95
-"""The share of draws of positions within an interval."""
-
-RESAMPLES = 2000
-"""The draws of positions of which an interval is made."""
+LEVEL, RESAMPLES = 0.95, 2000
+"""The share of draws of positions within an interval, and the draws that it is made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,15 +83,17 @@ def load_language_model(
         ModelError: It has no such head, its weights lack it, or its tokenizer has no mask token.
     """
     place, own_code = find_backbone_folder(artifact.folder), artifact.trust_remote_code
-    args = build_model_args(artifact, encoding)
+    args, name = build_model_args(artifact, encoding), artifact.name
     scaling, allowed = args.pop("scaling", None), args.pop("allow_extra", ())
     shared = {"local_files_only": True, "trust_remote_code": own_code}
+    lack = "lack a head of a language model, or a part, which would be drawn at random"
+    no_head = ModelError(f"The weights of {name} {lack}.", hint=PRETRAINED)
     with hide_library_output():
         if left_to_right or not has_network(place, own_code=own_code):
             with collect_load_report(allowed) as report:
-                network = _load_library_network(artifact.name, place, {**shared, **args}, left_to_right)
+                network = _load_library_network(name, place, {**shared, **args}, left_to_right)
             if report.fresh:
-                raise ModelError(NO_HEAD.format(artifact.name), hint=PRETRAINED)
+                raise no_head
             if scaling is not None:
                 scale_library_rotary(network, **scaling)
         else:
@@ -111,13 +101,11 @@ def load_language_model(
             try:
                 network = load_network(place, read_family(place), head=True, **own).model
             except ModelError as error:
-                if HEADLESS not in error.message:
-                    raise
-                raise ModelError(NO_HEAD.format(artifact.name), hint=PRETRAINED) from None
-        tokenizer = AutoTokenizer.from_pretrained(place, **shared)
+                raise (no_head if HEADLESS in error.message else error) from None
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **shared)
     if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
         lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"
-        raise ModelError(f"The tokenizer of {artifact.name} has no {lack}.", hint=PRETRAINED)
+        raise ModelError(f"The tokenizer of {name} has no {lack}.", hint=PRETRAINED)
     budget = batch_tokens or (CPU_TOKENS if device == "cpu" else GPU_TOKENS)
     # Classes of transformers give the scores of every token.
     budget = budget if isinstance(network, EncoderForMaskedLM) else max(budget // 8, 1)
@@ -128,107 +116,36 @@ def load_language_model(
 
 
 def _load_library_network(name: str, place: Path, args: dict[str, Any], left_to_right: bool) -> Any:
-    kind = type(AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"]))
-    masked, causal = kind in MODEL_FOR_MASKED_LM_MAPPING, kind in MODEL_FOR_CAUSAL_LM_MAPPING
+    config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=args["trust_remote_code"])
+    masked = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     # A masked family may have a class for decoders as well, such as BERT, and is none.
     if left_to_right and (masked or not causal):
         raise ModelError(f"transformers has no decoder for the family of {name}.", hint=PRETRAINED)
     if not (left_to_right or masked):
         hint = "A decoder takes --suite pseudo-perplexity:left-to-right." if causal else PRETRAINED
         raise ModelError(f"transformers has no masked-language head for the family of {name}.", hint=hint)
-    loader: Any = AutoModelForCausalLM if left_to_right else AutoModelForMaskedLM
+    loader: Any = transformers.AutoModelForCausalLM if left_to_right else transformers.AutoModelForMaskedLM
     network = loader.from_pretrained(place, **args)
     merge_folder_adapter(network, place)
     return network
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizedText:
-    """The tokens of a text: `ids`, (tokens,), with the special ones.
+class TextLosses:
+    """What a model predicts of a text: `ids`, (tokens,), with the special ones.
 
-    `places` are those of the tokens that can be predicted, rising, and `characters` is the number that these
-    stand for. `key` is the hash of the whole text.
+    `losses`, (predicted,), are the cross entropies (natural logarithm) of the tokens at `places`, which are
+    some of the `count` that can be predicted, and that stand for `characters`. `key` is the hash of the whole
+    text.
     """
 
-    key: str
+    key: str = ""
     ids: NDArray[np.int64]
     places: NDArray[np.int64]
-    characters: int
-
-    def draw_places(self, count: int | None) -> NDArray[np.int64]:
-        """Some of the places, rising, by hashes of text and place; None for all."""
-        if count is None or count >= len(self.places):
-            return self.places
-        chosen = heapq.nsmallest(count, self.places.tolist(), key=lambda n: digest(f"{self.key} {n}"))
-        return np.array(sorted(chosen))
-
-
-def tokenize_text(model: LanguageModel, text: str, *, length: int) -> TokenizedText:
-    """The first tokens of a text: `length` with the special ones, or fewer if it has fewer."""
-    encoded = model.tokenizer(
-        text,
-        truncation=True,
-        max_length=length,
-        return_special_tokens_mask=True,
-        return_offsets_mapping=True,
-    )
-    places = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
-    # Nothing comes before the first token of a decoder that could tell it.
-    places = places[places > 0] if model.left_to_right else places
-    spans = np.array(encoded["offset_mapping"])[places]
-    characters = int(spans[:, 1].max() - spans[:, 0].min()) if len(spans) else 0
-    ids = np.array(encoded["input_ids"], dtype=np.int64)
-    return TokenizedText(key=digest(text), ids=ids, places=places, characters=characters)
-
-
-def compute_masked_losses(
-    model: LanguageModel, text: TokenizedText, places: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """The cross entropies (natural logarithm) of tokens of a text, each masked alone.
-
-    Copies of the text with another token masked share a batch, which has no padding.
-
-    Args:
-        model: A masked language model.
-        text: The text.
-        places: (masked,) the places of the tokens.
-
-    Returns:
-        (masked,) the losses.
-    """
-    losses = np.empty(len(places))
-
-    def run_span(span: Span) -> None:
-        chosen = places[slice(*span)]
-        ids, rows = np.tile(text.ids, (len(chosen), 1)), np.arange(len(chosen))
-        ids[rows, chosen] = model.tokenizer.mask_token_id
-        inputs = (torch.from_numpy(values).to(model.network.device) for values in (ids, chosen))
-        losses[slice(*span)] = _compute_cross_entropies(model.compute_logits(*inputs), text.ids[chosen])
-
-    queue = SpanQueue(np.full(len(places), len(text.ids)), model.batch_tokens)
-    run_spans(queue, run_span, threads=0, halved=lambda _budget: None)
-    return losses
-
-
-def _compute_next_losses(model: LanguageModel, text: TokenizedText) -> NDArray[np.float64]:
-    """The cross entropies (natural logarithm) of the tokens of a text, each from those before it."""
-    with torch.inference_mode():
-        logits = model.network(input_ids=torch.from_numpy(text.ids[None]).to(model.network.device)).logits[0]
-        return _compute_cross_entropies(logits[text.places - 1], text.ids[text.places])
-
-
-def _compute_cross_entropies(logits: Tensor, gold: NDArray[np.int64]) -> NDArray[np.float64]:
-    correct = torch.from_numpy(gold).to(logits.device)
-    losses = torch.nn.functional.cross_entropy(logits.float(), correct, reduction="none")
-    return losses.double().cpu().numpy()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextLosses:
-    """The losses at some places of a text, of all that can be predicted."""
-
-    text: TokenizedText
     losses: NDArray[np.float64]
+    count: int
+    characters: int
 
     @property
     def perplexity(self) -> float:
@@ -238,26 +155,10 @@ class TextLosses:
     @property
     def bits_per_character(self) -> float:
         """The mean loss of a token in bits, times the tokens of the text over its characters."""
-        return float(self.losses.mean() / math.log(2) * len(self.text.places) / self.text.characters)
+        return float(self.losses.mean() / math.log(2) * self.count / self.characters)
 
 
-def estimate_median_interval(texts: Sequence[TextLosses]) -> tuple[float, float]:
-    """The interval of the median perplexity of these texts, by the draw of their places alone.
-
-    A bootstrap of the places of each text. Deviations shrink by the root of 1 - n / N, since n places of N
-    are drawn without putting any back (Cochran 1977, Sampling Techniques, section 2.6).
-    """
-    generator, means = np.random.default_rng(0), []
-    for text in texts:
-        count, mean = len(text.losses), text.losses.mean()
-        drawn = text.losses[generator.integers(count, size=(RESAMPLES, count))].mean(axis=1)
-        means.append(mean + math.sqrt(1 - count / len(text.text.places)) * (drawn - mean))
-    medians = np.median(np.exp(np.array(means)), axis=0)
-    low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def measure_text(model: LanguageModel, text: str, *, length: int, places: int | None) -> TextLosses:
+def measure_text(model: LanguageModel, text: str, length: int, places: int | None) -> TextLosses:
     """The losses of a text that is cut at a length.
 
     Args:
@@ -269,17 +170,80 @@ def measure_text(model: LanguageModel, text: str, *, length: int, places: int | 
     Raises:
         DataError: The text has fewer tokens than `length`.
     """
-    tokenized = tokenize_text(model, text, length=length)
-    if len(tokenized.ids) < length:
+    encoded = model.tokenizer(
+        text, truncation=True, max_length=length, return_special_tokens_mask=True, return_offsets_mapping=True
+    )
+    ids, key = np.array(encoded["input_ids"], dtype=np.int64), digest(text)
+    if len(ids) < length:
         raise DataError(
-            f"A text has {len(tokenized.ids)} tokens of the model, fewer than {length}.",
+            f"A text has {len(ids)} tokens of the model, fewer than {length}.",
             hint="Its tokenizer makes long tokens: leave this length out with --tasks.",
         )
-    if model.left_to_right:
-        losses = _compute_next_losses(model, tokenized)
-    else:
-        losses = compute_masked_losses(model, tokenized, tokenized.draw_places(places))
-    return TextLosses(text=tokenized, losses=losses)
+    every = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
+    # Nothing comes before the first token of a decoder that could tell it.
+    every = chosen = every[every > 0] if model.left_to_right else every
+    if places is not None and not model.left_to_right:
+        # Drawn by hashes of text and place.
+        drawn = heapq.nsmallest(places, every.tolist(), key=lambda place: digest(f"{key} {place}"))
+        chosen = np.array(sorted(drawn))
+    spans = np.array(encoded["offset_mapping"])[every]
+    compute_losses = _compute_next_losses if model.left_to_right else compute_masked_losses
+    return TextLosses(
+        key=key, ids=ids, places=chosen, losses=compute_losses(model, ids, chosen), count=len(every),
+        characters=int(spans[:, 1].max() - spans[:, 0].min()),
+    )  # fmt: skip
+
+
+def compute_masked_losses(
+    model: LanguageModel, ids: NDArray[np.int64], places: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The losses, (masked,), of the tokens at places, (masked,), of ids, (tokens,), each masked alone.
+
+    Copies of the text with another token masked share a batch, which has no padding.
+    """
+    losses = np.empty(len(places))
+
+    def run_span(span: Span) -> None:
+        chosen = places[slice(*span)]
+        copies = np.tile(ids, (len(chosen), 1))
+        copies[np.arange(len(chosen)), chosen] = model.tokenizer.mask_token_id
+        inputs = (torch.from_numpy(values).to(model.network.device) for values in (copies, chosen))
+        losses[slice(*span)] = _compute_cross_entropies(model.compute_logits(*inputs), ids[chosen])
+
+    queue = SpanQueue(np.full(len(places), len(ids)), model.batch_tokens)
+    run_spans(queue, run_span, threads=0, halved=lambda _budget: None)
+    return losses
+
+
+def _compute_next_losses(
+    model: LanguageModel, ids: NDArray[np.int64], places: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The losses of the tokens at places, each from those before it."""
+    with torch.inference_mode():
+        logits = model.network(input_ids=torch.from_numpy(ids[None]).to(model.network.device)).logits[0]
+        return _compute_cross_entropies(logits[places - 1], ids[places])
+
+
+def _compute_cross_entropies(logits: Tensor, gold: NDArray[np.int64]) -> NDArray[np.float64]:
+    correct = torch.from_numpy(gold).to(logits.device)
+    losses = torch.nn.functional.cross_entropy(logits.float(), correct, reduction="none")
+    return losses.double().cpu().numpy()
+
+
+def estimate_median_interval(texts: Sequence[TextLosses]) -> tuple[float, float]:
+    """The interval of the median perplexity of these texts, by the draw of their places alone.
+
+    A bootstrap of the places of each text. Deviations shrink by the root of 1 - n / N, since n places of N
+    are drawn without putting any back (Cochran 1977, Sampling Techniques, section 2.6).
+    """
+    generator, means = np.random.default_rng(0), []
+    for text in texts:
+        size, mean = len(text.losses), text.losses.mean()
+        drawn = text.losses[generator.integers(size, size=(RESAMPLES, size))].mean(axis=1)
+        means.append(mean + math.sqrt(1 - size / text.count) * (drawn - mean))
+    medians = np.median(np.exp(np.array(means)), axis=0)
+    low, high = np.quantile(medians, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def summarize_texts(texts: Sequence[TextLosses]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from harness.core.types import SuiteEntry
 from suites._efficiency.protocol import NEOBERT
-from suites._efficiency.source import build_speed_suite
+from suites.efficiency import build_speed_suite
 
 SUITE = SuiteEntry(
     name="efficiency-neobert",

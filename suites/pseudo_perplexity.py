@@ -6,18 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.types import (
-    Artifact,
-    Column,
-    Dtype,
-    MeasuredModel,
-    Outcome,
-    Size,
-    Suite,
-    SuiteEntry,
-    SuiteOptions,
-    Task,
-)
+from harness.core import types
+from harness.core.types import Artifact, MeasuredModel, Outcome, Size, Suite, SuiteOptions, Task
 from harness.encoder.backbones import read_family
 from harness.encoder.folder.description import TWO_BACKBONES, describe
 from harness.encoder.folder.files import list_module_weights, read_object, read_tensor_headers
@@ -29,19 +19,24 @@ from suites._texts import TextParts, resolve_text_folder
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 """The tokens of a text in each task, special ones included."""
 
-TEXTS, PLACES = 20, 64
-"""The texts of a task, and the places of each that are masked."""
-
-CHARACTERS = 6
-"""The characters of a text for each token: more than tokens have in running text."""
+TEXTS, PLACES, CHARACTERS = 20, 64, 6
+"""Texts of a task, places of each that are masked, and characters for each token, more than tokens have."""
 
 ALL, LEFT_TO_RIGHT = "all", "left-to-right"
 """What a user may type before a folder: every place is masked, or a decoder is measured."""
 
+WAYS = {
+    "": ("PseudoPerplexity", f"{PLACES} tokens of a text masked alone", PLACES),
+    ALL: ("PseudoPerplexityAll", "every token masked alone", None),
+    LEFT_TO_RIGHT: ("Perplexity", "left to right", 1),
+}
+"""Names of tasks, of which those of decoders are in no column with masked ones; the way in words; and passes
+over a text, None for one for each token."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _PerplexitySource:
-    """The source of a task (harness.core.types.MeasuredSource)."""
+    """The source of a task, a harness.core.types.MeasuredSource, FileSource and LengthSource."""
 
     parts: TextParts
     way: str
@@ -51,21 +46,16 @@ class _PerplexitySource:
     @property
     def scoring(self) -> str:
         """The way to measure, and its version."""
-        ways = {ALL: "every token masked alone", LEFT_TO_RIGHT: "left to right"}
-        return f"perplexity 1, {ways.get(self.way, f'{PLACES} tokens of a text masked alone')}"
+        return f"perplexity 1, {WAYS[self.way][1]}"
 
     def measure(self, task: Task, *, cache: Path) -> Size:
-        """The size of the texts (see harness.core.types.FileSource)."""
         texts = self.parts.load_texts(task)
         return Size(texts=len(texts), characters=sum(map(len, texts)))
 
     def estimate_tokens(self, task: Task) -> int:
-        """The tokens of all copies of all texts (see harness.core.types.MeasuredSource)."""
-        copies = {ALL: self.length, LEFT_TO_RIGHT: 1}.get(self.way, PLACES)
-        return min(TEXTS, task.limit or TEXTS) * copies * self.length
+        return min(TEXTS, task.limit or TEXTS) * (WAYS[self.way][2] or self.length) * self.length
 
-    def find_model_problem(self, task: Task, artifact: Artifact, dtype: Dtype) -> str:
-        """The reason why a model cannot be measured (see harness.core.types.MeasuredSource)."""
+    def find_model_problem(self, task: Task, artifact: Artifact, dtype: types.Dtype) -> str:
         if describe(artifact.folder, own_code=artifact.trust_remote_code).unscalable == TWO_BACKBONES:
             return f"{artifact.name} has no language model: {TWO_BACKBONES}."
         place = find_backbone_folder(artifact.folder)
@@ -88,7 +78,6 @@ class _PerplexitySource:
         return ""
 
     def measure_model(self, task: Task, model: MeasuredModel, *, seed: int, data: Path | None) -> Outcome:
-        """The median perplexity of the texts (see harness.core.types.MeasuredSource)."""
         from suites import _perplexity
 
         texts, left_to_right = self.parts.load_texts(task), self.way == LEFT_TO_RIGHT
@@ -97,9 +86,9 @@ class _PerplexitySource:
             batch_tokens=model.batch_tokens,
         )  # fmt: skip
         model.announce(len(texts))
-        measured, places = [], None if self.way == ALL else PLACES
+        measured = []
         for text in texts:
-            measured.append(_perplexity.measure_text(network, text, length=self.length, places=places))
+            measured.append(_perplexity.measure_text(network, text, self.length, WAYS[self.way][2]))
             model.count(1)
         metrics = _perplexity.summarize_texts(measured)
         return Outcome(
@@ -108,7 +97,7 @@ class _PerplexitySource:
             examples={
                 "split": [task.splits[0]] * len(texts),
                 "subset": ["default"] * len(texts),
-                "example_id": [text.text.key for text in measured],
+                "example_id": [text.key for text in measured],
                 "replicate": [0] * len(texts),
                 "prediction": [text.bits_per_character for text in measured],
                 "gold": [len(text.losses) for text in measured],
@@ -142,35 +131,21 @@ def _has_mask_token(place: Path) -> bool:
 def _open_perplexity_suite(argument: str, options: SuiteOptions) -> Suite:
     way, _, rest = argument.partition(":")
     way, typed = (way, rest) if way in (ALL, LEFT_TO_RIGHT) else ("", argument)
-    folder = resolve_text_folder(typed, "pseudo-perplexity")
-    texts = {length: TextParts(folder=folder, size=CHARACTERS * length, count=TEXTS) for length in LENGTHS}
-    suite = Suite(
-        name=f"pseudo-perplexity:{argument}".rstrip(":"),
-        title=f"{NAMES[way]} on {texts[LENGTHS[0]].origin}",
-        columns=tuple(_build_column(parts, way, length) for length, parts in texts.items()),
-    )
-    return filter_suite_splits(suite, options)
+    folder, columns = resolve_text_folder(typed, "pseudo-perplexity"), list[types.Column]()
+    for length in LENGTHS:
+        parts = TextParts(folder=folder, size=CHARACTERS * length, count=TEXTS)
+        task = Task(
+            name=f"{parts.prefix}{WAYS[way][0]}{length}", type="LanguageModelling", metric="perplexity",
+            splits=("test",), data=parts.describe_data(), roles=(), output="measured",
+            source=_PerplexitySource(parts=parts, way=way, length=length),
+        )  # fmt: skip
+        reason = "a perplexity is no share of 1"
+        columns.append(types.Column(name=task.name, type=task.type, tasks=(task,), shown_only=reason))
+    name, title = f"pseudo-perplexity:{argument}".rstrip(":"), f"{WAYS[way][0]} on {parts.origin}"
+    return filter_suite_splits(Suite(name=name, title=title, columns=tuple(columns)), options)
 
 
-NAMES = {"": "PseudoPerplexity", ALL: "PseudoPerplexityAll", LEFT_TO_RIGHT: "Perplexity"}
-"""The names of tasks by the way to measure: those of decoders are in no column with masked ones."""
-
-
-def _build_column(parts: TextParts, way: str, length: int) -> Column:
-    task = Task(
-        name=f"{parts.prefix}{NAMES[way]}{length}",
-        type="LanguageModelling",
-        metric="perplexity",
-        splits=("test",),
-        data=parts.describe_data(),
-        roles=(),
-        output="measured",
-        source=_PerplexitySource(parts=parts, way=way, length=length),
-    )
-    return Column(name=task.name, type=task.type, tasks=(task,), shown_only="a perplexity is no share of 1")
-
-
-SUITE = SuiteEntry(
+SUITE = types.SuiteEntry(
     name="pseudo-perplexity",
     summary="How well masked tokens are predicted, 512 to 8,192 tokens long (docs/pseudo-perplexity.md)",
     open=_open_perplexity_suite,

@@ -347,22 +347,17 @@ def _show_compute(
     """
     place, table = files.resolve_results_folder(results), read_prices(prices)
     name, compute, identity = _resolve_compute(model, place, cache, offline)
-    bill = None
+    bill, has_note = None, identity is not None and identity.weights in NOTES.list_names(place)
     if protocol:
         request = Request(models=(model,), suites=(), results=place, cache=cache, offline=bool(offline))
         with request.limit_network():
             prepared = prepare_protocol(catalog.find_protocol(protocol), request)
             bill = collect_protocol_bill(prepared, compute, table)
     card = ComputeCard(
-        model=name,
-        compute=compute,
+        model=name, compute=compute, prices=table, protocol=bill,
         bills=collect_bills(identity.document if identity else None, compute, place, table),
-        note=NOTES.find_document(place, identity.weights)
-        if identity and identity.weights in NOTES.list_names(place)
-        else None,
-        prices=table,
-        protocol=bill,
-    )
+        note=NOTES.find_document(place, identity.weights) if identity and has_note else None,
+    )  # fmt: skip
     if as_json:
         click.echo(json.dumps({"schema": 1, **card.to_json()}, indent=1, ensure_ascii=False))
     else:
@@ -418,20 +413,15 @@ def _note(
             "Nothing is stated.", hint="Type --pretraining-tokens, --flops, --hours or --masking."
         )
     length = length or min(compute.limit or TRAINED, TRAINED)
+    counted = CountedPart(
+        parameters=compute.parameters, without_embeddings=compute.without_embeddings,
+        operations=compute.count_operations(compute.lengths[0]),
+        token_flops=compute.compute_token_flops(length),
+    )  # fmt: skip
     note = ComputeNote(
-        model=name,
-        weights=identity.weights,
-        artifact=identity.key,
-        when=datetime.now(UTC).isoformat(timespec="seconds"),
-        length=length,
-        counted=CountedPart(
-            parameters=compute.parameters,
-            without_embeddings=compute.without_embeddings,
-            operations=compute.count_operations(compute.lengths[0]),
-            token_flops=compute.compute_token_flops(length),
-        ),
-        **stated,
-    )
+        model=name, weights=identity.weights, artifact=identity.key, length=length, counted=counted,
+        when=datetime.now(UTC).isoformat(timespec="seconds"), **stated,
+    )  # fmt: skip
     if (contradictions := [*note.list_contradictions(read_prices(prices))]) and not force:
         raise UsageError(
             f"These statements contradict one another: {' '.join(contradictions)}",
@@ -449,7 +439,7 @@ def _resolve_compute(
     if is_bm25(model):
         raise UsageError("bm25 has no network to count.", hint="Name a model with weights.")
     cache = files.resolve_cache_folder(cache)
-    folder, _, _ = _locate_model(model, results, cache)
+    folder, name = _locate_model(model, results, cache)[0], ""
     if folder is None:
         if published := find_published_compute(model):
             return model, published, None
@@ -457,10 +447,8 @@ def _resolve_compute(
             places = ModelOptions(offline=bool(offline), cache=cache, results=results)
             artifact = resolve_model(model, Settings(), places).artifact
         name, folder = artifact.name, artifact.folder
-    else:
-        name = folder.name
     identity = compute_folder_identity(folder, cache)
-    name = identity.document.name if identity.document else name
+    name = identity.document.name if identity.document else name or folder.name
     return name, read_backbone_compute(folder), identity
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.results.cost.price import DevicePrice, find_price
+from harness.results.cost.price import DevicePrice, compute_price, find_price
 
 FACTOR = 3.0
 """How far two statements of the same operations may be apart: counts differ in what they leave out."""
@@ -53,8 +53,7 @@ class ComputeNote(DocumentPart):
 
     def compute_dollars(self, prices: Sequence[DevicePrice]) -> float | None:
         """The price of the stated hours; None without hours or a price."""
-        price = find_price(self.device, prices)
-        return self.hours * self.devices * price.dollars if self.hours and price else None
+        return compute_price(self.device, self.hours * self.devices, prices) if self.hours else None
 
     def list_statements(self, prices: Sequence[DevicePrice]) -> list[str]:
         """What is stated, and what follows from it."""
@@ -80,14 +79,13 @@ class ComputeNote(DocumentPart):
                 f"{format_amount(self.flops)} are stated."
             )
         price = find_price(self.device, prices)
-        if operations and self.hours and price and price.peak:
-            rate = operations / (self.hours * 3600 * self.devices)
-            if rate > price.peak:
-                yield (
-                    f"{format_amount(operations)} operations in {self.hours:,g} h on {self.devices} × "
-                    f"{self.device} are {format_amount(rate)} a second for each, and its peak is "
-                    f"{format_amount(price.peak)}."
-                )
+        rate = operations / (self.hours * 3600 * self.devices) if operations and self.hours else 0.0
+        if price and price.peak and rate > price.peak:
+            yield (
+                f"{format_amount(operations or 0)} operations in {self.hours:,g} h on {self.devices} × "
+                f"{self.device} are {format_amount(rate)} a second for each, and its peak is "
+                f"{format_amount(price.peak)}."
+            )
 
 
 NOTES = DocumentFolder(

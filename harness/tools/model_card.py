@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from harness.encoder.folder.modules_and_pooling import find_backbone_folder, rea
 from harness.plan import catalog
 from harness.results.cost.compute import BackboneCompute
 from harness.results.cost.duration import format_duration
-from harness.results.cost.price import DevicePrice, TrainingBill, find_price
+from harness.results.cost.price import DevicePrice, TrainingBill, compute_price
 from harness.results.notes import ComputeNote, format_amount
 from harness.results.results import MeasuredSuite, NotMeasuredError, build_suite_views, format_setting
 from harness.results.revisions import find_data_revision
@@ -43,11 +43,7 @@ from harness.training.model_store import ModelStore
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeCard:
-    """Everything that is known of a model's compute.
-
-    `bills` are those of the trainings that made it, the last one first, as far as they are here; `note` is
-    what is stated of its pretraining.
-    """
+    """A model's compute, the `bills` of its trainings, the last first, and a `note` on its pretraining."""
 
     model: str
     compute: BackboneCompute
@@ -82,10 +78,10 @@ class ComputeCard:
 
     def iter_lines(self) -> Iterator[str]:
         """The card in lines."""
-        compute = self.compute
+        compute, note = self.compute, self.note
         sizes = f"{compute.parameters:,} parameters, {compute.without_embeddings:,} without embeddings"
-        yield f"{self.model}: {sizes}"
         formula = f"N = 12 · width² · layers = {compute.formula_parameters:,}"
+        yield f"{self.model}: {sizes}"
         yield f"  shape: {compute.layers} layers of width {compute.width}; {formula}"
         if compute.formula_parameters > compute.without_embeddings:
             yield "  N is the formula for a BERT of this shape; this model has fewer."
@@ -103,11 +99,10 @@ class ComputeCard:
             yield f"  all trainings: {_format_total(self.bills)}"
         if self.protocol:
             yield f"  {self.protocol.text}"
-        if self.note is None:
-            yield "  stated of its pretraining: nothing; `harness models note` states it"
-            return
-        yield f"  stated of its pretraining: {', '.join(self.note.list_statements(self.prices))}"
-        for sentence in self.note.list_contradictions(self.prices):
+        nothing = "nothing; `harness models note` states it"
+        stated = ", ".join(note.list_statements(self.prices)) if note else nothing
+        yield f"  stated of its pretraining: {stated}"
+        for sentence in note.list_contradictions(self.prices) if note else ():
             yield f"  this contradicts itself: {sentence}"
 
 
@@ -146,29 +141,19 @@ def collect_protocol_bill(
     documents = _read_documents(prepared.joined.store.root)
     planned = dict.fromkeys(model.artifact.key for model in prepared.joined.plan.trained_models)
     records = {result.record.key: result.record for result in prepared.read_results() if result.record}
-    seconds, dollars = 0.0, list[float | None]()
-    for facts in (record.provenance for record in records.values()):
-        spent = sum(facts.get("seconds", {}).values())
-        price = find_price((facts.get("device") or {}).get("name", ""), prices)
-        seconds += spent
-        dollars.append(price.dollars * spent / 3600 if price else None)
+    spent = [
+        ((facts.get("device") or {}).get("name", ""), sum(facts.get("seconds", {}).values()))
+        for facts in (record.provenance for record in records.values())
+    ]
+    trained = (documents[key] for key in planned if key in documents)
+    bills = (TrainingBill.from_document(one, compute, prices) for one in trained)
     return _ProtocolBill(
         name=prepared.protocol.name,
-        trainings=_collect_training_bills(
-            (documents[key] for key in planned if key in documents), compute, prices
-        ),
+        trainings=[*filter(None, bills)],
         scores=len(records),
-        seconds=seconds,
-        dollars=_add_amounts(dollars),
+        seconds=sum(seconds for _, seconds in spent),
+        dollars=_add_amounts([compute_price(device, seconds / 3600, prices) for device, seconds in spent]),
     )
-
-
-def _collect_training_bills(
-    documents: Iterable[ModelDocument], compute: BackboneCompute, prices: Sequence[DevicePrice]
-) -> list[TrainingBill]:
-    return [
-        bill for one in documents if (bill := TrainingBill.from_document(one, compute, prices)) is not None
-    ]
 
 
 def _add_amounts(amounts: Sequence[float | None]) -> float | None:
@@ -183,25 +168,19 @@ def _read_documents(results: Path) -> dict[str, ModelDocument]:
 
 
 def _format_bill(bill: TrainingBill) -> str:
-    facts = {
-        bill.recipe: True,
-        f"{bill.tokens:,} tokens in {format_duration(bill.seconds)} on {bill.devices} × {bill.device}": True,
-        f"{_format_operations([bill])} operations": True,
-        f"{bill.utilisation or 0:.1%} of its peak": bill.utilisation,
-        f"${bill.dollars or 0:,.2f}": bill.dollars is not None,
-    }
-    return ", ".join(text for text, value in facts.items() if value)
+    share = "" if bill.utilisation is None else f", {bill.utilisation:.1%} of its peak"
+    devices = f" on {bill.devices} × {bill.device}"
+    return f"{bill.recipe}, {bill.tokens:,} tokens in {_format_total([bill], devices, share)}"
 
 
-def _format_total(bills: Sequence[TrainingBill]) -> str:
-    dollars, seconds = _add_amounts([bill.dollars for bill in bills]), sum(bill.seconds for bill in bills)
+def _format_total(bills: Sequence[TrainingBill], devices: str = "", share: str = "") -> str:
+    dollars, operations = (
+        _add_amounts([getattr(bill, name) for bill in bills]) for name in ("dollars", "operations")
+    )
+    count = format_amount(operations) if operations else "an unknown number of"
     price = "" if dollars is None else f", ${dollars:,.2f}"
-    return f"{format_duration(seconds)}, {_format_operations(bills)} operations{price}"
-
-
-def _format_operations(bills: Sequence[TrainingBill]) -> str:
-    operations = _add_amounts([bill.operations for bill in bills])
-    return format_amount(operations) if operations else "an unknown number of"
+    seconds = sum(bill.seconds for bill in bills)
+    return f"{format_duration(seconds)}{devices}, {count} operations{share}{price}"
 
 
 def collect_bills(
@@ -221,7 +200,7 @@ def collect_bills(
         for parent in child.lineage.parents:
             trained = documents.get(parent.artifact)
             chain += [trained] if trained and trained not in chain else []
-    return _collect_training_bills(chain, compute, prices)
+    return [*filter(None, (TrainingBill.from_document(one, compute, prices) for one in chain))]
 
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ ALIKE = 0.03
 class _EntryCompute:
     """What an entry computes, None where it is not known.
 
-    `operations` are those of a forward pass over 512 tokens with full attention; `note` is what a user
-    stated of the model, or of one that it was made from.
+    `operations` are those of a forward pass over 512 tokens with full attention; `note` is what a user stated
+    of the model, or of one that it was made from.
     """
 
     without_embeddings: int | None = None
@@ -66,22 +66,18 @@ def build_entry_compute(
         backbone: What it is or was made from.
         note: What is stated of it.
     """
-    if note is not None and has_same_size(parameters, (counted := note.counted).parameters):
-        return _EntryCompute(
-            without_embeddings=counted.without_embeddings, operations=counted.operations, note=note
-        )
-    table = facts.get("n_embedding_parameters")
+    table, counted = facts.get("n_embedding_parameters"), note and note.counted
     without = parameters - table if parameters and table else None
+    operations: float | None = None
     published = find_published_compute(backbone.slug) if backbone else None
     size = published or backbone
+    if counted and has_same_size(parameters, counted.parameters):
+        without, operations = counted.without_embeddings, counted.operations
     # A model that was cut or grown from a backbone has another shape.
-    if size is None or not has_same_size(parameters, size.parameters):
-        return _EntryCompute(without_embeddings=without, note=note)
-    return _EntryCompute(
-        without_embeddings=without or size.without_embeddings,
-        note=note,
-        operations=published.count_operations(published.lengths[0]) if published else None,
-    )
+    elif size and has_same_size(parameters, size.parameters):
+        without = without or size.without_embeddings
+        operations = published.count_operations(published.lengths[0]) if published else None
+    return _EntryCompute(without_embeddings=without, operations=operations, note=note)
 
 
 def has_same_size(parameters: int | None, others: int | None) -> bool:
@@ -107,10 +103,9 @@ def load_measured_figures(
     # The last one of a place stays.
     for result in sorted((one for one in results if one.id in documents), key=lambda one: one.written or ""):
         document, mine = documents[result.id], rows.get(queries.entries[result.entry].artifact, ())
-        sets_of_engines = {} if "limit" in document["identity"] else document["scores"]
-        cells = [(e, name, cell) for e, sets in sets_of_engines.items() for name, cell in sets.items()]
-        for engine, name, cell in cells:
-            value = cell.get(figure)
+        engines = {} if "limit" in document["identity"] else document["scores"]
+        for engine, name in ((engine, name) for engine, sets in engines.items() for name in sets):
+            value = (cell := engines[engine][name]).get(figure)
             if is_number(value) and 0 < value < inf and not (cell.get("busy") or cell.get("unstable")):
                 place = f"{result.task} {name}, {engine}, {_describe_machine(document['identity'])}"
                 figures.setdefault(place, {}).update(dict.fromkeys(mine, float(value)))

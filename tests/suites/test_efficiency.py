@@ -30,17 +30,16 @@ import late_models
 import tiny
 from harness import run
 from harness.core.errors import ModelError, UsageError
-from harness.core.types import Artifact, MeasuredModel
+from harness.core.types import Artifact, MeasuredModel, SuiteOptions
 from harness.encoder.folder.description import compute_folder_identity
 from harness.plan import catalog
 from harness.results.audit import find_contradictions
 from harness.results.scores import score_text
 from harness.storage.record import find_score_problem
 from suites._efficiency import measuring
-from suites._efficiency.largest_batch import Trials, find_largest_batch, find_released_batch
-from suites._efficiency.protocol import HARNESS
-from suites._efficiency.rounds import (
+from suites._efficiency.measuring import (
     Device,
+    SpeedEngine,
     Timing,
     Workload,
     draw_lengths,
@@ -49,6 +48,7 @@ from suites._efficiency.rounds import (
     time_run,
     watch_load,
 )
+from suites._efficiency.protocol import find_largest_batch, find_released_batch
 
 TABLE_10 = {
     (512, "fixed"): (4_194_304, 512, 512),
@@ -71,7 +71,8 @@ def test_the_released_clamp_and_count_give_other_totals() -> None:
 
 
 def test_batches_are_padded_and_hold_every_sequence() -> None:
-    workload = Workload(longest=8, lengths=(3, 8, 5), vocabulary=50, pad=7)
+    config = SimpleNamespace(vocab_size=50, pad_token_id=7)
+    workload = Workload(longest=8, lengths=(3, 8, 5), config=config)
     (ids, lengths), (last, rest) = workload.iterate_batches(2)
     assert (lengths, rest, ids.shape, last.shape) == ([8, 3], [5], (2, 8), (1, 8))
     assert (ids[1, 3:] == 7).all()
@@ -86,10 +87,9 @@ class FakeDevice(Device):
     now: float = 0.0
     busy_until: float = 0.0
 
-    def wait(self) -> None:
-        self.now = max(self.now, self.busy_until)
-
     def read_clock(self) -> float:
+        if self.waits:
+            self.now = max(self.now, self.busy_until)
         return self.now
 
 
@@ -119,15 +119,16 @@ WORKLOAD = Workload(longest=64, lengths=draw_lengths("variable", 64, 40, least=4
 def test_the_clock_waits_for_the_device() -> None:
     device = FakeDevice()
     network = FakeNetwork(device, each=1e-3)
-    timing = time_run(network, device, WORKLOAD, 8)
+    timing = time_run(network, WORKLOAD, 8)
     cell = summarize_rounds([timing] * 3, WORKLOAD, computed=1)
     assert cell["tokens_per_second"] == pytest.approx(1000, rel=0.03)
     assert cell["transfer_seconds"] == pytest.approx(sum(WORKLOAD.lengths) * 5e-4, rel=0.03)
     padded = 1000 * 64 * 40 / sum(WORKLOAD.lengths)
     assert cell["padded_tokens_per_second"] == pytest.approx(padded, rel=0.03)
     # As the released script reads it: before the device is done.
-    released = time_run(network, device, WORKLOAD, 8, waits=False)
-    assert sum(WORKLOAD.lengths) / sum(released.steps) > 1e6
+    device.waits = False
+    released = time_run(network, WORKLOAD, 8)
+    assert sum(WORKLOAD.lengths) / released.seconds > 1e6
 
 
 def test_a_clock_that_goes_backwards_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +136,7 @@ def test_a_clock_that_goes_backwards_ends_the_measurement(monkeypatch: pytest.Mo
     times: Iterator[float] = iter([3.0, 2.0, 4.0])
     monkeypatch.setattr(device, "read_clock", lambda: next(times))
     with pytest.raises(ModelError, match="clock of this machine went backwards"):
-        time_run(FakeNetwork(device, each=1e-3), device, WORKLOAD, 40)
+        time_run(FakeNetwork(device, each=1e-3), WORKLOAD, 40)
 
 
 @pytest.mark.parametrize(("noise", "stable"), [(0.01, True), (0.3, False)])
@@ -146,7 +147,7 @@ def test_ratios_repeat_or_are_marked(tmp_path: Path, noise: float, stable: bool)
         device, runs = FakeDevice(), {}
         for name, each in (("slow", 2e-3), ("fast", 1e-3)):
             network = FakeNetwork(device, each, lambda: draw.uniform(1 - noise, 1 + noise))
-            runs[name, "set", 40] = partial(time_run, network, device, WORKLOAD, 40)
+            runs[name, "set", 40] = partial(time_run, network, WORKLOAD, 40)
         found = measure_rounds(runs, 10, tmp_path / f"{number}.json")
         cells = [summarize_rounds(timings, WORKLOAD, 1) for timings in found.values()]
         return cells[1]["main_score"] / cells[0]["main_score"], any(c["unstable"] for c in cells)
@@ -164,7 +165,7 @@ def test_rounds_take_turns_and_finished_ones_are_not_taken_again(tmp_path: Path)
         if len(taken) == stop:
             raise KeyboardInterrupt
         taken.append(name)
-        return Timing(steps=[1.0, 2.0], troubles=("throttled",))
+        return Timing(seconds=3.0, troubles=("throttled",))
 
     log = tmp_path / "rounds.json"
     killed = {(name, "s", 1): partial(take, name, 3) for name in "ab"}
@@ -173,7 +174,7 @@ def test_rounds_take_turns_and_finished_ones_are_not_taken_again(tmp_path: Path)
     found = measure_rounds({(name, "s", 1): partial(take, name) for name in "ab"}, 2, log)
     assert taken == ["a", "b", "b", "a"]
     assert sorted(json.loads(log.read_text())) == [f"{n} ('{name}', 's', 1)" for n in (0, 1) for name in "ab"]
-    assert [timing.steps for timing in found["a", "s", 1]] == [[3.0]] * 2
+    assert [timing.seconds for timing in found["a", "s", 1]] == [3.0] * 2
     assert summarize_rounds(found["a", "s", 1], WORKLOAD, 1)["troubles"] == ["throttled"]
     assert summarize_rounds(found["a", "s", 1], WORKLOAD, 1)["busy"]
 
@@ -188,10 +189,10 @@ def test_a_run_beside_other_work_is_busy(monkeypatch: pytest.MonkeyPatch) -> Non
         for generator in generators:
             generator.kill()
             generator.wait()
-    timing.steps.append(1.0)
+    timing.seconds = 1.0
     assert summarize_rounds([timing] * 3, WORKLOAD, 1)["busy"]
     # Many short rounds tell it as well.
-    short = Timing(steps=[0.01], total=0.02, others=0.01)
+    short = Timing(seconds=0.01, total=0.02, others=0.01)
     assert [summarize_rounds([short] * n, WORKLOAD, 1)["busy"] for n in (10, 100)] == [False, True]
     # An idle machine, on which only this process works.
     idle = iter([0.0, 100.0])
@@ -213,7 +214,7 @@ def test_a_gpu_tells_its_energy_and_what_slows_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _name: SimpleNamespace(uuid="u"))
     with watch_load(Device("cuda:0")) as timing:
         pass
-    assert (timing.joules, timing.troubles) == (5.0, ("throttled", "other processes on it"))
+    assert (timing.joules, timing.troubles) == (5.0, ["throttled", "other processes on it"])
 
 
 @pytest.mark.parametrize("limit", [1, 5, 100, 1000, 4096])
@@ -233,9 +234,11 @@ def test_the_largest_batch_is_found_within_three_percent(limit: int) -> None:
     assert find_released_batch(lambda size: size <= limit, 4096) <= limit
 
 
-@dataclass(frozen=True)
 class Allocating:
     """A network that takes 200 MB for each sequence."""
+
+    model = SimpleNamespace(config=None)
+    device = Device("cpu")
 
     def move_batch(self, ids: torch.Tensor, lengths: Sequence[int]) -> int:
         return len(lengths)
@@ -245,20 +248,38 @@ class Allocating:
         time.sleep(0.2)
 
 
+class AllocatingEngine(SpeedEngine):
+    """An engine whose network allocates; where `kind` is "killed", its process is killed before."""
+
+    def load_network(self) -> Any:
+        if self.kind == "killed":
+            signal.raise_signal(signal.SIGKILL)
+        return Allocating()
+
+
 @pytest.mark.slow
-def test_a_try_tells_its_peak_and_never_takes_more_than_its_memory(tmp_path: Path) -> None:
-    trials = Trials(build=Allocating, device="cpu", longest=8, log=tmp_path / "tries.json")
-    assert trials.measure_peak(2) == pytest.approx(400e6, rel=0.03)
-    small = replace(trials, memory=600 * 2**20)
+def test_a_try_tells_its_peak_and_never_takes_more_than_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = SimpleNamespace(device="cpu", work=tmp_path)
+    engine = AllocatingEngine(kind="allocating", model=model, longest=8)
+    assert engine.measure_peak(2) == pytest.approx(400e6, rel=0.03)
+    small = replace(engine, memory=600 * 2**20)
     assert small.measure_peak(5) is None
-    assert json.loads(trials.log.read_text())["5"] is None
-    # Both are known now, and no process is started.
-    never = replace(trials, build=None)  # type: ignore[arg-type]
-    assert (never.fits(2), never.fits(5)) == (True, False)
-    killed = replace(trials, build=partial(signal.raise_signal, signal.SIGKILL))
-    assert killed.measure_peak(7) is None
+    assert json.loads((tmp_path / "allocating.json").read_text())["5"] is None
+    assert replace(engine, kind="killed").measure_peak(7) is None
     with pytest.raises(ModelError, match="GB of memory are free"):
-        replace(trials, memory=2**60).measure_peak(3)
+        replace(engine, memory=2**60).measure_peak(3)
+    # Both are known now, and no process is started.
+    monkeypatch.setattr(subprocess, "run", None)
+    assert (engine.fits(2), engine.fits(5)) == (True, False)
+
+
+@pytest.mark.slow
+def test_a_model_of_few_tokens_is_tried(bert: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
+    (record,) = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **options).records
+    assert record.scores["ours"]["fixed"]["batch_size"] == 3
 
 
 @pytest.fixture
@@ -269,7 +290,7 @@ def bert(tmp_path: Path) -> Path:
 def measure(
     folder: Path, suite: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int, **options: Any
 ) -> Any:
-    monkeypatch.setattr(Trials, "_run_trial", lambda _self, size: 1000 * size if size <= most else None)
+    monkeypatch.setattr(SpeedEngine, "run_trial", lambda _self, size: 1000 * size if size <= most else None)
     return run(str(folder), suite, results=tmp_path / "results", cache=tmp_path / "cache", limit=3, **options)
 
 
@@ -306,7 +327,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
     tried: list[int] = []
     timed: list[int] = []
 
-    def try_once(_self: Trials, size: int) -> int:
+    def try_once(_self: SpeedEngine, size: int) -> int:
         tried.append(size)
         return 1000
 
@@ -316,7 +337,7 @@ def test_what_was_measured_before_a_device_was_lost_is_not_measured_again(
             raise ModelError("the device is lost")
         return time_run(*arguments, **options)
 
-    monkeypatch.setattr(Trials, "_run_trial", try_once)
+    monkeypatch.setattr(SpeedEngine, "run_trial", try_once)
     monkeypatch.setattr(measuring, "time_run", time_or_lose)
     places: dict[str, Any] = {"results": tmp_path / "results", "cache": tmp_path / "cache", "limit": 3}
     lost = run(str(bert), "efficiency", tasks=("512 fixed (ours)",), **places)
@@ -385,7 +406,7 @@ def test_a_corpus_is_encoded_at_a_known_speed_and_searched(
         device="cpu", load=lambda: encoder, announce=announced.append, count=id, work=tmp_path, artifact=None
     )
     (task,) = catalog.open_suite("efficiency:corpus").tasks
-    outcome = measuring.measure_corpus(texts, replace(HARNESS, rounds=5), task, model)
+    outcome = measuring.measure_corpus(texts, 5, task, model)
     cell = outcome.scores["ours"]["corpus"]
     assert cell["tokens"] == sum(range(10, 50))
     assert cell["tokens_per_second"] == outcome.main_score == pytest.approx(10_000, rel=0.03)
@@ -393,7 +414,7 @@ def test_a_corpus_is_encoded_at_a_known_speed_and_searched(
     assert cell["index_bytes"] == 40 * 8 * 4
     assert cell["search_p50"] == cell["search_p99"] == pytest.approx(0.01)
     # After a kill only the rounds that are left are announced.
-    measuring.measure_corpus(texts, replace(HARNESS, rounds=7), task, model)
+    measuring.measure_corpus(texts, 7, task, model)
     assert announced == [5, 2]
 
 
@@ -428,13 +449,15 @@ def test_an_attention_backend_is_a_part_of_the_key(bert: Path, tmp_path: Path) -
         announce=id, count=id, tell=id,
     )  # fmt: skip
     for attention in ("eager", "sdpa"):
-        assert measuring.build_loader("padded", model, attention)().attention == attention
-    assert measuring.build_loader("ours", model, "sdpa")().attention == "sdpa"
+        assert (
+            SpeedEngine(kind="padded", model=model, attention=attention).load_network().attention == attention
+        )
+    assert SpeedEngine(kind="ours", model=model, attention="sdpa").load_network().attention == "sdpa"
     # It is never another one's speed.
     with pytest.raises(ModelError, match="Attention by flash does not run here: sdpa ran instead"):
-        measuring.build_loader("ours", model, "flash_attention_2")()
+        SpeedEngine(kind="ours", model=model, attention="flash_attention_2").load_network()
     with pytest.raises(ModelError, match="transformers does not run flash_attention_2"):
-        measuring.build_loader("padded", model, "flash_attention_2")()
+        SpeedEngine(kind="padded", model=model, attention="flash_attention_2").load_network()
     assert measuring.plan_engine("ours", artifact, "eager") == (
         "",
         "ours: our network has no eager attention",
@@ -457,5 +480,12 @@ def test_what_cannot_be_measured_says_why(
     SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=16)]).save(str(tmp_path / "static"))
     with pytest.raises(UsageError, match="no transformer, but a module StaticEmbedding"):
         measure(tmp_path / "static", "efficiency", monkeypatch, tmp_path, 2, tasks=("512 fixed (ours)",))
-    with pytest.raises(UsageError, match="no languages"):
+    with pytest.raises(UsageError, match="name no language"):
         run(str(bert), "efficiency", languages=("eng",), results=tmp_path, cache=tmp_path)
+
+
+def test_splits_choose_an_engine() -> None:
+    suite = catalog.open_suite("efficiency", SuiteOptions(splits=("ours",)))
+    assert {task.splits for task in suite.tasks} == {("ours",)}
+    with pytest.raises(UsageError, match="nobody"):
+        catalog.open_suite("efficiency", SuiteOptions(splits=("nobody",)))

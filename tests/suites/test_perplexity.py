@@ -24,12 +24,10 @@ from harness.encoder.resolved_encoding import resolve_encoding
 from suites._perplexity import (
     LanguageModel,
     TextLosses,
-    TokenizedText,
     compute_masked_losses,
     estimate_median_interval,
     load_language_model,
     measure_text,
-    tokenize_text,
 )
 
 SENTENCE = "the cat sat on the mat, the query of a river is 42! "
@@ -77,10 +75,10 @@ def test_two_tokens_by_hand() -> None:
     """Of 1 1 2 the second token costs -ln 3/4 and the third -ln 1/4; the first is not counted."""
     tokenizer: Any = SimpleNamespace(mask_token_id=0, pad_token_id=0)
     model = LanguageModel(network=_TwoTokens(), tokenizer=tokenizer, batch_tokens=4)
-    text = TokenizedText(key="", ids=np.array([1, 1, 2]), places=np.array([1, 2]), characters=4)
-    losses = compute_masked_losses(model, text, text.places)
+    ids, places = np.array([1, 1, 2]), np.array([1, 2])
+    losses = compute_masked_losses(model, ids, places)
     assert losses.tolist() == pytest.approx([math.log(4 / 3), math.log(4)], abs=1e-6)
-    measured = TextLosses(text=text, losses=losses)
+    measured = TextLosses(ids=ids, places=places, losses=losses, count=2, characters=4)
     assert measured.perplexity == pytest.approx(4 / math.sqrt(3), abs=1e-6)
     # log2 of 4/3 · 4, for four characters.
     assert measured.bits_per_character == pytest.approx(math.log2(16 / 3) / 4, abs=1e-6)
@@ -98,17 +96,16 @@ def test_a_network_of_two_tokens_by_hand(tmp_path: Path) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     text = measure_text(load(folder), "the cat", length=4, places=None)
     assert text.perplexity == pytest.approx(math.sqrt(4 / 3 * 4), abs=1e-6)
-    assert (text.text.places.tolist(), text.text.characters) == ([1, 2], 7)
+    assert (text.places.tolist(), text.characters) == ([1, 2], 7)
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "neobert"])
 def test_packed_copies_equal_single_ones_and_transformers(family: str, tmp_path: Path) -> None:
     folder = tiny.folder(tiny.families()[family], tmp_path, head=True)
     model = load(folder)
-    text = tokenize_text(model, SENTENCE * 5, length=60)
-    places = text.draw_places(16)
-    packed = compute_masked_losses(model, text, places)
-    single = compute_masked_losses(replace(model, batch_tokens=1), text, places)
+    text = measure_text(model, SENTENCE * 5, length=60, places=16)
+    packed, places = text.losses, text.places
+    single = compute_masked_losses(replace(model, batch_tokens=1), text.ids, places)
     assert (len(text.ids), packed.std() > 0.5) == (60, True)
     assert abs(packed - single).max() <= 1e-4
     if family == "neobert":  # transformers has no class of it
@@ -133,28 +130,26 @@ def test_all_places_lie_within_the_interval_of_64(tmp_path: Path) -> None:
     median = float(np.median([text.perplexity for text in every]))
     assert low < median < high < 2 * low
     assert estimate_median_interval(every) == pytest.approx((median, median))
-    assert all(
-        set(few.text.draw_places(64)) <= set(all_.text.places) for few, all_ in zip(drawn, every, strict=True)
-    )
+    assert all(set(few.places) <= set(all_.places) for few, all_ in zip(drawn, every, strict=True))
 
 
 def test_a_decoder_is_read_from_left_to_right(tmp_path: Path) -> None:
     folder = write_decoder(tmp_path)
     model = load(folder, left_to_right=True)
     text = measure_text(model, SENTENCE * 3, length=40, places=4)
-    ids = torch.from_numpy(text.text.ids)[None]
+    ids = torch.from_numpy(text.ids)[None]
     with torch.no_grad():
         logits = AutoModelForCausalLM.from_pretrained(folder).eval()(input_ids=ids).logits[0]
     losses = -logits[:-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
-    assert len(text.losses) == len(text.text.places) < 40
-    assert text.losses == pytest.approx(losses[text.text.places - 1].numpy(), abs=1e-4)
+    assert len(text.losses) == text.count < 40
+    assert text.losses == pytest.approx(losses[text.places - 1].numpy(), abs=1e-4)
 
 
 def test_a_scaled_model_reads_beyond_its_positions(tmp_path: Path) -> None:
     folder = tiny.folder(tiny.families()["modernbert"], tmp_path, head=True)
     model = load(folder, max_length=120, rope_scaling="yarn:2")
     text = measure_text(model, SENTENCE * 9, length=120, places=3)
-    assert len(text.text.ids) == 120
+    assert len(text.ids) == 120
     with pytest.raises(ModelError, match="has 120 tokens, and the model has positions for 64"):
         measure_text(load(folder), SENTENCE * 9, length=120, places=3)
 

@@ -45,16 +45,11 @@ Shapes = Mapping[str, tuple[int, ...]]
 class BackboneCompute:
     """What a backbone computes.
 
-    Attributes:
-        parameters: Those of the encoder, without the output layer of pretraining.
-        without_embeddings: The same without the table of token embeddings.
-        matrices: Elements of the matrices that every token is multiplied with.
-        layers: Blocks.
-        width: Of the residual stream.
-        heads_width: Query heads times the width of one.
-        windows: For each layer the tokens seen to either side, None for all; empty where no layer has one.
-        limit: The most tokens of a text; None without a limit.
-        is_exact: Whether its family is known; another one's attention may compute more.
+    `parameters` are those of the encoder, without the output layer of pretraining; `without_embeddings` those
+    without the table of tokens, too; `matrices` the elements of what every token is multiplied with. It has
+    `layers` blocks of `width`; `heads_width` is the query heads times the width of one; `windows` are of each
+    layer the tokens seen to either side, None for all; empty where no layer has one. `limit` are the most
+    tokens of a text, None without a limit. Of a family that is not exact, attention may compute more.
     """
 
     parameters: int
@@ -127,7 +122,8 @@ def read_backbone_compute(folder: Path) -> BackboneCompute:
     limit = max((one.limit for one in read_token_limits(folder) if one.limit), default=None)
     text_config = config.get("text_config") or config
     layers, width, heads, head = (
-        _find_size(text_config, names) for names in (_LAYERS, _WIDTH, _HEADS, _HEAD)
+        next((text_config[name] for name in names if isinstance(text_config.get(name), int)), 0)
+        for names in _SIZES
     )
     if not shapes or not layers or not width:
         raise ModelError(
@@ -138,14 +134,11 @@ def read_backbone_compute(folder: Path) -> BackboneCompute:
     return _sum_shapes(shapes, layers, width, heads * head or width, limit=limit, is_exact=is_exact)
 
 
-_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
-_WIDTH = ("hidden_size", "d_model", "n_embd", "dim")
-_HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
-_HEAD = ("head_dim", "d_kv")
-
-
-def _find_size(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    return next((config[name] for name in names if isinstance(config.get(name), int)), 0)
+_SIZES = (
+    ("num_hidden_layers", "num_layers", "n_layer", "n_layers"), ("hidden_size", "d_model", "n_embd", "dim"),
+    ("num_attention_heads", "num_heads", "n_head", "n_heads"), ("head_dim", "d_kv"),
+)  # fmt: skip
+"""The names of layers, width, heads and a head's width in configs of transformers."""
 
 
 def find_published_compute(name: str) -> BackboneCompute | None:

@@ -58,6 +58,12 @@ def find_price(device: str, prices: Sequence[DevicePrice]) -> DevicePrice | None
     return next((one for one in prices if fnmatch(device.casefold(), one.pattern.casefold())), None)
 
 
+def compute_price(device: str, hours: float, prices: Sequence[DevicePrice]) -> float | None:
+    """The dollars for hours of a device; None where the table has no price."""
+    price = find_price(device, prices)
+    return None if price is None else price.dollars * hours
+
+
 def compute_utilisation(parameters: float, rate: float, devices: int, peak: float) -> float:
     """The share of the peak that a training uses (MosaicBERT, eq. 3): 6 · N · T / (n · peak).
 
@@ -75,8 +81,8 @@ class TrainingBill:
     """What a finished training of a model took in all of its steps.
 
     `operations` are as the training counted them, else 3 × those of a forward pass over its texts, each of
-    the mean length; None where their number is unknown, too. `utilisation` (by eq. 3) is None without a known
-    peak, `dollars` without a known price.
+    the mean length: each token forwards, and twice as much backwards (Kaplan et al., 2020); None where their
+    number is unknown, too. `utilisation` (by eq. 3) is None without a known peak, `dollars` without a price.
     """
 
     model: str
@@ -102,17 +108,10 @@ class TrainingBill:
         device, devices = facts.get("device", {}).get("name", ""), len(facts.get("devices") or "1")
         texts, price = facts.get("texts"), find_price(device, prices)
         peak = price.peak if price else None
-        # Each token forwards, and twice as much backwards (Kaplan et al., 2020).
         passes = 3 * texts * compute.count_operations(tokens / texts) if texts else None
         return TrainingBill(
-            model=document.name,
-            key=document.key,
-            recipe=document.lineage.text,
-            tokens=tokens,
-            seconds=seconds,
-            device=device,
-            devices=devices,
-            operations=facts.get("flops") or passes,
+            model=document.name, key=document.key, recipe=document.lineage.text, tokens=tokens,
+            seconds=seconds, device=device, devices=devices, operations=facts.get("flops") or passes,
             utilisation=peak and compute_utilisation(compute.parameters, tokens / seconds, devices, peak),
-            dollars=price.dollars * devices * seconds / 3600 if price else None,
-        )
+            dollars=compute_price(device, devices * seconds / 3600, prices),
+        )  # fmt: skip
