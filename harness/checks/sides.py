@@ -321,10 +321,8 @@ class Comparison:
 
     def compute_part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
-        parts = suite.parts.items()
-        return select_tested(
-            {n: _compare_task(self.select_subsets(p.name, p.cells), p.name) for n, p in parts}
-        )
+        own = suite.parts.items()
+        return select_tested({n: _compare_task(self.select_subsets(p.name, p.cells), p.name) for n, p in own})
 
     def explain_missing_score(self, task: str) -> str:
         """The reason why a task lacks a score on one of the sides; empty if both scores are there."""
@@ -344,9 +342,8 @@ def select_tested(differences: Mapping[Name, Difference | str]) -> dict[Name, Di
 
 def _explain_missing_record(sides: Comparison, side: CheckSide, task: str) -> str:
     """The reason why a side lacks a record, with advice."""
-    reasons = [
-        sides.failures[run.artifact, task] for run in side.runs if (run.artifact, task) in sides.failures
-    ]
+    scores = [(run.artifact, task) for run in side.runs]
+    reasons = [sides.failures[score] for score in scores if score in sides.failures]
     if reasons:
         return reasons[0].rstrip(".")
     pinned = [key[:12] for run in side.runs for key in run.keys.get(task, ())]

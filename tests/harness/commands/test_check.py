@@ -505,7 +505,7 @@ def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any,
     faulty.tensors(folder, lambda held: {name: one * np.float32(np.nan) for name, one in held.items()})
     typed = ("check", "--candidate", str(folder), "--baseline", "last", "--offline", "--tasks", "alike")
     code, _, err = asked(*typed)
-    assert (code, "spoiled: 6 of 6 vectors are not finite" in err) == (2, True)
+    assert (code, "spoiled: 6 of 6 vectors of short test texts are not finite" in err) == (2, True)
     code, out, _ = asked(*typed, "--no-gate", "--json")
     told = json.loads(out)
     assert (code, told["overall"], of(told, "alike")["verdict"]) == (1, "inconclusive", "missing")
