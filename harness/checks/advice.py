@@ -134,25 +134,27 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity]) -> list[str]:
     if not weak:
         return []
     (share, suite), *others = weak
-    mean, more, offer = means[suite], "More examples", ""
+    mean, more, offer = means[suite], "More examples (of a recipe also trainings) help", ""
     smallest = "above its score" if mean.detectable is None else f"{100 * mean.detectable:.2f}"
     if mean.margin and mean.counted:
         # A standard error falls with the root of the number of examples.
         times = ((mean.automatic or 0.0) / mean.margin) ** 2
         count = f"About {times:.1f}" if times <= PRACTICAL else f"More than {PRACTICAL}"
-        more = f"{count} times as many examples"
+        more = f"{count} times as many examples (a larger suite) let it pass in {100 * GREEN:g} %"
     if mean.source in ("default", "policy"):
-        offer = " Or let the tool choose a wider margin, at most most_margin of the policy: --margin auto."
+        offer = (
+            " Or let the tool choose a wider margin (up to most_margin: 3 points by default): --margin auto."
+        )
     alike = f" Much the same holds for {shorten_names([name for _, name in others])}." if others else ""
     return [
-        f"{suite} has too few examples for its margin of {100 * mean.margin:.2f} points: an equal model "
-        f"passes in {100 * share:.0f} % of checks. The smallest loss seen in 80 % of checks is {smallest}. "
-        f"{more} (a larger suite) let it pass in {100 * GREEN:g} %.{offer}{alike}"
+        f"{suite} is too weak for its margin of {100 * mean.margin:.2f} points: an equal model passes in "
+        f"{100 * share:.0f} % of checks. The smallest loss seen in 80 % of checks is {smallest}. "
+        f"{more}.{offer}{alike}"
     ]
 
 
-def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
-    """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
+def describe_suspects(check: Check, said: Sequence[str] = (), *, most: int = NAMES_SHOWN) -> list[str]:
+    """Tasks that passed and are lower, by the false-discovery rate, and lower parts, but those `said`."""
     is_above = check.overall in ("passed", "improved") and check.question.name != "port"
     alone = find_single_tasks(check.tasks, check.means).values() if is_above else ()
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
@@ -165,8 +167,7 @@ def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
         (part.delta or 0.0, task.task, part)
         for task in check.tasks
         for part in task.lost
-        # Others are in the check's sentences.
-        if check.question.name == "port" or task.collapsed or not part.collapsed
+        if f"{part.part} of {task.task} (" not in " ".join(said)
     ]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"

@@ -124,7 +124,7 @@ def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
         for one in task.lost
         if one.collapsed
     ]
-    return [f"{'; '.join(parts)}."] if parts else []
+    return [f"{shorten_names(parts, between='; ')}."] if parts else []
 
 
 def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:

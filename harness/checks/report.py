@@ -274,7 +274,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
     also = "Also:" if check.exit_code else "Note:"
-    notes = describe_suspects(check, most=most)
+    notes = describe_suspects(check, reasons, most=most)
     for label, texts, weight in ((also, reasons[1:], ""), ("Next:", todo, "bold"), ("Note:", notes, "")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
@@ -378,13 +378,13 @@ def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) 
 
 def _build_overall_case(check: Check) -> tuple[Element, str]:
     """The testcase of the overall verdict, which fails if the exit code is not 0, with its message."""
-    reasons, verdict = _collect_verdict_reasons(check), _format_overall_name(check)
+    why, verdict = _collect_verdict_reasons(check), _format_overall_name(check)
     element = "failure" if check.exit_code else FORMS[check.overall].element
     element = "error" if verdict == NOT_MEASURED else element
     note = ", not called a regression" if verdict == "inconclusive" else ""
-    details = [_format_sides(check), *describe_next_steps(check), *reasons, *describe_suspects(check)]
+    details = [_format_sides(check), *describe_next_steps(check), *why, *describe_suspects(check, why)]
     details += [*_explain_rules(check), _format_verdict_counts(check), _format_exit(check)]
-    message = " ".join((f"{verdict}{note}:", *reasons))
+    message = " ".join((f"{verdict}{note}:", *why))
     case, message = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
     case.set("time", f"{check.seconds:.3f}")
     return case, message
@@ -453,14 +453,15 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     step, *todo = describe_next_steps(check)
     yield f"## {FORMS[check.overall].sign} {_format_overall_name(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
-    yield _render_sentences(_collect_verdict_reasons(check, NAMES_SHOWN), most=1000)
+    reasons = _collect_verdict_reasons(check, NAMES_SHOWN)
+    yield _render_sentences(reasons, most=1000)
     commands = [one.startswith("harness ") and "`" not in one for one in todo]
     steps = [
         f"`{re.sub(CONTROL, ' ', one)}`" if is_command else _escape_markdown(one, most=1000)
         for one, is_command in zip(todo, commands, strict=True)
     ]
     yield f"Next: {' '.join(steps)}" if todo else ""
-    yield _render_sentences(describe_suspects(check), most=3000)
+    yield _render_sentences(describe_suspects(check, reasons), most=3000)
     yield f"{_format_verdict_counts(check)}. {_format_exit(check).capitalize()}."
 
 

@@ -227,7 +227,7 @@ def test_an_undecided_mean_says_what_decides_it_and_names_no_margin() -> None:
     [
         ({}, "in 40 % of checks. The smallest loss seen in 80 % of checks is 3.01. About 9.0 times as many "
              "examples (a larger suite) let it pass in 97.5 %. Or let"),
-        ({"counted": False}, "More examples (a larger suite) let it pass in 97.5 %."),
+        ({"counted": False}, "More examples (of a recipe also trainings) help."),
         ({"detectable": None}, "The smallest loss seen in 80 % of checks is above its score."),
         ({"source": "stated"}, "let it pass in 97.5 %."),
     ],
@@ -236,13 +236,11 @@ def test_a_suite_says_that_it_cannot_see_its_margin(changed: dict[str, Any], tex
     values: dict[str, Any] = {"automatic": 0.03, "detectable": 0.0301, "passing": 0.4, "source": "default"}
     power = Sensitivity(margin=0.01, **values | changed)
     (said,) = explain_unseen_margins({"nanobeir": power})
-    assert said.startswith(
-        "nanobeir has too few examples for its margin of 1.00 points: an equal model passes in "
-    )
+    assert said.startswith("nanobeir is too weak for its margin of 1.00 points: an equal model passes in ")
     assert text in said
     assert ("--margin auto" in said) == (changed.get("source") != "stated")
-    # Three trainings widen the interval of one candidate, and are no remedy.
-    assert "trainings" not in said
+    # Three trainings of a baseline widen the interval of one candidate, and are no remedy of few examples.
+    assert ("trainings" in said) == (changed == {"counted": False})
     assert explain_unseen_margins({"mteb": replace(power, passing=0.97)}) == []
 
 
@@ -592,7 +590,7 @@ def test_many_suites_that_cannot_see_their_margins_have_one_warning() -> None:
     values: dict[str, Any] = {"margin": 0.01, "automatic": 0.03, "detectable": 0.0301}
     means = {name: Sensitivity(passing=p, **values) for name, p in {"a": 0.5, "b": 0.4, "c": 0.97}.items()}
     (said,) = explain_unseen_margins(means)
-    assert said.startswith("b has too few examples for its margin")
+    assert said.startswith("b is too weak for its margin")
     assert said.endswith("Much the same holds for a.")
 
 

@@ -338,13 +338,13 @@ def test_a_margin_that_cannot_be_seen_is_told_before_anything_runs(
     options = ("--candidate", measured.model("again"), "--baseline", "last", "--offline", "--json", *tight)
     code, out, err = asked("check", *options)
     words = " ".join(err.split())
-    assert "cannot see its margin of 0.10 points well" in words
+    assert "is too weak for its margin of 0.10 points" in words
     assert re.search(r"an equal model passes in \d+ % of checks", words)
     assert "--margin auto" in words
     told = json.loads(out)
     assert code == 1
     # It is no part of the report, which says itself what a mean lacks.
-    assert not any("cannot see its margin" in one for one in told["warnings"])
+    assert not any("is too weak for" in one for one in told["warnings"])
 
 
 def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -354,10 +354,10 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
     assert told["overall"] == "inconclusive"
     # Tasks are no seeds.
-    assert "seeds of each in all. For later checks, --margin auto" in told["means"][0]["to_settle"]
+    assert "seeds of each in all. For later checks: --margin auto" in told["means"][0]["to_settle"]
     assert told["means"][0]["left_out"] == 1
     assert any(one.startswith("Left out of ") for one in told["warnings"])
-    assert not any("cannot see its margin" in one for one in told["warnings"])
+    assert not any("is too weak for" in one for one in told["warnings"])
     report = tmp_path / "junit.xml"
     code, told = check(measured, asked, *tight, "--fail-on-inconclusive", "--junit", str(report))
     assert (code, told["exit_code"], told["policy"]["inconclusive"]) == (1, 1, "fail")
