@@ -111,7 +111,8 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     # Else a port's score follows from its vectors, and is not in doubt.
     if check.question.name == "port" and any(not one.learner for one in check.of("inconclusive")):
         for place in re.findall(f"{ABSENT}(.+?) (?:cannot be|has changed)", " ".join(check.because)):
-            yield f"Restore {place} as it was, and run the check again. Or set the baseline again:"
+            yield f"Restore {place} as it was, and run the check again."
+            yield "Or set the baseline again, with a model that is there:"
             yield f"harness baseline set {name} --replace --model MODEL ..."
         yield "If other outputs are acceptable: the same command with --question replace."
     if any(mean.needs_trainings for mean in check.means):
@@ -142,9 +143,7 @@ def explain_unseen_margins(means: Mapping[str, Sensitivity]) -> list[str]:
         count = f"About {times:.1f}" if times <= PRACTICAL else f"More than {PRACTICAL}"
         more = f"{count} times as many examples (a larger suite) let it pass in {100 * GREEN:g} %"
     if mean.source in ("default", "policy"):
-        offer = (
-            " Or let the tool choose a wider margin (up to most_margin: 3 points by default): --margin auto."
-        )
+        offer = " Or --margin auto: the tool chooses a wider margin, up to most_margin (3 points by default)."
     alike = f" Much the same holds for {shorten_names([name for _, name in others])}." if others else ""
     return [
         f"{suite} is too weak for its margin of {100 * mean.margin:.2f} points: an equal model passes in "

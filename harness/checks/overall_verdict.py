@@ -131,10 +131,10 @@ def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
     """Sentences on means that surely fell since the anchor, with the difference from the baseline."""
     steps = {one.suite: f" Against the baseline alone: {format_delta(one.delta)}." for one in means}
     return [
-        f"Against {describe_anchor(chain)}: {_format_mean_name(one, {})} {format_delta(one.delta)} points, "
-        f"surely lower, itself red: all changes since may lose {one.margin_text}.{steps.get(one.suite, '')}"
-        for one in (chain.means if chain else ())
-        if chain and one.verdict == "regressed"
+        f"Against {describe_anchor(chain)}: {_format_mean_name(m, {})} {format_delta(m.delta)} points, "
+        f"surely lower. Red by itself: all changes since may lose {m.margin_text}.{steps.get(m.suite, '')}"
+        for m in (chain.means if chain else ())
+        if chain and m.verdict == "regressed"
     ]
 
 

@@ -125,7 +125,8 @@ def test_a_port_in_doubt_has_a_next_step_and_a_probe_in_doubt_has_none() -> None
     assert advice not in describe_next_steps(undecided(replace(line, type="Classification"), question=PORT))
     assert advice not in describe_next_steps(undecided(line))
     steps = (
-        "Restore out/a model as it was, and run the check again. Or set the baseline again:\n"
+        "Restore out/a model as it was, and run the check again.\n"
+        "Or set the baseline again, with a model that is there:\n"
         "harness baseline set release --replace --model MODEL ...\n"
     )
     mine = "the baseline's model out/a model"
@@ -226,7 +227,7 @@ def test_an_undecided_mean_says_what_decides_it_and_names_no_margin() -> None:
     ("changed", "text"),
     [
         ({}, "in 40 % of checks. The smallest loss seen in 80 % of checks is 3.01. About 9.0 times as many "
-             "examples (a larger suite) let it pass in 97.5 %. Or let"),
+             "examples (a larger suite) let it pass in 97.5 %. Or --margin auto"),
         ({"counted": False}, "More examples (of a recipe also trainings) help."),
         ({"detectable": None}, "The smallest loss seen in 80 % of checks is above its score."),
         ({"source": "stated"}, "let it pass in 97.5 %."),
@@ -554,8 +555,8 @@ def test_where_the_anchor_decides_all_that_is_said_is_against_the_anchor() -> No
     text = printed(made, width=400)
     assert text.splitlines()[0] == (
         "REGRESSED. Reject the candidate. Against v1, the anchor of this chain (set as release on "
-        "2026-01-01): Mean of mteb (3 of 5 tasks) −4.07 points, surely lower, itself red: all changes since "
-        "may lose 1.00. Against the baseline alone: +4.92."
+        "2026-01-01): Mean of mteb (3 of 5 tasks) −4.07 points, surely lower. Red by itself: all changes "
+        "since may lose 1.00. Against the baseline alone: +4.92."
     )
     assert describe_next_steps(made).split("\n")[1:] == [
         "The mean is red, and no single task; since the anchor most was lost on T −12.20:",
