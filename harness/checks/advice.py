@@ -110,7 +110,7 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     # Else a port's score follows from its vectors, and is not in doubt.
     if check.question.name == "port" and any(not one.learner for one in check.of("inconclusive")):
-        for place in re.findall(f"{ABSENT}(.+?) (?:cannot be|has changed)", " ".join(check.because)):
+        for place in re.findall(f"{ABSENT}(.+?) (?:cannot|has changed since)", " ".join(check.because)):
             yield f"Restore {place} as it was, and run the check again."
             yield "Or set the baseline again, with a model that is there:"
             yield f"harness baseline set {name} --replace --model MODEL ..."
