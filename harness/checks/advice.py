@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.checks.outcome import TRAININGS, VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
+from harness.checks.outcome import VERDICTS, Check, MarginSource, Sensitivity, TaskOutcome, Verdict
 from harness.checks.overall_verdict import ABSENT, UNCHECKED, describe_chain_regressions, find_single_tasks
-from harness.checks.task_verdicts import ENOUGH, PRACTICAL
+from harness.checks.task_verdicts import ENOUGH, GREEN, LATER, PRACTICAL
 from harness.core.terminal import NAMES_SHOWN, shorten_names
 from harness.results.score_differences import LEAST_RUNS
 from harness.results.scores import format_delta, score_text
+from harness.results.units import TRAINED
 
 COUNTED: tuple[Verdict, ...] = ("passed", "same")
 """Verdicts of tasks that are only counted in a report."""
@@ -43,9 +45,10 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         return [*_explain_missing_evidence(check)]
     if lost:
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
-        steps = ["But look at what collapsed before you accept it.", command]
+        steps = ["But look at what collapsed before you accept it.", "Compare scores and settings:", command]
         if not lost[0].collapsed:
-            steps.append('The exit code is 0. To reject this: parts = "fail" in the policy file.')
+            steps.append('To make this red, set parts = "fail" in this file, and add --policy policy.toml:')
+            steps.append("harness check --explain > policy.toml")
         return steps
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
     unchecked = "; ".join(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))
@@ -63,10 +66,10 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
         deltas, artifacts, since = chain.deltas, chain.artifacts, "since the anchor "
     losses = sorted((delta, name) for name, delta in deltas.items() if delta < 0)
     most = ", ".join(f"{name} {format_delta(delta)}" for delta, name in losses[:3])
-    summary = f"No task is red against the baseline{f'; {since}most was lost on ' if most else ''}{most}"
+    summary = f"The mean is red, and no single task{f'; {since}most was lost on ' if most else ''}{most}"
     if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
-        summary = f"Correct this first. What it does to {red[0].task if red else 'scores'}"
+        summary = f"Correct what differs. What it does to {red[0].task if red else 'scores'}"
     elif red:
         summary = f"Look at {red[0].task} first"
     command = _build_compare_command(check, artifacts, red[0] if red else None, results)
@@ -98,70 +101,73 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
     yield "Nothing is decided." if lacking else text
     mine = [one for one in lacking if one.baseline is not None]
     if mine:
-        yield "Correct the cause and run the check again; finished scores are kept."
+        yield "Correct what the reason names, and run the check again: it measures what is missing."
+    name = shlex.quote(check.baseline.baseline or "NAME")
     if len(mine) < len(lacking):
-        name = shlex.quote(check.baseline.baseline or "NAME")
         yield f"The baseline lacks scores: set it again (harness baseline set {name} --replace ...)."
     ignored = check.policy.get("not_testable") == "ignore"
     if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
         yield f"Measure again what is not testable{'' if ignored else ', or ignore it in the policy'}."
     # Else a port's score follows from its vectors, and is not in doubt.
-    if check.question.name == "port" and any(not one.is_learned for one in check.of("inconclusive")):
-        if any(ABSENT in text for text in check.because):
-            yield "To compare vectors, put the baseline's model back, or set the baseline anew."
-        yield "If other outputs are acceptable, run again with --question replace."
+    if check.question.name == "port" and any(not one.learner for one in check.of("inconclusive")):
+        for place in re.findall(f"{ABSENT}(.+?) (?:cannot|has changed since)", " ".join(check.because)):
+            yield f"Restore {place} as it was, and run the check again."
+            yield "Or set the baseline again, with a model that is there:"
+            yield f"harness baseline set {name} --replace --model MODEL ..."
+        yield "If other outputs are acceptable: the same command with --question replace."
     if any(mean.needs_trainings for mean in check.means):
-        yield (
-            f"Train the baseline's recipe with {LEAST_RUNS - 1} more seeds, and set all {LEAST_RUNS} models "
-            f"as one baseline (for a recipe that trains for each task: one model, --seeds {LEAST_RUNS}):"
-        )
-        yield "harness baseline set NAME --model A --model B --model C"
+        trained = any(one.unit == TRAINED for one in check.tasks)
+        yield f"Train the baseline {LEAST_RUNS} times with other seeds, and set all as one baseline:"
+        models = f"MODEL --recipe RECIPE --seeds {LEAST_RUNS}" if trained else "A --model B --model C"
+        yield f"harness baseline set NAME --model {models}"
         yield "Check the same candidate against it. To compare these two models alone: --question replace."
-    for mean in check.means:
-        if mean.other_needs:
-            yield f"To decide{f' {mean.suite}' if len(check.means) > 1 else ''}: {mean.other_needs}."
+    for mean in (one for one in check.means if one.other_needs):
+        first, *later = mean.other_needs.split(f". {LATER}")
+        suite = f" {mean.suite}" if len(check.means) > 1 else ""
+        yield f"To decide{suite} in 80 % of such checks: {first}."
+        yield from (f"{LATER}{text}." for text in later)
 
 
-def explain_unseen_margins(means: Mapping[str, Sensitivity], models: int | None = None) -> list[str]:
-    """What the suite can see whose margin an equal model would fail most often, and others that are weak.
-
-    With the number of the baseline's `models` also what most checks need; a check's report says it for one.
-    """
+def explain_unseen_margins(means: Mapping[str, Sensitivity]) -> list[str]:
+    """What the suite detects whose margin an equal model would fail most often, and others that are weak."""
     passing = {suite: mean.passing for suite, mean in means.items() if mean.passing is not None}
     weak = sorted((share, suite) for suite, share in passing.items() if share < ENOUGH)
     if not weak:
         return []
     (share, suite), *others = weak
-    mean, more, offer = means[suite], "more examples", ""
+    mean, more, offer = means[suite], "More examples (of a recipe also trainings) help", ""
     smallest = "above its score" if mean.detectable is None else f"{100 * mean.detectable:.2f}"
     if mean.margin and mean.counted:
         # A standard error falls with the root of the number of examples.
         times = ((mean.automatic or 0.0) / mean.margin) ** 2
-        count = f"about {times:.1f}" if times <= PRACTICAL else f"more than {PRACTICAL}"
-        more = f"{count} times as many examples"
+        count = f"About {times:.1f}" if times <= PRACTICAL else f"More than {PRACTICAL}"
+        more = f"{count} times as many examples (a larger suite) let it pass in {100 * GREEN:g} %"
     if mean.source in ("default", "policy"):
-        offer = " --margin auto lets the tool choose a wider margin, up to most_margin of the policy."
+        offer = " Or --margin auto: the tool chooses a wider margin, up to most_margin (3 points by default)."
     alike = f" Much the same holds for {shorten_names([name for _, name in others])}." if others else ""
-    trainings = "" if models is None or models >= LEAST_RUNS else f", or a baseline of {TRAININGS}"
-    needs = f" For an equal model to pass in most checks: a suite with {more}{trainings}."
     return [
-        f"{suite} cannot see its margin of {100 * mean.margin:.2f} points well: an equal model passes in "
-        f"{100 * share:.0f} % of checks, and the smallest loss seen in 80 % of checks is {smallest}."
-        f"{'' if models is None else needs}{offer}{alike}"
+        f"{suite} is too weak for its margin of {100 * mean.margin:.2f} points: an equal model passes in "
+        f"{100 * share:.0f} % of checks. The smallest loss seen in 80 % of checks is {smallest}. "
+        f"{more}.{offer}{alike}"
     ]
 
 
-def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
-    """The tasks that passed and are lower, by the false-discovery rate, and the parts of tasks that are."""
+def describe_suspects(check: Check, said: Sequence[str] = (), *, most: int = NAMES_SHOWN) -> list[str]:
+    """Tasks that passed and are lower, by the false-discovery rate, and lower parts, but those `said`."""
     is_above = check.overall in ("passed", "improved") and check.question.name != "port"
     alone = find_single_tasks(check.tasks, check.means).values() if is_above else ()
     lower = [one for one in sorted(check.tasks, key=lambda task: task.delta or 0.0) if one.suspect]
     tasks = [one for one in lower if one.verdict in COUNTED and one not in alone]
     if check.question.name == "port":
         tasks = [one for one in tasks if (one.high or 0.0) < 0]
-    named = shorten_names([f"{one.task} {one.delta_text}" for one in tasks], most, between="; ")
-    texts = [f"Lower, but within their margins: {named}."] if tasks else []
-    parts = [(part.delta or 0.0, task.task, part) for task in check.tasks for part in task.lost]
+    losses = [f"{t.task} {t.delta_text}, margin {t.margin_text}" for t in tasks]
+    texts = [f"Probably lower, but passed: {shorten_names(losses, most, between='; ')}."] if tasks else []
+    parts = [
+        (part.delta or 0.0, task.task, part)
+        for task in check.tasks
+        for part in task.lost
+        if f"{part.part} of {task.task} (" not in " ".join(said)
+    ]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"
         for _, name, part in sorted(parts, key=lambda one: one[:2])
@@ -172,6 +178,4 @@ def describe_suspects(check: Check, *, most: int = NAMES_SHOWN) -> list[str]:
 
 def sort_outcomes(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
     """The tasks that collapsed, then the others by verdict; the largest difference first."""
-    return sorted(
-        tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(one.delta or 0.0))
-    )
+    return sorted(tasks, key=lambda t: (not t.collapsed, VERDICTS.index(t.verdict), -abs(t.delta or 0.0)))

@@ -296,9 +296,7 @@ def export_baseline(results: Path, name: str, path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Use e.g. {name}{EXPORT}.")
     baseline = BASELINES.find_document(results, name)
     text = BASELINES.kind.serialize_document(baseline)
-    parts = {
-        part.relative_to(results).as_posix(): part for part in _iter_record_files(Store(results), baseline)
-    }
+    parts = {f.relative_to(results).as_posix(): f for f in _iter_record_files(Store(results), baseline)}
     files.require_writable(path.absolute().parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

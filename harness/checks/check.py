@@ -408,9 +408,7 @@ def set_baseline(
     results = files.resolve_results_folder(request.results)
     # Before anything is measured, not hours later.
     require_new_name(results, name, replace=again)
-    every = [
-        CheckRequest.plan_requests(replace(request, models=()), model, seeds) for model in request.models
-    ]
+    every = [CheckRequest.plan_requests(replace(request, models=()), one, seeds) for one in request.models]
     _require_repeats(every)
     runs = [run for check_request in every for run in check_request.runs]
     first = find_anchor(results, name, runs, anchor)

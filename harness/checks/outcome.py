@@ -30,8 +30,9 @@ VERDICTS: tuple[Verdict, ...] = (
 )  # fmt: skip
 """The verdicts in the order of reports."""
 
-SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
-"""Types whose tasks draw texts at random: another seed gives another score of the same model."""
+PROBED = dict.fromkeys(("Classification", "MultilabelClassification", "Regression"), "probe")
+SEEDED: Mapping[str, str] = PROBED | {"Clustering": "clustering"}
+"""Types whose tasks draw texts at random: another seed gives another score of the same model. What learns."""
 
 Question = Literal["port", "retrain", "replace"]
 """`port`: are the outputs the same? `retrain`: is this recipe worse? `replace`: is this model worse?"""
@@ -231,9 +232,9 @@ class TaskOutcome(_Line):
     lost: tuple[PartLoss, ...] = ()
 
     @property
-    def is_learned(self) -> bool:
-        """Whether a probe, a clustering or a training stands between the vectors and the score."""
-        return self.type in SEEDED or self.unit == TRAINED
+    def learner(self) -> str:
+        """What stands between the vectors and the score: a training, a clustering, a probe, or nothing."""
+        return "trained" if self.unit == TRAINED else SEEDED.get(self.type, "")
 
 
 @dataclass(frozen=True, kw_only=True)

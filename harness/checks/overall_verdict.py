@@ -97,27 +97,30 @@ def _describe_regressions(
     lines: dict[str, TaskOutcome | MeanOutcome] = {one.task: one for one in lost}
     fallen = [one for one in means if one.verdict == "regressed"]
     lines |= {_format_mean_name(one, alone): alone.get(one.suite) or one for one in fallen}
-    return [
-        f"{name}: {format_delta(line.delta)} points, a collapse (a loss of more than {policy.collapse:g})."
-        if isinstance(line, TaskOutcome) and line.collapsed
-        else f"{name}: {_describe_loss(line)}."
-        for name, line in lines.items()
-    ]
+    return [f"{name}: {_describe_loss(line, policy)}." for name, line in lines.items()]
 
 
-def _describe_loss(line: TaskOutcome | MeanOutcome) -> str:
-    """A loss that is red, and why it is where it is smaller than the margin."""
-    most = f"; {line.margin_text} is allowed"
-    if (line.delta or 0.0) >= -line.margin:
-        low = -100 * (line.low or 0.0)
-        most = f": over half of the {line.margin_text} that is allowed, and perhaps {low:.2f}"
-    return f"{format_delta(line.delta)} points, surely lower{most}"
+def _describe_loss(line: TaskOutcome | MeanOutcome, policy: Policy) -> str:
+    """A loss that is red, and by which rule."""
+    loss = f"{format_delta(line.delta)} points, surely lower"
+    if isinstance(line, TaskOutcome) and line.collapsed:
+        return f"{loss}: a collapse. A loss of more than {policy.collapse:g} is red whatever the margin"
+    if (line.delta or 0.0) < -line.margin:
+        return f"{loss}; a loss of {line.margin_text} is allowed"
+    why = "Red, since all three hold: the loss is sure, over half of what is allowed, perhaps all of it"
+    return f"{_describe_worst(line)} {why}"
+
+
+def _describe_worst(line: TaskOutcome | MeanOutcome) -> str:
+    """A difference with its lower end and the margin, in the signs of the table."""
+    low = format_delta(line.low)
+    return f"{format_delta(line.delta)} points, at worst {low}; a loss of {line.margin_text} is allowed."
 
 
 def describe_collapsed_parts(task: TaskOutcome) -> list[str]:
     """A sentence on the parts of a task that collapsed; none where none did."""
     parts = [
-        f"{one.part} of {task.task} ({one.units:,} {task.unit}): {format_delta(one.delta)} points, a collapse"
+        f"{one.part} of {task.task} ({one.units:,} {task.unit}): {one.delta_text} points, a collapse"
         for one in task.lost
         if one.collapsed
     ]
@@ -128,10 +131,10 @@ def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
     """Sentences on means that surely fell since the anchor, with the difference from the baseline."""
     steps = {one.suite: f" Against the baseline alone: {format_delta(one.delta)}." for one in means}
     return [
-        f"{_format_mean_name(one, {})}, against {describe_anchor(chain)}: {_describe_loss(one)} to all "
-        f"changes since then together.{steps.get(one.suite, '')}"
-        for one in (chain.means if chain else ())
-        if chain and one.verdict == "regressed"
+        f"Against {describe_anchor(chain)}: {_format_mean_name(m, {})} {format_delta(m.delta)} points, "
+        f"surely lower. Red by itself: all changes since may lose {m.margin_text}.{steps.get(m.suite, '')}"
+        for m in (chain.means if chain else ())
+        if chain and m.verdict == "regressed"
     ]
 
 
@@ -142,7 +145,7 @@ def _describe_lower_baselines(chain: Chain, means: Means) -> Iterator[str]:
         # Both differences are of the same candidate where they are of the same tasks.
         if since.there == step.there and lower < -since.margin and since.verdict != "regressed":
             yield (
-                f"On {since.suite} the baseline itself has lost {-100 * lower:.2f} points since "
+                f"On {since.suite} the baseline itself is at {format_delta(lower)} points against "
                 f"{describe_anchor(chain)}; the candidate is at {format_delta(since.delta)}."
             )
 
@@ -158,10 +161,8 @@ def _describe_mean(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:
     if mean.verdict == "same":
         return f"{name} is the same: both sides gave the same outputs."
     if mean.verdict == "improved":
-        return f"{name}: {format_delta(mean.delta)} points, at least {100 * (mean.low or 0.0):.2f} higher."
-    most = "but it may be" if mean.verdict == "inconclusive" else "at most"
-    loss = f"{max(-100 * (mean.low or 0.0), 0.0):.2f} lower; {mean.margin_text} is allowed"
-    return f"{name}: {format_delta(mean.delta)} points, {most} {loss}."
+        return f"{name}: {format_delta(mean.delta)} points, at least {format_delta(mean.low)}."
+    return f"{name}: {_describe_worst(mean)}"
 
 
 def _format_mean_name(mean: MeanOutcome, alone: Mapping[str, TaskOutcome]) -> str:

@@ -81,8 +81,7 @@ class Policy(BaseModel):
     )
     alpha: Level = Field(default=0.05, description="chance that a model worse by the whole margin passes")
     task_alpha: Level = Field(
-        default=0.02,
-        description="chance that an equal model is called regressed on at least one task",
+        default=0.02, description="chance that an equal model is called regressed on at least one task"
     )
     must_not_regress: tuple[str, ...] = Field(
         default=("*",),
@@ -99,12 +98,10 @@ class Policy(BaseModel):
         "than collapse: name it, or fail",
     )
     inconclusive: Inconclusive = Field(
-        default="exit-3",
-        description="exit code of an inconclusive check: exit-3, fail (1) or pass (0)",
+        default="exit-3", description="exit code of an inconclusive check: exit-3, fail (1) or pass (0)"
     )
     missing: Literal["exit-3", "fail"] = Field(
-        default="fail",
-        description="exit code if a score is missing or nothing is tested: exit-3 or fail (1)",
+        default="fail", description="exit code if a score is missing or nothing is tested: exit-3 or fail (1)"
     )
     not_testable: Literal["inconclusive", "ignore"] = Field(
         default="inconclusive", description="tasks without units to compare: inconclusive, or ignore them"
@@ -224,9 +221,7 @@ def _explain_policy_error(error: ValidationError, where: str) -> UsageError:
         valid_names = [*(_TaskPolicy if of_task else Policy).model_fields]
         if place[-1] in _FORMER:
             return UsageError(f"In {where} {place[-1]} was removed.", hint=f"Instead: {_FORMER[place[-1]]}.")
-        return explain_unknown(
-            f"setting of {where}", place[-1], valid_names, then="docs/check.md explains each."
-        )
+        return explain_unknown(f"setting of {where}", place[-1], valid_names, then="See docs/check.md.")
     if name == "tasks" and not of_task:
         return UsageError(f"In {where} tasks is not a table of tables.", hint='Write [tasks."SciFact"].')
     if first["input"] == "measured":

@@ -64,7 +64,7 @@ def _resolve_baseline_model(baseline: Baseline, typed: Request) -> ConfiguredMod
     try:
         (model,) = ResolvedRequest.resolve_request(request).asked
     except HarnessError as error:
-        raise HarnessError(f"{ABSENT}{pinned} cannot be used: {error.message}") from error
+        raise HarnessError(f"{ABSENT}{pinned} cannot be loaded: {error.message}") from error
     if model.artifact.key != run.artifact:
         raise HarnessError(f"{ABSENT}{pinned} has changed since the baseline was set")
     return model
@@ -172,7 +172,7 @@ def compare_outputs(
 
 
 def _skip_vectors(why: str) -> PortComparison:
-    return PortComparison(text=f"vectors were not compared, and scores decide alone: {why}.", compared=False)
+    return PortComparison(text=f"vectors were not compared, only scores: {why}.", compared=False)
 
 
 def _draw_texts(resolved: ResolvedRequest) -> list[tuple[Task, Role, str]]:
@@ -290,7 +290,7 @@ def judge_port(
         because = (f"Not the same model: {reasons[0]}", *reasons[1:], *slow)
         return tasks, means, Conclusion(verdict="regressed", because=because, exit_code=1)
     # Only a missing score, or one that cannot be tested, is left to hold it back.
-    unsure = sum(one.verdict == "inconclusive" and not one.is_learned for one in decisive)
+    unsure = sum(one.verdict == "inconclusive" and not one.learner for one in decisive)
     if unsure and not outputs.compared and end.verdict not in ("inconclusive", "regressed"):
         doubt = f"{unsure} of {len(tasks)} scores differ by more than {SCORE:g} points, perhaps by chance."
         code = EXIT_CODES[policy.inconclusive]
@@ -305,7 +305,7 @@ def _judge_task(task: TaskOutcome, *, compared: bool) -> TaskOutcome:
     """A task red where a score that follows from vectors alone differs by more than SCORE and chance."""
     if task.verdict in ("same", "missing", "not testable"):
         return task
-    if task.is_learned:
+    if task.learner:
         # Such steps multiply noise that the vectors hardly have: the same weights in float16 moved a
         # clustering by 0.10 points.
         unsure = "inconclusive" if task.verdict == "regressed" else task.verdict

@@ -111,16 +111,15 @@ def _format_outcome_cells(check: Check, line: TaskOutcome | MeanOutcome) -> dict
         values["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
         values[SEEDS] = "" if {*line.runs} <= {0, 1} else " / ".join(map(str, reversed(line.runs)))
         fell = f"lost more than {check.policy.get('collapse', 0.0):g} points" if line.collapsed else ""
-        if check.question.name == "port":  # which has a tolerance, and no collapse
-            fell = "learned from vectors: never red in a port" if line.is_learned else ""
+        fell = "" if check.question.name == "port" else fell  # which has a tolerance, and no collapse
         values["why"] = "; ".join(filter(None, (fell, line.reason)))
     measured = values.get("metric") in OWN_UNITS
     values |= {side: score_text(getattr(line, side), measured=measured) for side in ("baseline", "candidate")}
     values |= {"difference": line.delta_text, "margin": line.margin_text, "verdict": _format_verdict(line)}
     if check.question.name == "port" and isinstance(line, MeanOutcome):
         values |= dict.fromkeys(("margin", "verdict"), "–")
-    elif check.question.name == "port" and isinstance(line, TaskOutcome) and line.is_learned:
-        values["margin"] = "–"
+    elif check.question.name == "port" and isinstance(line, TaskOutcome) and line.learner:
+        values["margin"] = line.learner
     return {name: values.get(name, "") for name in COLUMNS}
 
 
@@ -149,18 +148,18 @@ def _select_rows(check: Check) -> tuple[list[TaskOutcome | MeanOutcome], list[Ta
 
 
 RULE = (
-    "Passed: even the lower end loses less than the margin. Regressed: the upper end is below 0, the lower "
-    "end loses more than the margin, the measured loss over half of it. Improved: the lower end is above 0. "
-    "Else inconclusive."
+    "Passed: the lower end is above −margin. Regressed if all three hold: not passed, upper end below 0, "
+    "over half of the margin lost. Improved: the lower end is above 0. Else inconclusive."
 )
-ONE_TRAINING = "With one training of each side none passes. Regressed: a loss above those of seeds in papers."
+ONE_TRAINING = "With one training a side no recipe passes. Red: a loss beyond what papers print for seeds."
 PREDICTED = (
     "{baseline:.1f} [{baseline_low:.1f}, {baseline_high:.1f}] → "
     "{candidate:.1f} [{candidate_low:.1f}, {candidate_high:.1f}]"
 )
+DIFFERENCE = "Difference: candidate − baseline before rounding, in points (score × 100), [lower, upper end]."
 PORT_RULE = (
-    "Margin: 0.05 points plus 3 standard errors. Regressed: off by more. Without vectors: passed within 0.05 "
-    "points, inconclusive from there to the margin. Probes, clusterings and trained tasks are never red."
+    "Margin: 0.05 points plus 3 standard errors. Regressed: off by more. Without vectors: inconclusive from "
+    "0.05 points on. Probes, clusterings and trained tasks have no margin and are never red."
 )
 
 
@@ -175,30 +174,27 @@ def _explain_rules(check: Check, *, every: bool = True) -> Iterator[str]:
     if tested:
         once = not port and any(one.delta and one.runs == (1, 1) for one in check.tasks)
         only = ", for these two models only, not for other seeds" if single or once else ""
-        sure = f"each end {min(low, 97.5, of_tasks if others else low):g} % sure or more"
-        yield f"Difference: candidate − baseline in points (score × 100), with an interval, {sure}{only}."
-        yield (PORT_RULE if port else ONE_TRAINING if single else RULE) + ("" if every else " More: --all.")
+        high = f"97.5 % sure{f' for all {len(check.means)} means together' if several else ''}"
+        if others:
+            high += f"{'' if several else ' for the mean'}, {of_tasks:g} % for all tasks together"
+        true = f"The true one is above the lower end ({low:g} % sure) and below the upper ({high}){only}."
+        yield f"{DIFFERENCE} {true}"
+        # The margins of a port stand in the rows of its tasks, and are not shown where all passed.
+        if not port or every or any(one.verdict not in COUNTED for one in check.tasks):
+            yield PORT_RULE if port else ONE_TRAINING if single else RULE
     if check.chain and not single:
         ends = "; ".join(f"{m.suite} {m.delta_text} ({m.margin_text} allowed)" for m in check.chain.means)
-        rule = "Regressed: surely lower, and by more than is allowed as measured"
+        rule = "Regressed: the upper end is below 0, and more than is allowed was lost"
         yield f"Against {describe_anchor(check.chain)}: {ends}. {rule}."
     for mean in check.means:
         if predicted := mean.predicted:
             points = {name: 100 * value for name, value in predicted.items() if name != "target"}
             yield f"{mean.suite}: predicted {predicted['target']}: {PREDICTED.format(**points)}"
-    if not (tested and every):
-        return
-    high = f"97.5 % sure{f' for all {len(check.means)} means together' if several else ''}"
-    if others:
-        high += f"{'' if several else ' for the mean'}, and {of_tasks:g} % sure for all tasks together"
-    yield f"The true difference is above the lower bound ({low:g} % sure) and below the upper one ({high})."
-    if port or single:
+    if not (tested and every) or port or single:
         return
     yield "Of several tasks those improved that Benjamini and Hochberg's procedure finds."
-    known = [(f"{100 * one.detectable:.2f} points", one) for one in check.means if one.detectable]
-    if seen := ", ".join(f"{loss} on {m.there} of {m.wanted} tasks of {m.suite}" for loss, m in known):
-        losses = seen.replace("points on 1 of 1 tasks of", "points on")
-        yield f"What it can see: a true loss of {losses} is red in 80 % of checks."
+    seen = ", ".join(f"{100 * m.detectable:.2f} points on {m.suite}" for m in check.means if m.detectable)
+    yield from [f"What it can see: a true loss of {seen} is red in 80 % of checks."] if seen else []
 
 
 def _format_verdict_counts(check: Check) -> str:
@@ -217,17 +213,16 @@ def _format_verdict_counts(check: Check) -> str:
 
 
 def _format_side(side: CheckedModel, mark: str = "") -> str:
-    """The first model of a side and the number of further ones, after the name of a baseline."""
-    further, name = len(side.artifacts) - 1, f"{mark}{side.name}{mark}"
-    name += f" and {further:,} more training{'s' * (further > 1)}" if further > 0 else ""
-    if side.baseline and side.baseline != side.name:
-        return f"baseline {mark}{side.baseline}{mark} ({name})"
-    return f"baseline {name}" if side.baseline else name
+    """The name of a baseline or model, with the first model of a baseline and the number of its models."""
+    name, *about = dict.fromkeys(f"{mark}{one}{mark}" for one in (side.baseline or side.name, side.name))
+    about += [f"{len(side.artifacts):,} trainings"] if len(side.artifacts) > 1 else []
+    note = f" ({', '.join(about)})" if about else ""
+    return f"{'baseline ' if side.baseline else ''}{name}{note}"
 
 
 QUESTIONS = {
     "port": "is candidate {} the same model as {}?",
-    "retrain": "is the recipe of candidate {} worse than that of {}, whatever the seed?",
+    "retrain": "is the recipe of candidate {} worse than that of {}?",
     "replace": "is candidate {} worse than {}?",
 }
 """The question of a check, of the candidate and the baseline."""
@@ -238,14 +233,13 @@ def _format_sides(check: Check) -> str:
     alone, means = find_single_tasks(check.tasks, check.means), {mean.suite: mean for mean in check.means}
     names: dict[str, list[str]] = {}
     for suite in check.suites:
-        mean, notes, name = means.get(suite), [], suite
+        mean, note, name = means.get(suite), "", suite
         if mean and mean.left_out:
-            notes.append(f"{mean.left_out:,} not in this check")
             name = f"{mean.wanted - mean.left_out:,} of {mean.wanted:,} tasks of {suite}"
         if mean and mean.delta is not None and check.question.name != "port":
             of_mean = "" if suite in alone or mean.wanted == 1 else " of the mean"
-            notes.append(f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}")
-        names.setdefault("; ".join(notes), []).append(name)
+            note = f"margin{of_mean} {mean.margin_text}: {SOURCES[mean.margin_source]}"
+        names.setdefault(note, []).append(name)
     suites = "; ".join(", ".join(some) + (f" ({note})" if note else "") for note, some in names.items())
     suites = ". ".join([suites, *(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))])
     sides = (_format_side(side, "'") for side in (check.candidate, check.baseline))
@@ -278,9 +272,9 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     style = FORMS[check.overall].style
     _say(console, " ".join((f"{_format_overall_name(check).upper()}. {step}", *reasons[:1])), f"bold {style}")
     _say(console, _format_sides(check))
-    why = "Why:" if check.exit_code else "Note:"
-    notes = describe_suspects(check, most=most)
-    for label, texts, weight in ((why, reasons[1:], ""), ("Next:", todo, "bold"), ("Note:", notes, "")):
+    also = "Also:" if check.exit_code else "Note:"
+    notes = describe_suspects(check, reasons, most=most)
+    for label, texts, weight in ((also, reasons[1:], ""), ("Next:", todo, "bold"), ("Note:", notes, "")):
         for number, text in enumerate(texts):
             _say(console, text, weight, label=" " if number else label)
     rows, others = _select_rows(check)
@@ -289,7 +283,7 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _print_table(check, [*rows, *shown], console)
     for text in _explain_rules(check, every=every):
         _say(console, text)
-    more = " (--all shows every one)" if len(shown) < len(tasks) else ""
+    more = " (--all shows every task and rule)" if rows and not every else ""
     _say(console, f"{_format_verdict_counts(check)}{more}")
     # The reasons of a check that lacks scores are said above.
     for verdict in LISTED if every or check.overall != "inconclusive" else LISTED[1:]:
@@ -374,7 +368,7 @@ def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) 
     # The mean of a port has no verdict, and is there for its numbers.
     verdict = facts["verdict"].replace("–", "measured")
     element = {"regressed (allowed)": "skipped", "measured": ""}.get(verdict, FORMS[line.verdict].element)
-    margin = f", margin {facts['margin']}" if facts["margin"] != "–" else ""
+    margin = f", margin {facts['margin']}" if facts["margin"] == line.margin_text else ""
     numbers = f"{facts['difference']} points{margin}" if line.low is not None else ""
     why = "; ".join(filter(None, (numbers, facts["why"])))
     details = [f"{name}: {text}" for name, text in facts.items() if text not in ("", "–")]
@@ -383,13 +377,13 @@ def _build_line_case(check: Check, line: TaskOutcome | MeanOutcome, suite: str) 
 
 def _build_overall_case(check: Check) -> tuple[Element, str]:
     """The testcase of the overall verdict, which fails if the exit code is not 0, with its message."""
-    reasons, verdict = _collect_verdict_reasons(check), _format_overall_name(check)
+    why, verdict = _collect_verdict_reasons(check), _format_overall_name(check)
     element = "failure" if check.exit_code else FORMS[check.overall].element
     element = "error" if verdict == NOT_MEASURED else element
     note = ", not called a regression" if verdict == "inconclusive" else ""
-    details = [_format_sides(check), *describe_next_steps(check), *reasons, *describe_suspects(check)]
+    details = [_format_sides(check), *describe_next_steps(check), *why, *describe_suspects(check, why)]
     details += [*_explain_rules(check), _format_verdict_counts(check), _format_exit(check)]
-    message = " ".join((f"{verdict}{note}:", *reasons))
+    message = " ".join((f"{verdict}{note}:", *why))
     case, message = _build_testcase(OVERALL, "overall verdict", element, verdict, message, details)
     case.set("time", f"{check.seconds:.3f}")
     return case, message
@@ -458,15 +452,15 @@ def _iter_markdown_head(check: Check) -> Iterator[str]:
     step, *todo = describe_next_steps(check)
     yield f"## {FORMS[check.overall].sign} {_format_overall_name(check)}. {_escape_markdown(step)}"
     yield _escape_markdown(_format_sides(check), most=1000)
-    yield _render_sentences(_collect_verdict_reasons(check, NAMES_SHOWN), most=1000)
+    reasons = _collect_verdict_reasons(check, NAMES_SHOWN)
+    yield _render_sentences(reasons, most=1000)
+    commands = [one.startswith("harness ") and "`" not in one for one in todo]
     steps = [
-        f"`{re.sub(CONTROL, ' ', one)}`"
-        if one.startswith("harness ") and "`" not in one
-        else _escape_markdown(one, most=1000)
-        for one in todo
+        f"`{re.sub(CONTROL, ' ', one)}`" if is_command else _escape_markdown(one, most=1000)
+        for one, is_command in zip(todo, commands, strict=True)
     ]
     yield f"Next: {' '.join(steps)}" if todo else ""
-    yield _render_sentences(describe_suspects(check), most=3000)
+    yield _render_sentences(describe_suspects(check, reasons), most=3000)
     yield f"{_format_verdict_counts(check)}. {_format_exit(check).capitalize()}."
 
 
@@ -491,12 +485,10 @@ def _iter_markdown_sections(check: Check) -> Iterator[tuple[str, Sequence[str], 
     yield "how to read this", ("rule",), rules
 
 
-def _fit_markdown_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, room: int
-) -> str:
+def _fit_markdown_table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]], *, room: int) -> str:
     """A table of as many rows as fit, with a line that counts the others."""
-    sides = ["---:" if name in NUMBERS else "---" for name in columns]
-    head, *lines = (f"| {' | '.join(cells)} |" for cells in (columns, sides, *rows))
+    sides = ["---:" if name in NUMBERS else "---" for name in names]
+    head, *lines = (f"| {' | '.join(cells)} |" for cells in (names, sides, *rows))
     shown, left = 1, room - ASIDE - len(title) - len(head) - len(lines[0])
     while shown < len(lines) and (left := left - len(lines[shown]) - 1) >= 0:
         shown += 1

@@ -344,9 +344,8 @@ def select_tested(differences: Mapping[Name, Difference | str]) -> dict[Name, Di
 
 def _explain_missing_record(sides: Comparison, side: CheckSide, task: str) -> str:
     """The reason why a side lacks a record, with advice."""
-    reasons = [
-        sides.failures[run.artifact, task] for run in side.runs if (run.artifact, task) in sides.failures
-    ]
+    scores = [(run.artifact, task) for run in side.runs]
+    reasons = [sides.failures[score] for score in scores if score in sides.failures]
     if reasons:
         return reasons[0].rstrip(".")
     pinned = [key[:12] for run in side.runs for key in run.keys.get(task, ())]

@@ -17,6 +17,7 @@ from harness.checks.outcome import MeanOutcome, Overall, PartLoss, Power, Sensit
 from harness.checks.policy import AUTO, MEAN_POINTS, RED, TASK_POINTS, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score, select_tested
 from harness.core.types import Suite, Task
+from harness.plan import catalog
 from harness.results.score_differences import LEAST_RUNS, Compared, Difference, MeanDifference
 
 POWER, GREEN = 0.8, 0.975
@@ -29,8 +30,8 @@ COUNTED = 30
 ENOUGH = 0.8
 """A suite is said not to see its margin if an equal model passes with a lower probability."""
 
-PRACTICAL = 20
-"""The largest factor of further examples that is named; beyond it the text says "more than"."""
+PRACTICAL, LATER = 20, "For later checks: "
+"""The largest factor of further examples that is named ("more than" beyond it); begins a later remedy."""
 
 POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
@@ -283,16 +284,20 @@ def _evaluate_means(
         differences = {**tested, **sides.compute_part_differences(suite)}
         if mean := MeanDifference.aggregate_suite(suite, differences):
             left = f"some of the {left_out:,} tasks" if left_out > 1 else "the task"
+            single, family = len(suite.tasks) == 1, catalog.SUITES.find_entry(suite.name.rpartition(":")[0])
+            larger = f", e.g. {family.name}" if single and family and family.alone else ""
             # Tasks are more examples, and no more seeds.
-            remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else " (a suite of more tasks)"
+            remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else f" (a larger suite{larger})"
             outcome = _apply_test(outcome, mean, limit, levels, "examples", remedy)
             if outcome.to_settle:
-                least, most = TASK_POINTS if len(suite.tasks) == 1 else MEAN_POINTS, outcome.baseline or 0.0
+                least, most = TASK_POINTS if one else MEAN_POINTS, outcome.baseline or 0.0
                 wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
                 # A margin that most equal models pass is not widened because this one did not.
                 if passing is not None and passing < ENOUGH and wider > limit.margin:
-                    offer = f". For later checks, --margin auto allows {100 * wider:.2f}; with "
-                    offer += f"{outcome.margin_text}, only {100 * passing:.0f} % of equal models pass here"
+                    offer = f". {LATER}--margin auto, which allows {100 * wider:.2f}; at "
+                    offer += (
+                        f"{outcome.margin_text} even equal models pass only {100 * passing:.0f} % of checks"
+                    )
                     outcome = replace(outcome, to_settle=outcome.to_settle + offer)
             outcome = replace(outcome, there=len(mean.columns), wanted=mean.wanted)
         means.append(outcome)

@@ -195,7 +195,7 @@ def _print_power(baseline: Baseline) -> None:
     for suite, mean in baseline.power.means.items():
         seen = f", sees a loss of {100 * mean.detectable:.2f}" if mean.detectable is not None else ""
         click.echo(f"{suite}: margin {100 * mean.margin:.2f} ({SOURCES[mean.source]}){seen}")
-    for unseen in explain_unseen_margins(baseline.power.means, models=len(baseline.runs)):
+    for unseen in explain_unseen_margins(baseline.power.means):
         click.echo(f"warning: {unseen}", err=True)
     from rich.table import Table
 

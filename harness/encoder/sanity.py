@@ -258,21 +258,21 @@ def require_sane_vectors(vectors: Vectors, texts: Sequence[str]) -> None:
     """
     places = [*{text: place for place, text in enumerate(texts)}.values()]
     sample = places[:: max(1, len(places) // len(SHORT))][: len(SHORT)]
-    failure = _detect_nonfinite_rows(_Rows.build_rows(vectors, texts))
+    failure = _detect_nonfinite_rows(_Rows.build_rows(vectors, texts), of="")
     if failure is None and len(sample) == len(SHORT):
         failure = _detect_constant_vectors(vectors[sample])
     if failure is not None:
         raise ModelError(failure.message, hint=failure.hint)
 
 
-def _detect_nonfinite_rows(rows: _Rows) -> _Failure | None:
+def _detect_nonfinite_rows(rows: _Rows, *, of: str = " of short test texts") -> _Failure | None:
     bad = np.flatnonzero(~np.isfinite(rows.vectors).all(axis=1))
     if not bad.size:
         return None
     first = rows.texts[bad[0]]
     return _Failure(
         check="finite",
-        message=f"{bad.size} of {len(rows.texts)} vectors are not finite, that of {first!r} first.",
+        message=f"{bad.size} of {len(rows.texts)} vectors{of} are not finite, that of {first!r} first.",
         hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
     )
 

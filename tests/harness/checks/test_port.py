@@ -77,7 +77,7 @@ CHANGES: dict[str, Any] = {
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The suites whose margins are said to be seen or not; none of a port, which has no margin."""
     suites: list[str] = []
-    monkeypatch.setattr(check, "explain_unseen_margins", lambda means, models: suites.__iadd__(means))
+    monkeypatch.setattr(check, "explain_unseen_margins", lambda means: suites.__iadd__(means))
     return suites
 
 
@@ -161,7 +161,7 @@ def test_a_baseline_whose_model_changed_is_judged_by_scores(world: Path, tmp_pat
     shutil.rmtree(model)
     found = harness.check(str(world / "model"), "last", question="port", **asked)  # type: ignore[arg-type]
     assert found.because[0].startswith("Vectors were not compared")
-    assert f"the baseline's model {model} cannot be used: " in found.because[0]
+    assert f"the baseline's model {model} cannot be loaded: " in found.because[0]
     assert found.overall in ("passed", "same")
     shutil.copytree(world / "model", model)
     change_weights(model, add_noise)

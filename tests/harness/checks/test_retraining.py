@@ -96,7 +96,7 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
         )
         for suite, runs in {"single": 1, "seeds": 3, "same": 1}.items()
     )
-    settle = "about 2.0 times as many examples (a suite of more tasks)"
+    settle = "about 2.0 times as many examples (a larger suite)"
     single, seeds = (
         replace(MEAN, suite=s, verdict="inconclusive", to_settle=settle) for s in ("single", "seeds")
     )
@@ -109,11 +109,13 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
     assert [one.to_settle for one in means] == [f"{TRAININGS}; {settle}", settle, "", ""]
     end = merge_verdicts(judged, means, DEFAULT, None, note)
     assert end.because[1] == note
-    assert end.because[2].startswith("Mean of seeds (3 of 5 tasks): −1.50 points, but ")
+    assert end.because[2].startswith("Mean of seeds (3 of 5 tasks): −1.50 points, at worst −2.20; ")
     steps = describe_next_steps(small_check(overall="inconclusive", means=means, tasks=judged))
-    assert steps[1].startswith("Train the baseline's recipe with 2 more seeds")
-    assert steps[2] == "harness baseline set NAME --model A --model B --model C"
-    assert steps[4:] == [f"To decide {suite}: {settle}." for suite in ("single", "seeds")]
+    assert steps[1].startswith("Train the baseline 3 times with other seeds")
+    assert steps[2] == "harness baseline set NAME --model MODEL --recipe RECIPE --seeds 3"
+    assert steps[4:] == [
+        f"To decide {suite} in 80 % of such checks: {settle}." for suite in ("single", "seeds")
+    ]
 
 
 def test_a_task_without_a_score_does_not_make_trained_tasks_single() -> None:

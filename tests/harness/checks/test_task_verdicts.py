@@ -318,6 +318,7 @@ def planted(
     margin: float,
     policy: Policy = DEFAULT,
     unit: str = "queries",
+    suite: str = "one",
     **seen: Any,
 ) -> Any:
     """The decisions on a suite with a task for each difference, all within one margin."""
@@ -328,10 +329,12 @@ def planted(
     both = side({name: [one] for name in ones})
     limit = Sensitivity(margin=margin, **seen)
     columns = tuple(Column(name=name, type="any", tasks=(task(name),)) for name in ones)
-    power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
+    power = Power(tasks=dict.fromkeys(ones, limit), means={suite: limit})
     with mock.patch.object(Comparison, "compute_differences", return_value=ones):
         sides = Comparison(candidate=both, baseline=both, failures={})
-        tasks, means = evaluate_comparison(sides, [replace(SUITE, columns=columns)], policy, power)
+        tasks, means = evaluate_comparison(
+            sides, [replace(SUITE, name=suite, columns=columns)], policy, power
+        )
     return SimpleNamespace(tasks=tasks, means=means)
 
 
@@ -518,10 +521,22 @@ def test_a_mean_is_settled_by_times_as_many_examples() -> None:
     (mean,) = planted({n: made(0.0, 0.02) for n in "ab"}, 0.01).means
     reach = scipy.stats.norm.ppf(0.95) + scipy.stats.norm.ppf(0.8)
     times = (0.02**2 / 2) / (0.01 / reach) ** 2
-    assert mean.to_settle == f"about {times:.1f} times as many examples (a suite of more tasks)"
+    assert mean.to_settle == f"about {times:.1f} times as many examples (a larger suite)"
     weak = planted({n: made(0.0, 0.02) for n in "ab"}, 0.01, automatic=0.0225, passing=0.47).means[0]
-    offer = ". For later checks, --margin auto allows 2.25; with 1.00, only 47 % of equal models pass here"
+    offer = (
+        ". For later checks: --margin auto, which allows 2.25; at 1.00 even equal models pass only 47 % of "
+    )
+    offer += "checks"
     assert weak.to_settle == mean.to_settle + offer
+
+
+@pytest.mark.parametrize(
+    ("name", "larger"),
+    [("mteb:T0", " (a larger suite, e.g. mteb)"), ("local:T0", " (a larger suite)")],
+)
+def test_a_task_that_is_a_suite_names_the_whole_of_it(name: str, larger: str) -> None:
+    (mean,) = planted({"T0": made(0.0, 0.02)}, 0.01, suite=name).means
+    assert mean.to_settle.endswith(larger)
 
 
 def test_a_larger_suite_is_offered_for_examples_alone() -> None:
@@ -531,7 +546,7 @@ def test_a_larger_suite_is_offered_for_examples_alone() -> None:
     several = (0.500, 0.508, 0.500, 0.508)
     both = {n: made(0.0, 0.006, mine=(0.50, 0.508), theirs=several) for n in "ab"}
     settle = planted(both, 0.012).means[0].to_settle
-    pattern = r"about [0-9.]+ times as many examples \(a suite of more tasks\) or about [0-9]+ seeds of .*"
+    pattern = r"about [0-9.]+ times as many examples \(a larger suite\) or about [0-9]+ seeds of .*"
     assert re.fullmatch(pattern, settle), settle
 
 

@@ -36,7 +36,7 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
     assert {one["margin"] for one in told["power"]["tasks"].values()} == {0.02}
     _, shown, err = asked("baseline", "show", "repeated")
     assert "margin 1.00 (the default)" in shown
-    assert "cannot see its margin of 1.00 points well" in " ".join(err.split())
+    assert "is too weak for its margin of 1.00 points" in " ".join(err.split())
     assert [run["model"] for run in told["runs"]] == ["good", "again", "more"]
     assert told["suites"] == [measured.local]
     store = Store(measured.results)
@@ -309,7 +309,7 @@ def test_a_loss_that_the_replaced_baseline_forgot_is_red_by_its_anchor(
     assert (code, told["overall"], told["means"][0]["verdict"]) == (1, "regressed", "same")
     (since,) = told["chain"]["means"]
     assert (told["chain"]["baselines"], since["margin"], since["verdict"]) == (1, 0.01, "regressed")
-    assert "against good, the anchor of this chain (set as last on " in told["because"][0]
+    assert "Against good, the anchor of this chain (set as last on " in told["because"][0]
     # The candidate is the baseline, so that the losses since the anchor are the whole difference of both.
     direct = json.loads(asked(*question, measured.model("good"), "--suite", measured.local)[1])
     assert told["chain"]["deltas"] == {one["task"]: one["delta"] for one in direct["tasks"]}

@@ -338,7 +338,7 @@ def test_a_margin_that_cannot_be_seen_is_told_before_anything_runs(
     options = ("--candidate", measured.model("again"), "--baseline", "last", "--offline", "--json", *tight)
     code, out, err = asked("check", *options)
     words = " ".join(err.split())
-    assert "cannot see its margin of 0.10 points well" in words
+    assert "is too weak for its margin of 0.10 points" in words
     assert re.search(r"an equal model passes in \d+ % of checks", words)
     assert "--margin auto" in words
     # What it would take is the report's to say: a second number here would contradict it.
@@ -346,7 +346,7 @@ def test_a_margin_that_cannot_be_seen_is_told_before_anything_runs(
     told = json.loads(out)
     assert code == 1
     # It is no part of the report, which says itself what a mean lacks.
-    assert not any("cannot see its margin" in one for one in told["warnings"])
+    assert not any("is too weak for" in one for one in told["warnings"])
 
 
 def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -356,10 +356,10 @@ def test_what_decides_nothing_fails_if_asked_to(measured: Any, asked: Any, tmp_p
     code, told = check(measured, asked, *tight, "--tasks", "find,sort,group")
     assert told["overall"] == "inconclusive"
     # Tasks are no seeds.
-    assert "seeds of each in all. For later checks, --margin auto" in told["means"][0]["to_settle"]
+    assert "seeds of each in all. For later checks: --margin auto" in told["means"][0]["to_settle"]
     assert told["means"][0]["left_out"] == 1
     assert any(one.startswith("Left out of ") for one in told["warnings"])
-    assert not any("cannot see its margin" in one for one in told["warnings"])
+    assert not any("is too weak for" in one for one in told["warnings"])
     report = tmp_path / "junit.xml"
     code, told = check(measured, asked, *tight, "--fail-on-inconclusive", "--junit", str(report))
     assert (code, told["exit_code"], told["policy"]["inconclusive"]) == (1, 1, "fail")
@@ -507,7 +507,7 @@ def test_a_model_without_a_number_is_work_that_failed(measured: Any, asked: Any,
     faulty.tensors(folder, lambda held: {name: one * np.float32(np.nan) for name, one in held.items()})
     typed = ("check", "--candidate", str(folder), "--baseline", "last", "--offline", "--tasks", "alike")
     code, _, err = asked(*typed)
-    assert (code, "spoiled: 6 of 6 vectors are not finite" in err) == (2, True)
+    assert (code, "spoiled: 6 of 6 vectors of short test texts are not finite" in err) == (2, True)
     code, out, _ = asked(*typed, "--no-gate", "--json")
     told = json.loads(out)
     assert (code, told["overall"], of(told, "alike")["verdict"]) == (1, "inconclusive", "missing")

@@ -78,7 +78,10 @@ def test_vectors_that_are_not_finite(copy: Path, loaded: Loaded, edit: Edit) -> 
     edit(copy, lambda tensors: tensors[f"{LAST}.bias"].fill_(float("nan")))
     failure = only_failure(loaded(copy))
     assert failure.check == "finite"
-    assert "6 of 6 vectors are not finite, that of 'A cat sat on the mat.' first" in failure.message
+    assert (
+        "6 of 6 vectors of short test texts are not finite, that of 'A cat sat on the mat.' first"
+        in failure.message
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
