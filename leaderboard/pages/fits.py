@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from harness.fits.laws import LAWS as LOSS_LAWS
 from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
 from harness.results.reported import Paper, PaperValue
@@ -318,16 +319,10 @@ def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
                 yield _plot_lines(fit, column, [method])
 
 
-def _predict_losses(law: str, values: Mapping[str, float], runs: Mapping[str, Floats]) -> Floats | None:
+def _predict_losses(law: LawName, values: Mapping[str, float], runs: Mapping[str, Floats]) -> Floats | None:
     """The losses of the law, None where the runs do not tell its constants."""
-    size, tokens = runs["size"], runs["tokens"]
     with suppress(KeyError):
-        if law == "chinchilla":
-            by_size, by_tokens = size ** -values["α"], tokens ** -values["β"]
-            return values["E"] + values["A"] * by_size + values["B"] * by_tokens
-        frozen = (1 - runs["trainable"]) ** values["b_s"]
-        by_size = (values["a_d"] * np.log(tokens) + values["b_d"]) / size ** values["α"]
-        return values["C"] + by_size + (values["a_s"] * frozen + values["c_s"]) / tokens ** values["β"]
+        return LOSS_LAWS[law].predict_losses(values, runs)
     return None
 
 
