@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.fits.runs import LawName, Size
+from harness.fits.runs import Floats, LawName, Size
 
 COLUMNS = ("size", "tokens", "flops", "loss")
 """The columns that every stored fit has."""
@@ -73,6 +74,11 @@ class StoredFit(DocumentPart):
     def find_values(self, method: str) -> dict[str, float]:
         """The quantities of a method that have a value, by name."""
         return {q.name: q.value for q in self.quantities if q.method == method and q.value is not None}
+
+    def select_columns(self, method: str) -> dict[str, Floats]:
+        """The columns of the runs of a method, each (runs,)."""
+        kept = np.array(self.method) == method
+        return {name: np.array(values)[kept] for name, values in self.columns.items()}
 
     def iter_told_plans(self) -> Iterator[tuple[str, Mapping[str, Quantity]]]:
         """The plans, with their method, of which every quantity has a value."""
