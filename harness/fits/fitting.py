@@ -25,7 +25,7 @@ from harness.fits.estimate import (
     measure_weakest,
     refit_resamples,
 )
-from harness.fits.laws import EXPONENTS, LAWS, Law, build_inputs, compute_optimum
+from harness.fits.laws import EXPONENTS, LAWS, Law, build_inputs, compute_optimum, find_middle
 from harness.fits.runs import TEXTS, Floats, LawName, Runs
 from harness.fits.stored import Quantity, StoredFit
 
@@ -100,42 +100,49 @@ class _Report:
         self.method = ""
 
     def require_runs(self, runs: Runs) -> None:
+        """Refuse too few runs, and two values of a column: constant, factor and exponent fit any two."""
+        of, hint = f" of {self.method}" if self.method else "", "Add runs with other values."
         if len(runs) < FEWEST[self.law]:
-            of = f" of {self.method}" if self.method else ""
-            raise UsageError(
-                f"{len(runs)} runs{of} are fewer than the {FEWEST[self.law]} that the law {self.law} needs.",
-                hint="Add runs.",
-            )
+            few = f"{len(runs)} runs{of} are fewer than the {FEWEST[self.law]}"
+            raise UsageError(f"{few} that the law {self.law} needs.", hint="Add runs.")
+        share = ["trainable"] if self.law == "finetune" else []
+        for name in ("size", "tokens", *share) if self.law in LAWS else ():
+            if (count := len({*runs[name].tolist()})) < 3:
+                few = f"The runs{of} have {count} values of {name}"
+                raise UsageError(f"{few}, and the law {self.law} needs 3.", hint=hint)
 
-    def build_quantity(self, name: str, interval: FitInterval = NOTHING, reason: str = "") -> Quantity:
-        """A quantity with its interval, or with the reason why there is none."""
+    def add(
+        self, name: str, interval: FitInterval = NOTHING, reason: str = "", *, planned: bool = False
+    ) -> None:
+        """Add a quantity, or one of the plan of a budget, with its interval or why there is none."""
         if not reason and not all(map(math.isfinite, interval)):
             reason = "it has no finite interval"
         ends = {} if reason else interval._asdict()
-        return Quantity(name=name, method=self.method, reason=reason, **ends)
-
-    def add(self, name: str, interval: FitInterval = NOTHING, reason: str = "") -> None:
-        self.quantities.append(self.build_quantity(name, interval, reason))
+        quantity = Quantity(name=name, method=self.method, reason=reason, **ends)
+        if planned:
+            self.plans.setdefault(self.method, {})[name] = quantity
+        else:
+            self.quantities.append(quantity)
 
     def refuse(self, names: Iterable[str], reason: str) -> None:
         """Add why quantities are not told, and with them the plan of a wanted budget."""
         for name in names:
             self.add(name, reason=reason)
-        if self.settings.budget is not None:
-            plan = {name: self.build_quantity(name, reason=reason) for name in ("size", "tokens", "loss")}
-            self.plans[self.method] = plan
+        for name in ("size", "tokens", "loss") if self.settings.budget is not None else ():
+            self.add(name, reason=reason, planned=True)
 
     def note(self, text: str) -> None:
         self.notes.append(f"{self.method}: the {text}" if self.method else f"The {text}")
 
-    def add_line(self, of: str, x: Floats, y: Floats) -> None:
+    def add_line(self, of: str, what: str, x: Floats, y: Floats) -> None:
         line = fit_line(x, y)
         self.add(f"slope of {of}", line.slope_interval)
         self.add(f"intercept of {of}", line.predict_at(0.0))
+        self.note_held_out_line(what, x, y)
 
-    def note_held_out_line(self, of: str, x: Floats, y: Floats) -> None:
+    def note_held_out_line(self, what: str, x: Floats, y: Floats) -> None:
         """How far the largest budget is from its prediction by a line through the others."""
-        largest = f"{of} of the largest budget"
+        largest = f"{what} of the largest budget"
         if len(x) <= 3:
             self.note(f"{largest} is not predicted: the others are too few for an interval.")
             return
@@ -143,10 +150,8 @@ class _Report:
         *others, last = np.argsort(x)
         predicted = fit_line(x[others], y[others]).predict_at(float(x[last]), 1)
         ends = (float(y[last]), predicted.low, predicted.high)
-        error, low, high = (math.expm1(end - predicted.value) for end in ends)
-        self.note(
-            f"{largest}, left out, is {error:+.2%} from its prediction (95 %: {low:+.2%} to {high:+.2%})."
-        )
+        error, low, high = (f"{math.expm1(end - predicted.value):+.2%}" for end in ends)
+        self.note(f"{largest}, left out, is {error} from its prediction (95 %: {low} to {high}).")
 
 
 def fit_law(law: LawName, runs: Runs, settings: FitSettings, name: str = "") -> StoredFit:
@@ -247,31 +252,21 @@ class _BudgetOptimum(NamedTuple):
 
     flops: float
     runs: int
+    best: int
     size: Floats
     loss: Floats
-    best: int
     reason: str
     usable: bool
-
-    @property
-    def has_parabola(self) -> bool:
-        return bool(np.isfinite(self.size[0]))
-
-    def measure(self, values: Floats) -> FitInterval:
-        return compute_interval(values, self.runs, 3)
 
 
 def _fit_parabola(runs: Runs, weights: Floats, budget: float) -> _BudgetOptimum:
     """The parabola of the loss against the log size of a budget."""
     places = np.flatnonzero(runs["budget"] == budget)
     size, losses, weights = np.log(runs["size"][places]), runs["loss"][places], weights[:, places]
-    counts = float(budget), len(places)
-    best = int(places[losses.argmin()])
+    facts = float(budget), len(places), int(places[losses.argmin()])
     if (different := len({*size.tolist()})) < 4:
-        nothing = np.full(1 + len(weights), np.nan)
-        return _BudgetOptimum(
-            *counts, nothing, nothing, best, f"{different} sizes, where a parabola needs 4", False
-        )
+        nothing, reason = np.full(1 + len(weights), np.nan), f"{different} sizes, where a parabola needs 4"
+        return _BudgetOptimum(*facts, nothing, nothing, reason, False)
     middle, half = (size.max() + size.min()) / 2, (size.max() - size.min()) / 2
     powers = np.vander((size - middle) / half, 3, increasing=True)
     inverse = np.linalg.pinv(powers)
@@ -285,8 +280,8 @@ def _fit_parabola(runs: Runs, weights: Floats, budget: float) -> _BudgetOptimum:
     outside = np.abs(vertex) > 1
     share = 1.0 if outside[0] else float(outside[1:].mean())
     reason = "the optimum is at the edge of the sizes" if share > EDGE else ""
-    optimum = middle + half * vertex, a + b * vertex + c * vertex**2
-    return _BudgetOptimum(*counts, *optimum, best, reason, share <= LOST)
+    loss = a + b * vertex + c * vertex**2
+    return _BudgetOptimum(*facts, middle + half * vertex, loss, reason, share <= LOST)
 
 
 def _fit_budgets(report: _Report, runs: Runs) -> None:
@@ -297,14 +292,10 @@ def _fit_budgets(report: _Report, runs: Runs) -> None:
             _add_isoflop(report, part, optima)
         elif points := _list_frontier(report, part, optima):
             frontiers[report.method] = points
-            report.add_line("ln loss", *points)
-            report.note_held_out_line("lowest loss", *points)
+            report.add_line("ln loss", "lowest loss", *points)
     for first, second in itertools.combinations(frontiers, 2):
-        crossing = _find_crossing(
-            frontiers[first], frontiers[second], extrapolate=report.settings.extrapolate
-        )
-        parts = (NOTHING, crossing) if isinstance(crossing, str) else (crossing,)
-        report.add(f"crossing of {first} and {second}", *parts)
+        crossing = _find_crossing(frontiers[first], frontiers[second], report.settings)
+        report.add(f"crossing of {first} and {second}", *crossing)
 
 
 def _list_frontier(
@@ -315,7 +306,7 @@ def _list_frontier(
     Of several runs near an optimum the best is also the luckiest, so parabolas go first.
     """
     # The lowest loss at the edge of the sizes is not the lowest of the budget.
-    inner = [optimum for optimum in optima if optimum.usable or not optimum.has_parabola]
+    inner = [optimum for optimum in optima if optimum.usable or np.isnan(optimum.size[0])]
     if len(inner) < 3:
         reason = f"{len(inner)} budgets have an optimum within their sizes, where a line needs 3"
         report.add("slope of ln loss", reason=reason)
@@ -331,31 +322,31 @@ def _list_frontier(
 
 
 def _find_crossing(
-    first: tuple[Floats, Floats], second: tuple[Floats, Floats], *, extrapolate: bool
-) -> FitInterval | str:
-    """The budget at which two frontiers cross, with its interval, or why there is none.
+    first: tuple[Floats, Floats], second: tuple[Floats, Floats], settings: FitSettings
+) -> tuple[FitInterval, str]:
+    """The budget at which two frontiers cross, with its interval, and why it is not told.
 
     The difference of the two at the budgets that both have is a line; where it is zero is known by Fieller's
     theorem. What both share at a budget, such as its data, is not in the difference.
     """
     shared, first_at, second_at = np.intersect1d(first[0].round(6), second[0].round(6), return_indices=True)
     if len(shared) < 3:
-        return f"{len(shared)} budgets in common, where a crossing needs 3"
+        return NOTHING, f"{len(shared)} budgets in common, where a crossing needs 3"
     zero = fit_line(shared, first[1][first_at] - second[1][second_at]).find_zero()
     if zero is None:
-        return "the lines may be parallel"
-    reach = np.ptp(shared) if extrapolate else 0.0
+        return NOTHING, "the lines may be parallel"
+    reach = np.ptp(shared) if settings.extrapolate else 0.0
     if zero.low < shared.min() - reach or zero.high > shared.max() + reach:
-        end = "the crossing or an end of its interval lies"
-        return f"{end} farther out than the budgets are wide" if extrapolate else f"{end} outside the budgets"
-    return FitInterval(*map(math.exp, zero))
+        where = "farther out than the budgets are wide" if settings.extrapolate else "outside the budgets"
+        return NOTHING, f"the crossing or an end of its interval lies {where}"
+    return zero.convert_ends(math.exp), ""
 
 
 def _add_isoflop(report: _Report, runs: Runs, optima: Sequence[_BudgetOptimum]) -> None:
     for optimum in optima:
-        size = optimum.measure(optimum.size).convert_ends(math.exp)
-        report.add(f"size at {optimum.flops:.3g}", size, optimum.reason)
-        report.add(f"loss at {optimum.flops:.3g}", optimum.measure(optimum.loss), optimum.reason)
+        ends = [compute_interval(values, optimum.runs, 3) for values in (optimum.size, optimum.loss)]
+        report.add(f"size at {optimum.flops:.3g}", ends[0].convert_ends(math.exp), optimum.reason)
+        report.add(f"loss at {optimum.flops:.3g}", ends[1], optimum.reason)
     usable = [optimum for optimum in optima if optimum.usable]
     by_best = "exponent of size by best runs"
     if len(usable) < 3:
@@ -394,12 +385,9 @@ def _add_isoflop(report: _Report, runs: Runs, optima: Sequence[_BudgetOptimum]) 
         # A line through ln L has no constant: beyond its budgets it is another law's loss.
         outside = _describe_outside(budget, flops)
         reason = f"the budget lies outside those of the runs, {outside}" if outside else ""
-        report.plans[report.method] = {
-            name: report.build_quantity(
-                name, interval, reason if name == "loss" or not report.settings.extrapolate else ""
-            )
-            for name, interval in plan.items()
-        }
+        for name, interval in plan.items():
+            extrapolated = report.settings.extrapolate and name != "loss"
+            report.add(name, interval, "" if extrapolated else reason, planned=True)
 
 
 # Laws of the loss
@@ -408,8 +396,7 @@ def _add_isoflop(report: _Report, runs: Runs, optima: Sequence[_BudgetOptimum]) 
 def _fit_parametric(report: _Report, runs: Runs) -> None:
     law = LAWS[report.law]
     for part, weights in report.iter_methods(runs):
-        _require_values(report, part)
-        middle = [float(np.log(part[name]).mean()) for name in ("size", "tokens")]
+        middle = find_middle(part.columns)
         inputs = build_inputs(part.columns, middle)
         theta, optima = find_optima(law, inputs, part["loss"], starts=report.settings.starts)
         report.optima[report.method] = optima
@@ -429,17 +416,6 @@ def _fit_parametric(report: _Report, runs: Runs) -> None:
             _add_optimum(report, part, values, reasons.get("E", ""))
             _add_loss_exponents(report, part)
         _note_held_out_runs(report, law, part)
-
-
-def _require_values(report: _Report, runs: Runs) -> None:
-    """Refuse runs with two values of a column: constant, factor and exponent fit them however they are."""
-    for name in ("size", "tokens", *(["trainable"] if report.law == "finetune" else [])):
-        if (count := len({*runs[name].tolist()})) < 3:
-            of = f" of {report.method}" if report.method else ""
-            raise UsageError(
-                f"The runs{of} have {count} values of {name}, and the law {report.law} needs 3.",
-                hint="Add runs with other values.",
-            )
 
 
 def _find_flatness(law: Law, inputs: Floats, runs: Runs, theta: Floats) -> str:
@@ -479,12 +455,9 @@ def _add_optimum(report: _Report, runs: Runs, values: Mapping[str, Floats], reas
         reason = "the optimum lies outside the sizes of the runs (--extrapolate tells it)"
     measured = {name: compute_interval(each, len(runs), 5) for name, each in optimum.items()}
     report.add("exponent of size", measured.pop("η"), reason)
-    if report.settings.budget is None:
-        for name, interval in measured.items():
-            report.add(f"{name} at {flops:.3g}", interval, reason)
-    else:
-        plan = {name: report.build_quantity(name, each, reason) for name, each in measured.items()}
-        report.plans[report.method] = plan
+    planned = report.settings.budget is not None
+    for name, interval in measured.items():
+        report.add(name if planned else f"{name} at {flops:.3g}", interval, reason, planned=planned)
 
 
 def _add_loss_exponents(report: _Report, runs: Runs) -> None:
@@ -509,7 +482,7 @@ def _note_held_out_runs(report: _Report, law: Law, runs: Runs) -> None:
     rest, held_out = runs.select_runs(~largest), runs.select_runs(largest)
     if len(rest) <= len(law.names) or len({*rest["size"].tolist()}) < 3:
         return
-    middle = [float(np.log(rest[name]).mean()) for name in ("size", "tokens")]
+    middle = find_middle(rest.columns)
     inputs, starts = build_inputs(rest.columns, middle), min(report.settings.starts or 4, 4)
     theta = find_optima(law, inputs, rest["loss"], starts=starts).theta
     predicted = law.predict(theta[None], build_inputs(held_out.columns, middle))[0]
@@ -539,8 +512,7 @@ def _fit_power(report: _Report, runs: Runs) -> None:
                 report.add(f"slope of ln {name}", reason=reason)
                 continue
             points = np.log(part["flops"][best]), np.log(part[name][best])
-            report.add_line(f"ln {name}", *points)
-            report.note_held_out_line(f"best {name}", *points)
+            report.add_line(f"ln {name}", f"best {name}", *points)
 
 
 def _find_window_best(runs: Runs) -> NDArray[np.int64]:

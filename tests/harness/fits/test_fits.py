@@ -30,7 +30,7 @@ from harness.fits.estimate import (
     refit_resamples,
 )
 from harness.fits.fitting import FitSettings, fit_law
-from harness.fits.laws import LAWS, build_inputs, compute_optimum, compute_optimum_law
+from harness.fits.laws import LAWS, build_inputs, compute_optimum, compute_optimum_law, find_middle
 from harness.fits.runs import Floats, LawName, Runs, read_runs
 from harness.fits.stored import StoredFit
 
@@ -62,7 +62,7 @@ def table(runs: Runs, path: Path) -> Path:
 
 
 def centre(runs: Runs) -> Floats:
-    return build_inputs(runs.columns, [np.log(runs[name]).mean() for name in ("size", "tokens")])
+    return build_inputs(runs.columns, find_middle(runs.columns))
 
 
 # The papers
