@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.core.errors import UsageError, explain_unknown
+from harness.core.groups import group_by
 from harness.core.terminal import shorten_names
 from harness.results.notes import parse_amount
 from harness.results.score_differences import Part
@@ -171,23 +172,18 @@ def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str,
         UsageError: Something in the rows does not fit together; the message says what.
     """
     column = choose_column(rows, column)
-    groups: dict[tuple[str, str], list[Row]] = {}
-    methods: dict[str, set[str]] = {}
-    for row in rows:
-        if row.get("run") in (None, ""):
-            columns = f"There is: {shorten_names([*row])}."
+    if any(row.get("run") in (None, "") for row in rows):
+        columns = f"There is: {shorten_names([*rows[0]])}."
+        raise UsageError(
+            "A row has no run.", hint=f"State in the column run which run each row is of. {columns}"
+        )
+    for run, lines in group_by(rows, lambda row: str(row["run"])).items():
+        if len(names := sorted({str(row["method"]) for row in lines if row.get("method")})) > 1:
             raise UsageError(
-                "A row has no run.", hint=f"State in the column run which run each row is of. {columns}"
-            )
-        run = str(row["run"])
-        groups.setdefault((run, _name_seed(row)), []).append(row)
-        methods.setdefault(run, set()).update([str(row["method"])] if row.get("method") else [])
-    for run, names in methods.items():
-        if len(names) > 1:
-            raise UsageError(
-                f"The rows of the run {run} have several methods: {shorten_names(sorted(names))}.",
+                f"The rows of the run {run} have several methods: {shorten_names(names)}.",
                 hint="Seeds of a run share its recipe; give each method a run of its own.",
             )
+    groups = group_by(rows, lambda row: (str(row["run"]), _name_seed(row)))
     curves = [_build_curve(run, seed, lines, axis, column) for (run, seed), lines in groups.items()]
     shares = {bool(np.abs(curve.scores).max() <= 1): curve.name for curve in curves if len(curve.scores)}
     if len(shares) > 1:
@@ -325,8 +321,14 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
     first, last = max(one.monotone[0] for one in drawn), min(one.monotone[-1] for one in drawn)
     score = float(first + NEAR_END * (last - first)) if score is None else score
     x = np.log(budgets)
-    tables = _group_seeds(drawn, lambda one: np.interp(x, np.log(one.budgets), one.scores))
-    logs = _group_seeds(curves, lambda one: compute_log_budget(one, score))
+    tables = {
+        run: np.array([np.interp(x, np.log(one.budgets), one.scores) for one in seeds])
+        for run, seeds in group_by(drawn, lambda one: one.run).items()
+    }
+    logs = {
+        run: np.array([compute_log_budget(one, score) for one in seeds])
+        for run, seeds in group_by(curves, lambda one: one.run).items()
+    }
     pairs = [*itertools.combinations(tables, 2)]
     return CurveComparison(
         budgets=tuple(budgets.tolist()),
@@ -362,14 +364,6 @@ def _require_curves(curves: Sequence[SeedCurve]) -> None:
                 f"{first.name} and {other.name} have the same scores: one seed is counted twice.",
                 hint="Leave one of them out.",
             )
-
-
-def _group_seeds(curves: Sequence[SeedCurve], measure: Callable[[SeedCurve], Any]) -> dict[str, Floats]:
-    """What is measured of each curve, by run: (seeds, ...)."""
-    groups: dict[str, list[Any]] = {}
-    for curve in curves:
-        groups.setdefault(curve.run, []).append(measure(curve))
-    return {run: np.array(each) for run, each in groups.items()}
 
 
 def estimate_difference(values: Floats, others: Floats | None = None, level: float = LEVEL) -> SeedInterval:
@@ -515,13 +509,9 @@ class RunTable(DocumentPart):
         when = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(column=column, when=when, points=tuple(points), **fields)
 
-    def list_seeds(self) -> set[tuple[str, str]]:
-        """The seeds of all runs."""
-        return {(point.run, point.seed) for point in self.points}
-
-    def list_rows(self) -> list[Row]:
-        """The points as rows whose column of scores is `score`."""
-        return [point.model_dump() for point in self.points]
+    def build_curves(self, axis: str) -> list[SeedCurve]:
+        """The curve of each seed of each run against an axis, with scores × 100."""
+        return build_curves([point.model_dump() for point in self.points], axis, "score")[1]
 
 
 CURVES = DocumentFolder(

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from harness.core import files
 from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.groups import group_by
 from harness.core.keys import digest
 from harness.core.terminal import shorten_names
 from harness.data.tables import explain_file_error, read_rows
@@ -292,12 +293,10 @@ def add_facts(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
             f"The file of facts has the columns {shorten_names(sorted(columns))}.",
             hint=f"It needs one of model, run, seed and step, and some of {', '.join(FACTS[4:])}.",
         )
-    lines: dict[tuple[str, ...], list[Row]] = {}
-    for line in stated:
-        lines.setdefault(tuple(str(line[name]) for name in keys), []).append(line)
-    stated_lines = [lines.get(tuple(str(row[name]) for name in keys), []) for row in rows]
+    lines = group_by(stated, lambda line: tuple(str(line[name]) for name in keys))
     joined = [
-        {**row, **_select_facts(row, some, facts)} for row, some in zip(rows, stated_lines, strict=True)
+        {**row, **_select_facts(row, lines.get(tuple(str(row[name]) for name in keys), []), facts)}
+        for row in rows
     ]
     if rows and joined == [*rows]:
         raise UsageError(

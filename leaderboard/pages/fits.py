@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from harness.core.groups import group_by
 from harness.fits.laws import LAWS as LOSS_LAWS
 from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
@@ -134,17 +135,15 @@ def _find_constant(fit: StoredFit, method: str, name: str, label: str) -> Cell:
 def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
     """The printed power laws, and those that equations 6 and 7 give of the printed fit."""
     laws = compute_power_laws(printed)
-    pairs: dict[tuple[str, str], dict[str, PaperValue]] = {}
-    for row in printed:
-        if row.metric in ("a_log10", "exponent"):
-            pairs.setdefault((row.model, row.setting), {})[row.metric] = row
+    numbers = (row for row in printed if row.metric in ("a_log10", "exponent"))
+    pairs = group_by(numbers, lambda row: (row.model, row.setting))
     law_heads = {"prefactor": "log10 of the prefactor", "exponent": "Exponent", "at": f"At C = 1e{AT}"}
     # A space behind the same headings: other columns may not have the same ones.
     other_heads = {f"{key}-6": f"{label} " for key, label in law_heads.items()}
     heads = {"law": "Law", "how": "Fitted as", **law_heads, **other_heads, "apart": "Printed otherwise"}
     rows: list[list[Any]] = []
-    for (law, setting), cells in pairs.items():
-        both = [cells["a_log10"], cells["exponent"]]
+    for (law, setting), both in pairs.items():
+        both.sort(key=lambda row: row.metric)
         as_printed = [*map(build_printed_cell, both), _build_power_cell(*(row.number or 0.0 for row in both))]
         beside: list[Any] = [EMPTY, EMPTY, EMPTY, ""]
         if "parametric" in setting and (ours := laws.get(law)):

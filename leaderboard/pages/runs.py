@@ -20,7 +20,6 @@ from harness.watch.curves import (
     RunTable,
     SeedCurve,
     SeedInterval,
-    build_curves,
     compare_runs,
 )
 from harness.watch.state import ChangePoint, Watch
@@ -173,7 +172,7 @@ def _build_axes(table: RunTable) -> dict[str, Sequence[SeedCurve]]:
     built: dict[str, Sequence[SeedCurve]] = {}
     for axis in AXES:
         with suppress(UsageError):
-            built[axis] = build_curves(table.list_rows(), axis, "score")[1]
+            built[axis] = table.build_curves(axis)
     return built
 
 
