@@ -9,6 +9,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 from scipy.stats import t as student
 
-from harness.fits.laws import Law
+from harness.fits.laws import Law, build_inputs
 from harness.fits.runs import Floats, Runs
 
 LEVEL = 0.95
@@ -148,19 +149,6 @@ def fit_line(x: Floats, y: Floats) -> _FittedLine:
 # Laws of the loss
 
 
-def compute_jacobian(law: Law, theta: Floats, inputs: Floats) -> Floats:
-    """Derivatives of the log losses, shape (resamples, runs, parameters), by central differences."""
-    step = 1e-6
-    shifts = step * np.eye(theta.shape[1])
-    moved = [law.predict(theta + one, inputs) - law.predict(theta - one, inputs) for one in shifts]
-    return np.stack(moved, axis=-1) / (2 * step)
-
-
-def _compute_huber(residuals: Floats, delta: float) -> Floats:
-    size = np.abs(residuals)
-    return np.where(size <= delta, residuals**2 / (2 * delta), size - delta / 2)
-
-
 class Optima(NamedTuple):
     """The parameters of the best optimum, and each optimum's objective and share of starts."""
 
@@ -168,113 +156,136 @@ class Optima(NamedTuple):
     optima: tuple[tuple[float, float], ...]
 
 
-def find_optima(law: Law, inputs: Floats, losses: Floats, *, starts: int | None = None) -> Optima:
-    """The optima that BFGS and L-BFGS reach from a grid of starts.
+def _compute_huber(residuals: Floats, delta: float) -> Floats:
+    size = np.abs(residuals)
+    return np.where(size <= delta, residuals**2 / (2 * delta), size - delta / 2)
+
+
+class LossEstimator:
+    """Fits a law to the losses of runs and of every resample of them.
+
+    Parameters are as `Law` has them, (parameters,) or (resamples, parameters), of log sizes and log tokens
+    about the means of these: about 0, A and α would be one parameter to any optimizer.
 
     Args:
         law: The formula.
-        inputs: The runs, shape (3, runs).
-        losses: Their losses.
-        starts: How many of the starts are used, at even distances; None for all.
+        runs: The runs.
     """
-    target = np.log(losses)
 
-    def evaluate_objective(theta: Floats, delta: float) -> tuple[float, Floats]:
-        residuals = law.predict(theta[None], inputs)[0] - target
-        gradient = np.clip(residuals / delta, -1, 1) @ compute_jacobian(law, theta[None], inputs)[0]
+    def __init__(self, law: Law, runs: Runs) -> None:
+        self.law = law
+        self._target: Floats = np.log(runs["loss"])
+        self._median = float(np.median(runs["loss"]))
+        self._middle = [float(np.log(runs[name]).mean()) for name in ("size", "tokens")]
+        self._inputs = build_inputs(runs.columns, self._middle)
+
+    def predict(self, theta: Floats, runs: Runs) -> Floats:
+        """The log losses of runs, (resamples, runs)."""
+        return self.law.predict(theta, build_inputs(runs.columns, self._middle))
+
+    def name_values(self, theta: Floats) -> dict[str, Floats]:
+        """The parameters of the formula as printed, each (resamples,)."""
+        return self.law.name_values(theta, self._middle)
+
+    def compute_residuals(self, theta: Floats) -> Floats:
+        """Predicted less measured log losses, (resamples, runs)."""
+        return self.law.predict(theta, self._inputs) - self._target
+
+    def compute_jacobian(self, theta: Floats) -> Floats:
+        """Derivatives of the log losses, shape (resamples, runs, parameters), by central differences."""
+        step, predict = 1e-6, self.law.predict
+        shifts = step * np.eye(theta.shape[1])
+        moved = [predict(theta + one, self._inputs) - predict(theta - one, self._inputs) for one in shifts]
+        jacobian: Floats = np.stack(moved, axis=-1) / (2 * step)
+        return jacobian
+
+    def _evaluate_objective(self, theta: Floats, delta: float) -> tuple[float, Floats]:
+        residuals = self.compute_residuals(theta[None])[0]
+        gradient = np.clip(residuals / delta, -1, 1) @ self.compute_jacobian(theta[None])[0]
         value = float(_compute_huber(residuals, delta).sum())
         return (value, gradient) if math.isfinite(value) else (1e9, np.zeros_like(theta))
 
-    grid = [*law.starts(float(np.median(losses)))]
-    grid = grid if starts is None else grid[:: max(1, len(grid) // starts)]
-    methods = {"BFGS": {"maxiter": 1000}, "L-BFGS-B": {"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-8}}
-    ends = []
-    for start, (method, options) in itertools.product(grid, methods.items()):
-        theta = np.array(start)
-        # δ falls to that of the papers: far from the optimum the gradient of a small δ has no length.
-        for delta in (0.1, 0.01, DELTA):
-            with np.errstate(all="ignore"):
-                theta = minimize(
-                    evaluate_objective, theta, args=(delta,), jac=True, method=method, options=options
-                ).x
-        ends.append((evaluate_objective(theta, DELTA)[0], theta))
-    ends.sort(key=lambda end: end[0])
-    optima: dict[float, float] = {}
-    for value, _ in ends:
-        if not optima or value > [*optima][-1] * (1 + SAME):
-            optima[value] = 0.0
-        optima[[*optima][-1]] += 1
-    return Optima(ends[0][1], tuple((value, count / len(ends)) for value, count in optima.items()))
+    def find_optima(self, starts: int | None = None) -> Optima:
+        """The optima that BFGS and L-BFGS reach from so many starts, at even distances; None for all."""
+        grid = [*self.law.starts(self._median)]
+        grid = grid if starts is None else grid[:: max(1, len(grid) // starts)]
+        methods = {"BFGS": {"maxiter": 1000}, "L-BFGS-B": {"maxiter": 2000, "ftol": 1e-13, "gtol": 1e-8}}
+        ends = []
+        for start, (method, options) in itertools.product(grid, methods.items()):
+            theta = np.array(start)
+            # δ falls to that of the papers: far from the optimum the gradient of a small δ has no length.
+            for delta in (0.1, 0.01, DELTA):
+                evaluate = partial(self._evaluate_objective, delta=delta)
+                with np.errstate(all="ignore"):
+                    theta = minimize(evaluate, theta, jac=True, method=method, options=options).x
+            ends.append((evaluate(theta)[0], theta))
+        ends.sort(key=lambda end: end[0])
+        optima: dict[float, float] = {}
+        for value, _ in ends:
+            if not optima or value > [*optima][-1] * (1 + SAME):
+                optima[value] = 0.0
+            optima[[*optima][-1]] += 1
+        return Optima(ends[0][1], tuple((value, count / len(ends)) for value, count in optima.items()))
 
+    def measure_weakest(self, theta: Floats) -> tuple[float, Floats]:
+        """What the runs tell least of an optimum: a combination of parameters of length 1.
 
-def measure_weakest(law: Law, inputs: Floats, losses: Floats, theta: Floats) -> tuple[float, Floats]:
-    """The half width of the interval of what the runs tell least, a combination of parameters of length 1.
+        The smallest singular value of the Jacobian says how much such a change moves the log losses. What is
+        fitted are medians, whose deviation is √(π/2) times that of means. Optional parameters are left out.
 
-    The smallest singular value of the Jacobian says how much such a change moves the log losses. What is
-    fitted are medians, whose deviation is √(π/2) times that of means.
+        Returns:
+            The half width of its interval, in logarithms, exponents and shares of the median loss; and the
+            squared weight of each of the parameters.
+        """
+        law, runs = self.law, len(self._target)
+        units = np.array([self._median if name in law.in_losses else 1.0 for name in law.names])
+        kept = np.array([name not in law.optional for name in law.names])
+        jacobian = (self.compute_jacobian(theta[None])[0] * units)[:, kept]
+        _, lengths, directions = np.linalg.svd(jacobian, full_matrices=False)
+        # A fit of medians meets as many runs as it has parameters: those tell no noise.
+        residuals = np.sort(np.abs(self.compute_residuals(theta[None])[0]))[len(law.names) :]
+        # No deviation is below δ, within which Huber's loss tells nothing apart.
+        deviation = math.sqrt(math.pi / 2) * max(1.4826 * float(np.median(residuals)), DELTA)
+        weights = np.zeros(len(law.names))
+        weights[kept] = directions[-1] ** 2
+        errors = float(student.ppf((1 + LEVEL) / 2, max(runs - len(law.names), 1)))
+        return errors * deviation / max(float(lengths[-1]), 1e-12), weights
 
-    Args:
-        law: The formula; its optional parameters are not looked at.
-        inputs: The runs, shape (3, runs).
-        losses: Their losses.
-        theta: The optimum.
+    def refit_resamples(self, weights: Floats, theta: Floats) -> Floats:
+        """The parameters of every resample, shape (resamples, parameters), all from the optimum of all runs.
 
-    Returns:
-        The half width, in logarithms, exponents and shares of the median loss; and the squared weight of each
-        of the parameters.
-    """
-    units = np.array([np.median(losses) if name in law.in_losses else 1.0 for name in law.names])
-    kept = np.array([name not in law.optional for name in law.names])
-    jacobian = (compute_jacobian(law, theta[None], inputs)[0] * units)[:, kept]
-    _, lengths, directions = np.linalg.svd(jacobian, full_matrices=False)
-    # A fit of medians meets as many runs as it has parameters: those tell no noise.
-    residuals = np.sort(np.abs(law.predict(theta[None], inputs)[0] - np.log(losses)))[len(law.names) :]
-    # No deviation is below δ, within which Huber's loss tells nothing apart.
-    deviation = math.sqrt(math.pi / 2) * max(1.4826 * float(np.median(residuals)), DELTA)
-    freedom = max(len(losses) - len(law.names), 1)
-    weights = np.zeros(len(law.names))
-    weights[kept] = directions[-1] ** 2
-    return float(student.ppf(0.975, freedom)) * deviation / max(float(lengths[-1]), 1e-12), weights
+        Levenberg and Marquardt's steps on reweighted squares, which have the minimum of Huber's loss.
 
-
-def refit_resamples(law: Law, inputs: Floats, losses: Floats, weights: Floats, theta: Floats) -> Floats:
-    """The parameters of every resample, shape (resamples, parameters), all from the optimum of all runs.
-
-    Levenberg and Marquardt's steps on reweighted squares, which have the minimum of Huber's loss.
-
-    Args:
-        law: The formula.
-        inputs: The runs, shape (3, runs).
-        losses: Their losses.
-        weights: Shape (resamples, runs).
-        theta: The optimum of all runs.
-    """
-    target = np.log(losses)
-    every = np.tile(theta, (len(weights), 1))
-    for delta, steps in ((10 * DELTA, 8), (DELTA, 30)):
-        damping = np.full(len(weights), 1e-3)
-        residuals = law.predict(every, inputs) - target
-        value = (weights * _compute_huber(residuals, delta)).sum(axis=1)
-        moving = np.arange(len(weights))
-        for _ in range(steps):
-            jacobian = compute_jacobian(law, every[moving], inputs)
-            scale = weights[moving] / np.maximum(np.abs(residuals[moving]), delta)
-            weighted = jacobian * scale[:, :, None]
-            squares = np.swapaxes(weighted, 1, 2) @ jacobian
-            slope = (weighted * residuals[moving][:, :, None]).sum(axis=1)
-            diagonal = np.einsum("bii->bi", squares)
-            diagonal += damping[moving, None] * diagonal + 1e-12 * diagonal.max(axis=1, keepdims=True)
-            step = np.linalg.solve(squares, slope[:, :, None])[:, :, 0]
-            with np.errstate(all="ignore"):
-                candidate = every[moving] - np.clip(step, -1, 1)
-                left = law.predict(candidate, inputs) - target
-                reached = (weights[moving] * _compute_huber(left, delta)).sum(axis=1)
-            better = reached < value[moving]
-            gain = np.where(better, value[moving] - reached, np.inf)
-            chosen = moving[better]
-            every[chosen], residuals[chosen], value[chosen] = candidate[better], left[better], reached[better]
-            damping[moving] = np.where(better, damping[moving] / 5, damping[moving] * 10)
-            moving = moving[(gain > 1e-6 * value[moving]) & (damping[moving] < 1e8)]
-            if not len(moving):
-                break
-    return every
+        Args:
+            weights: Of the runs in each resample, shape (resamples, runs).
+            theta: The optimum of all runs.
+        """
+        every = np.tile(theta, (len(weights), 1))
+        for delta, steps in ((10 * DELTA, 8), (DELTA, 30)):
+            damping = np.full(len(weights), 1e-3)
+            residuals = self.compute_residuals(every)
+            value = (weights * _compute_huber(residuals, delta)).sum(axis=1)
+            moving = np.arange(len(weights))
+            for _ in range(steps):
+                jacobian = self.compute_jacobian(every[moving])
+                scale = weights[moving] / np.maximum(np.abs(residuals[moving]), delta)
+                weighted = jacobian * scale[:, :, None]
+                squares = np.swapaxes(weighted, 1, 2) @ jacobian
+                slope = (weighted * residuals[moving][:, :, None]).sum(axis=1)
+                diagonal = np.einsum("bii->bi", squares)
+                diagonal += damping[moving, None] * diagonal + 1e-12 * diagonal.max(axis=1, keepdims=True)
+                step = np.linalg.solve(squares, slope[:, :, None])[:, :, 0]
+                with np.errstate(all="ignore"):
+                    candidate = every[moving] - np.clip(step, -1, 1)
+                    left = self.compute_residuals(candidate)
+                    reached = (weights[moving] * _compute_huber(left, delta)).sum(axis=1)
+                better = reached < value[moving]
+                gain = np.where(better, value[moving] - reached, np.inf)
+                chosen = moving[better]
+                every[chosen], residuals[chosen] = candidate[better], left[better]
+                value[chosen] = reached[better]
+                damping[moving] = np.where(better, damping[moving] / 5, damping[moving] * 10)
+                moving = moving[(gain > 1e-6 * value[moving]) & (damping[moving] < 1e8)]
+                if not len(moving):
+                    break
+        return every

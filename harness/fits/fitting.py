@@ -18,14 +18,12 @@ from harness.core.errors import UsageError
 from harness.fits.estimate import (
     NOTHING,
     FitInterval,
+    LossEstimator,
     compute_interval,
     draw_weights,
-    find_optima,
     fit_line,
-    measure_weakest,
-    refit_resamples,
 )
-from harness.fits.laws import EXPONENTS, LAWS, Law, build_inputs, compute_optimum, find_middle
+from harness.fits.laws import EXPONENTS, LAWS, Law, compute_optimum
 from harness.fits.runs import TEXTS, Floats, LawName, Runs
 from harness.fits.stored import Quantity, StoredFit
 
@@ -170,7 +168,7 @@ def fit_law(law: LawName, runs: Runs, settings: FitSettings, name: str = "") -> 
     report = _Report(law=law, settings=settings, notes=[*runs.notes])
     # A law of the whole loss may be of runs whose budgets are neither one nor apart.
     try:
-        runs, notes = group_budgets(runs)
+        runs, notes = _group_budgets(runs)
         report.notes += notes if law in BUDGET_LAWS else []
     except UsageError:
         if law in BUDGET_LAWS:
@@ -212,7 +210,7 @@ def _describe_outside(budget: float, flops: Floats) -> str:
 # Laws of budgets
 
 
-def group_budgets(runs: Runs) -> tuple[Runs, list[str]]:
+def _group_budgets(runs: Runs) -> tuple[Runs, list[str]]:
     """The runs with a column `budget` (geometric means of those grouped), and a sentence on these.
 
     Raises:
@@ -396,18 +394,19 @@ def _add_isoflop(report: _Report, runs: Runs, optima: Sequence[_BudgetOptimum]) 
 def _fit_parametric(report: _Report, runs: Runs) -> None:
     law = LAWS[report.law]
     for part, weights in report.iter_methods(runs):
-        middle = find_middle(part.columns)
-        inputs = build_inputs(part.columns, middle)
-        theta, optima = find_optima(law, inputs, part["loss"], starts=report.settings.starts)
+        estimator = LossEstimator(law, part)
+        theta, optima = estimator.find_optima(report.settings.starts)
         report.optima[report.method] = optima
         if optima[0][1] < ONE_OPTIMUM:
             reached = f"reached by only {optima[0][1]:.0%} of the starts of BFGS and L-BFGS."
             report.note(f"best of {len(optima)} optima is {reached}")
-        if flat := _find_flatness(law, inputs, part, theta):
-            report.refuse(law.names, flat)
+        half, shares = estimator.measure_weakest(theta)
+        if half > FLAT:
+            names = [name for name, share in zip(law.names, shares, strict=True) if share > 0.1]
+            how = "can change together" if len(names) > 1 else "can change much"
+            report.refuse(law.names, f"{', '.join(names)} {how} within the noise (rank test)")
             continue
-        resampled = refit_resamples(law, inputs, part["loss"], weights, theta)
-        values = law.name_values(np.vstack([theta, resampled]), middle)
+        values = estimator.name_values(np.vstack([theta, estimator.refit_resamples(weights, theta)]))
         intervals = {name: compute_interval(each, len(part), len(law.names)) for name, each in values.items()}
         reasons = _find_reasons(law, intervals)
         for name, interval in intervals.items():
@@ -416,16 +415,6 @@ def _fit_parametric(report: _Report, runs: Runs) -> None:
             _add_optimum(report, part, values, reasons.get("E", ""))
             _add_loss_exponents(report, part)
         _note_held_out_runs(report, law, part)
-
-
-def _find_flatness(law: Law, inputs: Floats, runs: Runs, theta: Floats) -> str:
-    """Why some change of the parameters together is not seen in the losses; "" where each is."""
-    half, weights = measure_weakest(law, inputs, runs["loss"], theta)
-    if not half > FLAT:
-        return ""
-    names = [name for name, weight in zip(law.names, weights, strict=True) if weight > 0.1]
-    how = "can change together" if len(names) > 1 else "can change much"
-    return f"{', '.join(names)} {how} within the noise (rank test)"
 
 
 def _find_reasons(law: Law, intervals: Mapping[str, FitInterval]) -> dict[str, str]:
@@ -482,11 +471,9 @@ def _note_held_out_runs(report: _Report, law: Law, runs: Runs) -> None:
     rest, held_out = runs.select_runs(~largest), runs.select_runs(largest)
     if len(rest) <= len(law.names) or len({*rest["size"].tolist()}) < 3:
         return
-    middle = find_middle(rest.columns)
-    inputs, starts = build_inputs(rest.columns, middle), min(report.settings.starts or 4, 4)
-    theta = find_optima(law, inputs, rest["loss"], starts=starts).theta
-    predicted = law.predict(theta[None], build_inputs(held_out.columns, middle))[0]
-    errors = np.expm1(predicted - np.log(held_out["loss"]))
+    estimator = LossEstimator(law, rest)
+    theta = estimator.find_optima(min(report.settings.starts or 4, 4)).theta
+    errors = np.expm1(estimator.predict(theta[None], held_out)[0] - np.log(held_out["loss"]))
     report.note(
         f"loss of the largest budget, left out, is predicted with a mean error of {errors.mean():+.2%} "
         f"(mean absolute error {np.abs(errors).mean():.2%})."

@@ -53,17 +53,9 @@ class Law:
 
 
 def build_inputs(columns: Mapping[str, Floats], middle: Sequence[float] = (0.0, 0.0)) -> Floats:
-    """Log sizes and log tokens about a middle, and the frozen shares of the weights, (3, runs).
-
-    About `find_middle`, as else A and α would be one parameter to any optimizer.
-    """
+    """Log sizes and log tokens about a middle, and the frozen shares of the weights, (3, runs)."""
     frozen = 1 - columns.get("trainable", np.ones(len(columns["size"])))
     return np.array([np.log(columns["size"]) - middle[0], np.log(columns["tokens"]) - middle[1], frozen])
-
-
-def find_middle(columns: Mapping[str, Floats]) -> list[float]:
-    """The means of log sizes and of log tokens."""
-    return [float(np.log(columns[name]).mean()) for name in ("size", "tokens")]
 
 
 def _predict_chinchilla(theta: Floats, inputs: Floats) -> Floats:

@@ -64,8 +64,11 @@ def list_run_rows(results: Path, cache: Path, suites: Sequence[str] = ()) -> lis
         if key not in on_curves:
             facts = notes.get(key, {}) | (_list_model_facts(models[key], prices) if key in models else {})
             records = MeasuredSuite.load_records(key, results, cache).records if key in measured else ()
-            views = [(suite, view) for suite in opened for view in build_suite_views(records, suite)]
-            scores = [score for suite, view in views for score in _iter_view_scores(suite, view)]
+            scores: list[Score] = []
+            for suite, view in ((one, view) for one in opened for view in build_suite_views(records, one)):
+                condition = view.text, digest(serialize_condition(view.treatment))
+                means = Aggregates.aggregate_scores(suite, dict(view.scores))
+                scores += _list_scores(suite.name, condition, means.over_tasks.whole, means.columns)
             pairs.append((facts, scores))
     return _name_columns(pairs)
 
@@ -129,11 +132,8 @@ def _iter_watch_rows(
             "step": entry.step,
             "method": ", ".join(watch.request.get("recipe") or ()) or None,
         }
-        columns = {f"{MEAN}{watch.suite}": entry.mean} | {
-            f"{task} of {watch.suite}": score for task, score in entry.scores.items()
-        }
         condition = f"watch {watch.name}", entry.treatment
-        yield row, [(name, *condition, score) for name, score in columns.items() if score is not None]
+        yield row, _list_scores(watch.suite, condition, entry.mean, entry.scores)
 
 
 def _read_note_facts(results: Path) -> dict[str, Row]:
@@ -189,14 +189,11 @@ def _list_model_facts(model: StoredModel, prices: Sequence[DevicePrice]) -> Row:
     )
 
 
-def _iter_view_scores(suite: Any, view: Any) -> Iterator[Score]:
-    condition = view.text, digest(serialize_condition(view.treatment))
-    means = Aggregates.aggregate_scores(suite, dict(view.scores))
-    if (mean := means.over_tasks.whole) is not None:
-        yield f"{MEAN}{suite.name}", *condition, mean
-    for name, score in means.columns.items():
-        if score is not None:
-            yield f"{name} of {suite.name}", *condition, score
+def _list_scores(
+    suite: str, condition: tuple[str, str], mean: float | None, scores: Mapping[str, float | None]
+) -> list[Score]:
+    columns = {f"{MEAN}{suite}": mean} | {f"{task} of {suite}": score for task, score in scores.items()}
+    return [(name, *condition, score) for name, score in columns.items() if score is not None]
 
 
 def _name_columns(pairs: Sequence[tuple[Row, Sequence[Score]]]) -> list[Row]:

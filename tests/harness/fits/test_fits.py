@@ -20,18 +20,10 @@ from simulate_fits import draw_grid, draw_methods
 
 from harness.cli import program
 from harness.core.errors import UsageError
-from harness.fits import fitting
-from harness.fits.estimate import (
-    Optima,
-    compute_jacobian,
-    draw_weights,
-    find_optima,
-    measure_weakest,
-    refit_resamples,
-)
+from harness.fits.estimate import LossEstimator, Optima, draw_weights
 from harness.fits.fitting import FitSettings, fit_law
-from harness.fits.laws import LAWS, build_inputs, compute_optimum, compute_optimum_law, find_middle
-from harness.fits.runs import Floats, LawName, Runs, read_runs
+from harness.fits.laws import LAWS, compute_optimum, compute_optimum_law
+from harness.fits.runs import LawName, Runs, read_runs
 from harness.fits.stored import StoredFit
 
 CHINCHILLA = LAWS["chinchilla"]
@@ -59,10 +51,6 @@ def write(path: Path, rows: list[list[object]], header: str = "size,tokens,flops
 def table(runs: Runs, path: Path) -> Path:
     rows = zip(*runs.columns.values(), strict=True)
     return write(path, [list(row) for row in rows], ",".join(runs.columns))
-
-
-def centre(runs: Runs) -> Floats:
-    return build_inputs(runs.columns, find_middle(runs.columns))
 
 
 # The papers
@@ -117,14 +105,14 @@ def test_the_closed_optimum_is_that_of_a_numeric_minimisation() -> None:
 
 def test_both_optimizers_reach_one_optimum_and_resamples_are_at_theirs() -> None:
     runs = draw_grid(np.random.default_rng(1))
-    inputs = centre(runs)
-    optima = find_optima(CHINCHILLA, inputs, runs["loss"], starts=8)
+    estimator = LossEstimator(CHINCHILLA, runs)
+    optima = estimator.find_optima(8)
     assert optima.optima[0][1] >= 0.9
     weights = np.random.default_rng(2).exponential(size=(3, len(runs)))
-    every = refit_resamples(CHINCHILLA, inputs, runs["loss"], weights, optima.theta)
+    every = estimator.refit_resamples(weights, optima.theta)
 
     def objective(theta: np.ndarray, weight: np.ndarray) -> float:
-        size = np.abs(CHINCHILLA.predict(theta[None], inputs)[0] - np.log(runs["loss"]))
+        size = np.abs(estimator.predict(theta[None], runs)[0] - np.log(runs["loss"]))
         return float((weight * np.where(size <= 1e-3, size**2 / 2e-3, size - 5e-4)).sum())
 
     for theta, weight in zip(every, weights, strict=True):
@@ -139,12 +127,10 @@ def test_runs_that_a_fit_meets_tell_no_noise(budgets: int, ratios: int) -> None:
     for seed in range(4):
         runs = draw_grid(np.random.default_rng(seed), budgets=budgets)
         runs = runs.select_runs(np.isin(np.arange(len(runs)) % 18, np.linspace(0, 17, ratios).round()))
-        inputs = centre(runs)
-        theta = find_optima(CHINCHILLA, inputs, runs["loss"], starts=2).theta
-        jacobian = compute_jacobian(CHINCHILLA, theta[None], inputs)[0]
-        half.append(
-            measure_weakest(CHINCHILLA, inputs, runs["loss"], theta)[0] * np.linalg.svd(jacobian)[1][-1]
-        )
+        estimator = LossEstimator(CHINCHILLA, runs)
+        theta = estimator.find_optima(2).theta
+        lengths = np.linalg.svd(estimator.compute_jacobian(theta[None])[0])[1]
+        half.append(estimator.measure_weakest(theta)[0] * lengths[-1])
     least = student.ppf(0.975, len(runs) - 5) * simulate_fits.NOISE
     assert np.mean(half) > 0.5 * least
 
@@ -152,7 +138,7 @@ def test_runs_that_a_fit_meets_tell_no_noise(budgets: int, ratios: int) -> None:
 def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = draw_grid(np.random.default_rng(1))
     ends = Optima(theta=np.log([0.4, 0.3, 2, 0.3, 2]), optima=((1.0, 0.5), (2.0, 0.5)))
-    monkeypatch.setattr(fitting, "find_optima", lambda *_, **__: ends)
+    monkeypatch.setattr(LossEstimator, "find_optima", lambda *_: ends)
     assert "2 optima is reached by only 50% of the starts" in fit_law("chinchilla", runs, QUICK).notes[0]
 
 
@@ -185,9 +171,8 @@ def test_the_finetuning_law_is_recovered_where_it_is_exact() -> None:
     share = random.choice([0.1, 0.3, 0.6, 1.0], 80)
     loss = 0.3 + (0.5 * np.log(tokens) + 10) / size**0.25 + (5 * (1 - share) ** 1.5 + 8) / tokens**0.2
     columns = {"size": size, "tokens": tokens, "loss": loss, "trainable": share}
-    inputs = centre(Runs(columns=columns))
-    optima = find_optima(LAWS["finetune"], inputs, loss)
-    predicted = LAWS["finetune"].predict(optima.theta[None], inputs)[0]
+    estimator = LossEstimator(LAWS["finetune"], runs := Runs(columns=columns))
+    predicted = estimator.predict(estimator.find_optima().theta[None], runs)[0]
     assert np.abs(predicted - np.log(loss)).max() < 2e-3
 
 
