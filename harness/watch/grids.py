@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated
@@ -128,7 +128,7 @@ def build_grid(rows: Sequence[Row], axes: Sequence[str], column: str = "", name:
     runs = [_GridRun(name=_name_row(rows[n]), x=x[n], y=y[n], score=scores[n]) for n in kept]
     when = datetime.now(UTC).isoformat(timespec="seconds")
     grid = RunGrid(name=name, when=when, column=column, axes=(across, up), runs=tuple(runs))
-    return grid.model_copy(update={"notes": (*_describe_rows(rows, kept, column), *_describe_cells(grid))})
+    return grid.model_copy(update={"notes": tuple(_iter_notes(grid, rows, kept))})
 
 
 def _name_row(row: Row) -> str:
@@ -195,24 +195,17 @@ def _build_axis(fact: str, bins: str, values: Floats) -> _GridAxis:
     return _GridAxis(name=fact, edges=tuple(edges))
 
 
-def _describe_rows(rows: Sequence[Row], kept: Sequence[int], column: str) -> list[str]:
-    """Which rows are left out, and which have diverged."""
-    notes = []
+def _iter_notes(grid: RunGrid, rows: Sequence[Row], kept: Sequence[int]) -> Iterator[str]:
+    """Which rows are left out, which have diverged, and which cells are empty."""
     if left := [_name_row(rows[n]) or "unnamed" for n in sorted({*range(len(rows))} - {*kept})]:
         lack = "lack a fact or a score, and are left out"
-        notes.append(f"{len(left)} of {len(rows)} rows {lack}: {shorten_names(left)}.")
+        yield f"{len(left)} of {len(rows)} rows {lack}: {shorten_names(left)}."
     for row in rows:
-        if reason := explain_divergence([row], column, read_column([row], column, _name_row)):
-            notes.append(f"{_name_row(row)} diverged: {reason}.")
-    return notes
-
-
-def _describe_cells(grid: RunGrid) -> list[str]:
+        if reason := explain_divergence([row], grid.column, read_column([row], grid.column, _name_row)):
+            yield f"{_name_row(row)} diverged: {reason}."
     _, counts = grid.compute_cells()
-    notes, outside = [], len(grid.runs) - int(counts.sum())
-    if outside:
-        notes.append(f"{outside} of {len(grid.runs)} runs lie beside the stated edges.")
+    if outside := len(grid.runs) - int(counts.sum()):
+        yield f"{outside} of {len(grid.runs)} runs lie beside the stated edges."
     if empty := int((counts == 0).sum()):
         fewer = f", as there are only {len(grid.runs)} runs" if len(grid.runs) < counts.size else ""
-        notes.append(f"Empty cells: {empty} of {counts.size}{fewer}.")
-    return notes
+        yield f"Empty cells: {empty} of {counts.size}{fewer}."

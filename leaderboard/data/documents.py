@@ -191,6 +191,8 @@ def _describe_curves(table: RunTable) -> dict[str, Any]:
 
 
 def _describe_grid(grid: RunGrid) -> dict[str, Any]:
+    # A grid whose edges do not ascend has no page either.
+    grid.compute_cells()
     return {"column": grid.column, "axes": [axis.name for axis in grid.axes], "runs": len(grid.runs)}
 
 
