@@ -23,7 +23,7 @@ from harness.fits.estimate import (
     draw_weights,
     fit_line,
 )
-from harness.fits.laws import EXPONENTS, LAWS, Law, compute_optimum
+from harness.fits.laws import EXPONENTS, LOSS_LAWS, Law, compute_optimum
 from harness.fits.runs import TEXTS, Floats, LawName, Runs
 from harness.fits.stored import Quantity, StoredFit
 
@@ -51,7 +51,7 @@ BUDGET_LAWS = ("isoflop", "frontier")
 FEWEST: Mapping[LawName, int] = {
     "isoflop": 5, "frontier": 3, "power": 3, "correlation": 5,
     # With fewer runs over, the resamples have no tails.
-    **{name: len(law.names) + 3 for name, law in LAWS.items()},
+    **{name: len(law.names) + 3 for name, law in LOSS_LAWS.items()},
 }  # fmt: skip
 """The fewest runs of a method that a law needs."""
 
@@ -104,7 +104,7 @@ class _Report:
             few = f"{len(runs)} runs{of} are fewer than the {FEWEST[self.law]}"
             raise UsageError(f"{few} that the law {self.law} needs.", hint="Add runs.")
         share = ["trainable"] if self.law == "finetune" else []
-        for name in ("size", "tokens", *share) if self.law in LAWS else ():
+        for name in ("size", "tokens", *share) if self.law in LOSS_LAWS else ():
             if (count := len({*runs[name].tolist()})) < 3:
                 few = f"The runs{of} have {count} values of {name}"
                 raise UsageError(f"{few}, and the law {self.law} needs 3.", hint=hint)
@@ -392,7 +392,7 @@ def _add_isoflop(report: _Report, runs: Runs, optima: Sequence[_BudgetOptimum]) 
 
 
 def _fit_parametric(report: _Report, runs: Runs) -> None:
-    law = LAWS[report.law]
+    law = LOSS_LAWS[report.law]
     for part, weights in report.iter_methods(runs):
         estimator = LossEstimator(law, part)
         theta, optima = estimator.find_optima(report.settings.starts)

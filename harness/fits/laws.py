@@ -97,7 +97,7 @@ def _move_finetuning(rows: Floats, middle: Sequence[float]) -> list[Floats]:
     return [c, *size_terms, a_s * by_tokens, np.abs(b_s), c_s * by_tokens, beta]
 
 
-LAWS: Mapping[LawName, Law] = {
+LOSS_LAWS: Mapping[LawName, Law] = {
     "chinchilla": Law(
         names=("E", "A", "α", "B", "β"),
         predict=_predict_chinchilla,

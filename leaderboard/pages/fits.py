@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.core.groups import group_by
-from harness.fits.laws import LAWS as LOSS_LAWS
+from harness.fits.laws import LOSS_LAWS
 from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
 from harness.results.reported import Paper, PaperValue

@@ -22,11 +22,11 @@ from harness.cli import program
 from harness.core.errors import UsageError
 from harness.fits.estimate import LossEstimator, Optima, draw_weights
 from harness.fits.fitting import FitSettings, fit_law
-from harness.fits.laws import LAWS, compute_optimum, compute_optimum_law
+from harness.fits.laws import LOSS_LAWS, compute_optimum, compute_optimum_law
 from harness.fits.runs import LawName, Runs, read_runs
 from harness.fits.stored import StoredFit
 
-CHINCHILLA = LAWS["chinchilla"]
+CHINCHILLA = LOSS_LAWS["chinchilla"]
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
 QUICK = FitSettings(resamples=200, starts=4)
 
@@ -171,7 +171,7 @@ def test_the_finetuning_law_is_recovered_where_it_is_exact() -> None:
     share = random.choice([0.1, 0.3, 0.6, 1.0], 80)
     loss = 0.3 + (0.5 * np.log(tokens) + 10) / size**0.25 + (5 * (1 - share) ** 1.5 + 8) / tokens**0.2
     columns = {"size": size, "tokens": tokens, "loss": loss, "trainable": share}
-    estimator = LossEstimator(LAWS["finetune"], runs := Runs(columns=columns))
+    estimator = LossEstimator(LOSS_LAWS["finetune"], runs := Runs(columns=columns))
     predicted = estimator.predict(estimator.find_optima().theta[None], runs)[0]
     assert np.abs(predicted - np.log(loss)).max() < 2e-3
 
