@@ -185,16 +185,11 @@ def _describe_pairs(comparison: CurveComparison) -> str:
 def _plot_runs(
     comparison: CurveComparison, column: str, label: str, scale: Literal["log", "linear"]
 ) -> Chart:
-    lines = [
-        Curve(
-            label=run,
-            points=[
-                Point(x=x, y=y.value, low=y.low, high=y.high)
-                for x, y in zip(comparison.budgets, scores, strict=True)
-            ],
-        )
-        for run, scores in comparison.scores.items()
-    ]
+    lines = []
+    for run, scores in comparison.scores.items():
+        pairs = zip(comparison.budgets, scores, strict=True)
+        points = [Point(x=x, y=score.value, low=score.low, high=score.high) for x, score in pairs]
+        lines.append(Curve(label=run, points=points))
     plot = Lines(x=Axis(label=label, kind=scale), y=Axis(label=f"{column} × 100"), lines=lines)
     title = f"{column} against {label}: means over seeds with 95 % intervals"
     return build_chart("runs", title, plot)
@@ -248,10 +243,10 @@ def _build_scores_table(comparison: CurveComparison, label: str) -> Table:
         columns = _build_interval_heads(f"score-{number}", "mean")
         heads |= columns
         groups |= dict.fromkeys(columns, run)
-    rows = []
-    for number, budget in enumerate(comparison.budgets):
-        ends = (_list_ends(scores[number]) for scores in comparison.scores.values())
-        rows.append([Cell(text=format_amount(budget), value=budget), *chain(*ends)])
+    rows = [
+        [Cell(text=format_amount(budget), value=budget), *chain(*map(_list_ends, scores))]
+        for budget, *scores in zip(comparison.budgets, *comparison.scores.values(), strict=True)
+    ]
     caption = "Scores × 100 at each budget, with 95 % intervals"
     return values_table("scores", caption, heads, rows, groups=groups)
 
