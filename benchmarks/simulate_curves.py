@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from measuring import read_options, report_missed
 
-from harness.watch.curves import RunComparison, SeedCurve, compare_runs
+from harness.watch.curves import CurveComparison, SeedCurve, compare_runs
 
 SPEEDUPS = (1.0, 1.5, 2.4)
 SEEDS = ((3, 3), (2, 2), (2, 5))
@@ -43,7 +43,7 @@ def draw_seed(
 
 def compare_drawn_runs(
     shape: str, grid: str, speedup: float, seeds: tuple[int, int], rng: np.random.Generator
-) -> RunComparison:
+) -> CurveComparison:
     """The comparison of a run with one that is `speedup` times slower."""
     speeds = {"fast": (speedup, seeds[0]), "slow": (1.0, seeds[1])}
     curves = [
@@ -51,7 +51,7 @@ def compare_drawn_runs(
         for run, (speed, count) in speeds.items()
         for seed in range(count)
     ]
-    return compare_runs(curves).pairs[0]
+    return compare_runs(curves)
 
 
 def measure_line(
@@ -59,7 +59,7 @@ def measure_line(
 ) -> dict[str, float]:
     """The shares of trials whose interval holds the truth, that call one run better, and without interval."""
     rng = np.random.default_rng([seed, *map(len, (shape, grid)), int(10 * speedup)])
-    pairs = [compare_drawn_runs(shape, grid, speedup, seeds, rng) for _ in range(trials)]
+    pairs = [compare_drawn_runs(shape, grid, speedup, seeds, rng).pairs[0] for _ in range(trials)]
     intervals = [one.speedup for one in pairs if one.speedup is not None]
     held = [(one.low or np.inf) <= speedup <= (one.high or 0) for one in intervals]
     called = [bool(one.better or one.lower) or one.verdict in ("better", "lower") for one in pairs]

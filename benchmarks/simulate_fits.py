@@ -14,15 +14,15 @@ import math
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from measuring import read_options, report_missed
 
-from harness.fits.estimate import Fit, FitSettings
-from harness.fits.fitting import fit_law
-from harness.fits.parametric import compute_optimum
-from harness.fits.runs import Floats, LawName, Runs
+from harness.fits.fitting import FitSettings, fit_law
+from harness.fits.laws import compute_optimum
+from harness.fits.runs import Floats, LawName, Runs, Size
+from harness.fits.stored import StoredFit
 
 Rng = np.random.Generator
 
@@ -40,16 +40,10 @@ SLOPES = {"full": (-0.15, 6.0), "lora": (-0.17, 6.0 + 0.02 * math.log(9.06e16))}
 def build_runs(
     size: Floats, flops: Floats, loss: Floats, random: Rng, method: str = "", unit: float = 1.0
 ) -> Runs:
-    return Runs(
-        size=size,
-        tokens=flops / size / unit,
-        flops=flops,
-        loss=loss * np.exp(NOISE * random.standard_normal(len(loss))),
-        method=(method,) * len(loss),
-        others={},
-        places=("",) * len(loss),
-        counts="operations" if unit == 1 else "parameters",
-    )
+    columns = {"size": size, "tokens": flops / size / unit, "flops": flops}
+    columns["loss"] = loss * np.exp(NOISE * random.standard_normal(len(loss)))
+    counts: Size = "operations" if unit == 1 else "parameters"
+    return Runs(columns={**columns, "method": np.full(len(loss), method)}, counts=counts)
 
 
 def draw_grid(random: Rng, *, ratios: tuple[float, float] = (1, 100), budgets: int = 8) -> Runs:
@@ -77,12 +71,9 @@ def draw_methods(random: Rng, *, cross: float = 9.06e16) -> Runs:
     for name, (slope, _) in SLOPES.items():
         lowest = np.exp(slope * np.log(flops / cross))
         parts.append(build_runs(size, flops, lowest * (1 + WIDTH * offset**2), random, name, 6.0))
-    first, second = parts
-    joined = {
-        name: np.concatenate([getattr(first, name), getattr(second, name)])
-        for name in ("size", "tokens", "flops", "loss")
-    }
-    return replace(first, method=first.method + second.method, places=("",) * 84, **joined)  # type: ignore[arg-type]
+    return parts[0].add_columns(
+        **{name: np.concatenate([part[name] for part in parts]) for name in parts[0].columns}
+    )
 
 
 def draw_shares(random: Rng, *, a_s: float = FINETUNED["a_s"]) -> Runs:
@@ -95,7 +86,7 @@ def draw_shares(random: Rng, *, a_s: float = FINETUNED["a_s"]) -> Runs:
     loss = law["C"] + (law["a_d"] * np.log(tokens) + law["b_d"]) / size ** law["α"]
     loss += (a_s * (1 - share) ** law["b_s"] + law["c_s"]) / tokens ** law["β"]
     runs = build_runs(size, flops, loss, random, unit=6.0)
-    return replace(runs, tokens=tokens, others={"trainable": share})
+    return runs.add_columns(tokens=tokens, trainable=share)
 
 
 def draw_settings(random: Rng) -> Runs:
@@ -105,7 +96,7 @@ def draw_settings(random: Rng) -> Runs:
     loss = PRINTED["E"] + PRINTED["A"] / size ** PRINTED["α"] + PRINTED["B"] / tokens ** PRINTED["β"]
     runs = build_runs(size, size * tokens, loss * (1 + WIDTH * (offsets**2).sum(axis=0)), random)
     best = [np.exp(intercept + slope * np.log(size * tokens)) for slope, intercept in RATES.values()]
-    return replace(runs, others=dict(zip(RATES, best * np.exp(offsets), strict=True)))
+    return runs.add_columns(**dict(zip(RATES, best * np.exp(offsets), strict=True)))
 
 
 def draw_places(random: Rng) -> Runs:
@@ -113,7 +104,7 @@ def draw_places(random: Rng) -> Runs:
     size, tokens = (np.repeat(axis, 30) for axis in ([1e8, 3e8, 9e8, 9e8], [2e9, 6e9, 1.8e10, 2e9]))
     loss = PRINTED["E"] + PRINTED["A"] / size ** PRINTED["α"] + PRINTED["B"] / tokens ** PRINTED["β"]
     runs = build_runs(size, size * tokens, loss, random)
-    return replace(runs, others={"seed": np.arange(120.0)})
+    return runs.add_columns(seed=np.arange(120.0))
 
 
 def draw_narrow(random: Rng) -> Runs:
@@ -168,7 +159,7 @@ UNKNOWN = {
 }
 
 
-def list_truths(fit: Fit) -> dict[tuple[str, str], float]:
+def list_truths(fit: StoredFit) -> dict[tuple[str, str], float]:
     """The true values of the quantities of a fit to one of the drawings, by name and method."""
     if fit.law == "chinchilla":
         truth = {name: np.array([value]) for name, value in PRINTED.items()}
@@ -219,7 +210,7 @@ DRAWS: dict[LawName, Callable[[Rng], Runs]] = {
 
 def iter_fits(
     law: LawName, draw: Callable[[Rng], Runs], draws: int, resamples: int, *, extrapolate: bool = False
-) -> Iterator[Fit]:
+) -> Iterator[StoredFit]:
     for seed in range(draws):
         runs = draw(np.random.default_rng(seed))
         settings = FitSettings(resamples=resamples, seed=seed, starts=2, extrapolate=extrapolate)

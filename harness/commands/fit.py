@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.table import Table
 
 from harness.commands import options
 from harness.core import files
 from harness.core.errors import UsageError
-from harness.core.terminal import create_console, print_table
-from harness.fits.estimate import Fit, FitSettings
-from harness.fits.fitting import fit_law, group_budgets
+from harness.core.terminal import create_console, create_table, print_lines, print_table
+from harness.fits.fitting import FitSettings, fit_law
 from harness.fits.runs import LAWS, SIZES, LawName, Runs, Size, read_runs
-from harness.fits.stored import COLUMNS, FITS, Quantity, StoredFit
+from harness.fits.stored import FITS, Quantity, StoredFit
 from harness.plan import catalog
 
 SCHEMA = 1
@@ -84,51 +79,24 @@ def command(
     """
     if out:
         FITS.check_name(out)
-    named = dict(_split_column(text) for text in columns)
     runs = read_runs(
-        table, columns=named, counts=size_is, needed=NEEDED.get(law, ()), drop_diverged=drop_diverged
+        table,
+        columns=dict(_split_column(text) for text in columns),
+        counts=size_is,
+        needed=NEEDED.get(law, ()),
+        drop_diverged=drop_diverged,
     )
-    fit = fit_law(
-        law, runs, FitSettings(resamples=resamples, seed=seed, budget=budget, extrapolate=extrapolate)
-    )
-    commands = _build_commands(fit, runs, budget)
+    settings = FitSettings(resamples=resamples, seed=seed, budget=budget, extrapolate=extrapolate)
+    fit = fit_law(law, runs, settings, out or "")
+    commands = _build_commands(fit, runs)
     if out:
-        stored = build_stored_fit(out, fit, runs, budget)
-        path = FITS.write_document(files.resolve_results_folder(results), out, stored)
+        path = FITS.write_document(files.resolve_results_folder(results), out, fit)
         click.echo(f"{path}: {len(runs)} runs. `harness serve` shows them at /fits/{out}.", err=True)
     if as_json:
-        chosen = {"method": fit.choose_method(), "commands": commands}
-        document = {"schema": SCHEMA, "size_is": size_is, "budget": budget, **fit.to_json(), **chosen}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(json.dumps({"schema": SCHEMA, **fit.dump_output(), "commands": commands}, indent=1))
     else:
-        _print_fit(fit, runs, budget, commands)
-    return 0 if fit.identified else NOT_IDENTIFIED
-
-
-def build_stored_fit(name: str, fit: Fit, runs: Runs, budget: float | None = None) -> StoredFit:
-    """The document of a fit.
-
-    Args:
-        name: Its name.
-        fit: The fit.
-        runs: The runs that it is of.
-        budget: The operations that were planned.
-    """
-    columns = {column: getattr(runs, column) for column in COLUMNS} | dict(runs.others)
-    # A law of the whole loss may be of runs whose budgets are neither one nor apart.
-    with contextlib.suppress(UsageError):
-        numbers, levels, _ = group_budgets(runs.flops)
-        columns["budget"] = levels[numbers]
-    document = {
-        "name": name,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "size_is": runs.counts,
-        "budget": budget,
-        "method": runs.method,
-        "columns": {column: tuple(values.tolist()) for column, values in columns.items()},
-    }
-    fields = {key: value for key, value in fit.to_json().items() if key in StoredFit.model_fields}
-    return StoredFit.model_validate({**fields, **document})
+        _print_fit(fit, commands)
+    return NOT_IDENTIFIED if fit.untold else 0
 
 
 def _split_column(text: str) -> tuple[str, str]:
@@ -138,55 +106,44 @@ def _split_column(text: str) -> tuple[str, str]:
     return name, column
 
 
-def _find_rank(runs: Runs, method: str, budget: float) -> int | None:
-    """The rank of a method's best run of the budget that is nearest, None where the table has no rank."""
-    part = runs.select_method(method)
-    if "rank" not in part.others:
-        return None
-    distance = abs(part.flops / budget - 1)
-    near = part.select_runs(distance <= distance.min() + 0.05)
-    rank = float(near.others["rank"][near.loss.argmin()])
-    return int(rank) or None
-
-
-def _build_commands(fit: Fit, runs: Runs, budget: float | None) -> dict[str, str]:
+def _build_commands(fit: StoredFit, runs: Runs) -> dict[str, str]:
     """By method whose name is that of a recipe, or the end of one, what trains at the budget."""
     recipes = [*catalog.load_recipe_entries()]
     commands = {}
-    for method, plan in fit.plans.items():
-        names = [name for name in recipes if method and (name == method or name == f"efficient-{method}")]
-        if names and budget is not None and not any(quantity.reason for quantity in plan.values()):
-            rank = _find_rank(runs, method, budget)
+    for method, _ in fit.iter_told_plans():
+        names = [name for name in recipes if method and name in (method, f"efficient-{method}")]
+        if names and fit.budget is not None:
+            rank = _find_rank(runs.select_runs(runs["method"] == method), fit.budget)
             setting = f" --set rank={rank}" if rank else ""
-            commands[method] = f"harness train --model MODEL --recipe {names[0]} --budget {budget:g}{setting}"
+            commands[method] = (
+                f"harness train --model MODEL --recipe {names[0]} --budget {fit.budget:g}{setting}"
+            )
     return commands
 
 
-def _print_fit(fit: Fit, runs: Runs, budget: float | None, commands: Mapping[str, str]) -> None:
-    out = create_console()
-    table = Table(title=f"{fit.law}: {fit.runs} runs, size in {SIZES[runs.counts]}")
-    _add_rows(table, fit.quantities)
-    print_table(table, out)
+def _find_rank(runs: Runs, budget: float) -> int:
+    """The rank of the best run of the budget that is nearest, 0 where the table has no rank."""
+    distance = abs(runs["flops"] / budget - 1)
+    near = runs.select_runs(distance <= distance.min() + 0.05)
+    return int(near["rank"][near["loss"].argmin()]) if "rank" in near.columns else 0
+
+
+def _print_fit(fit: StoredFit, commands: Mapping[str, str]) -> None:
+    _print_quantities(f"{fit.law}: {len(fit.method)} runs, size in {SIZES[fit.size_is]}", fit.quantities)
     if fit.plans:
-        plan = Table(title=f"at {budget:.4g} operations")
-        _add_rows(plan, [quantity for plan in fit.plans.values() for quantity in plan.values()])
-        print_table(plan, out)
-    lines = list(fit.notes)
-    if (method := fit.choose_method()) is not None and len(fit.plans) > 1:
-        lines.append(f"The lowest loss at this budget is that of {method}.")
-    for line in (*lines, *commands.values()):
-        out.print(line, highlight=False, soft_wrap=True)
+        _print_quantities(f"at {fit.budget:.4g} operations", fit.planned)
+    best = fit.choose_method() if len(fit.plans) > 1 else None
+    lowest = [f"The lowest loss at this budget is that of {best}."] if best is not None else []
+    print_lines([*fit.notes, *lowest, *commands.values()])
 
 
-def _add_rows(table: Table, quantities: list[Quantity]) -> None:
-    table.add_column("method")
-    table.add_column("quantity")
-    table.add_column("value", justify="right")
-    table.add_column("95 %", justify="right")
+def _print_quantities(title: str, quantities: Sequence[Quantity]) -> None:
+    table = create_table("method", "quantity", numbers=("value", "95 %"), title=title)
     table.add_column("not told, because")
     for quantity in quantities:
-        numbers: list[Any] = [quantity.value, quantity.low, quantity.high]
+        numbers = (quantity.value, quantity.low, quantity.high)
         # The sign alone, not that of an exponent.
         texts = ["" if n is None else f"{'−' if n < 0 else ''}{abs(n):.4g}" for n in numbers]
         ends = f"{texts[1]} … {texts[2]}" if texts[1] else ""
         table.add_row(quantity.method, quantity.name, texts[0], ends, quantity.reason)
+    print_table(table, create_console())

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.core import files
+from harness.core.documents import DocumentFolder
 from harness.core.errors import HarnessError, UsageError, explain_unknown
 from harness.core.terminal import create_console, create_table, print_lines, print_table
 from harness.driver import progress
@@ -26,7 +27,6 @@ from harness.watch.curves import (
     AXES,
     CURVES,
     CurveComparison,
-    Row,
     RunTable,
     SeedCurve,
     build_curves,
@@ -159,19 +159,25 @@ def command(
     if runs or table:
         results = files.resolve_results_folder(given["results"])
         rows = _read_rows(runs, table, results)
+        if grid and (reach is not None or axis != AXES[0]):
+            raise UsageError("--grid takes neither --against nor --reach.", hint="Leave them out.")
+        folder: DocumentFolder[Any] = GRIDS if grid else CURVES
+        if out:
+            folder.check_name(out)
+        document: RunGrid | RunTable | None = None
         if grid:
-            if reach is not None or axis != AXES[0]:
-                raise UsageError("--grid takes neither --against nor --reach.", hint="Leave them out.")
-            return _show_grid(rows, grid, given["task"], out, results, as_json)
-        column, curves = build_curves(rows, axis, given["task"])
-        if out:
-            CURVES.check_name(out)
-            stored = RunTable.from_rows(rows, column, curves, name=out, axis=axis, reach=reach)
-        code = _compare_runs(column, curves, axis, reach, as_json)
-        if out:
-            path = CURVES.write_document(results, out, stored)
-            click.echo(f"{path}: {len(rows)} points. `harness serve` shows them at /curves/{out}.", err=True)
-        return code
+            document = build_grid(rows, grid, given["task"], out or "")
+            _show_grid(document, as_json)
+        else:
+            column, curves = build_curves(rows, axis, given["task"])
+            if out:
+                document = RunTable.from_rows(rows, column, curves, name=out, axis=axis, reach=reach)
+            _compare_runs(column, curves, axis, reach, as_json)
+        if out and document:
+            path = folder.write_document(results, out, document)
+            count = f"{len(document.runs)} runs" if isinstance(document, RunGrid) else f"{len(rows)} points"
+            click.echo(f"{path}: {count}. `harness serve` shows them at /{folder.folder}/{out}.", err=True)
+        return 0
     if out or grid:
         raise UsageError("--grid and --out are of compared runs.", hint="Name them with --run or --runs.")
     if listing or show:
@@ -288,6 +294,10 @@ def _print_event(event: str, **facts: Any) -> None:
     click.echo(json.dumps({"schema": SCHEMA, "event": event, **facts}, ensure_ascii=False))
 
 
+def _print_json(**facts: Any) -> None:
+    click.echo(json.dumps({"schema": SCHEMA, **facts}, indent=1, ensure_ascii=False))
+
+
 def _show_watches(name: str | None, listing: bool, as_json: bool, values: dict[str, Any]) -> int:
     """Show one watch, or all of them; nothing is evaluated."""
     results = files.resolve_results_folder(values["results"])
@@ -296,15 +306,13 @@ def _show_watches(name: str | None, listing: bool, as_json: bool, values: dict[s
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")
         watch = read_watch(results, _resolve_watch_name(results, name))
         if as_json:
-            document = {"schema": SCHEMA, "watch": watch.dump_output()}
-            click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+            _print_json(watch=watch.dump_output())
         else:
             _print_watch(watch, create_console(), task=values["task"])
         return 0
     watches = [read_watch(results, one) for one in WATCHES.list_names(results)]
     if as_json:
-        rows = {"schema": SCHEMA, "watches": [_build_watch_row(one) for one in watches]}
-        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        _print_json(watches=[_build_watch_row(one) for one in watches])
     else:
         _print_list(watches, results, create_console())
     return 0
@@ -337,7 +345,7 @@ def _read_rows(runs: Sequence[str], table: Path | None, results: Path) -> list[d
 
 def _compare_runs(
     column: str, curves: Sequence[SeedCurve], axis: str, reach: float | None, as_json: bool
-) -> int:
+) -> None:
     """Show several runs beside one another, and again without those that diverged."""
     sound = [curve for curve in curves if not curve.diverged]
     comparison = compare_runs(curves, reach)
@@ -348,65 +356,39 @@ def _compare_runs(
             {**asdict(one), "budgets": one.budgets.tolist(), "scores": one.scores.tolist()} for one in curves
         ]
         parts = {"comparison": asdict(comparison), "without_diverged": without and asdict(without)}
-        document = {"schema": SCHEMA, "column": column, "against": axis, "curves": points, **parts}
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False))
-        return 0
+        _print_json(column=column, against=axis, curves=points, **parts)
+        return
     console = create_console()
     _print_comparison(f"{column} against {axis}", comparison, axis, console)
-    for curve in curves:
-        if curve.diverged:
-            console.print(f"{curve.name} diverged: {curve.diverged}.", style="red", highlight=False)
+    diverged = [f"{curve.name} diverged: {curve.diverged}." for curve in curves if curve.diverged]
+    print_lines(diverged, console, style="red")
     if without:
         _print_comparison("Without what diverged", without, axis, console)
-    return 0
 
 
-def _show_grid(
-    rows: Sequence[Row], axes: Sequence[str], task: str, out: str | None, results: Path, as_json: bool
-) -> int:
-    """Show runs on two facts, the highest bin on top, and keep them for the site."""
-    if out:
-        GRIDS.check_name(out)
-    grid = build_grid(rows, axes, task, out or "")
+def _show_grid(grid: RunGrid, as_json: bool) -> None:
+    """Show runs on two facts, the highest bin on top."""
     if as_json:
-        means, counts = grid.compute_cells()
-        cells = [[None if mean != mean else mean for mean in line] for line in means.tolist()]
-        document = grid.model_dump(mode="json", exclude={"name", "when"})
-        click.echo(
-            json.dumps({"schema": SCHEMA, **document, "means": cells, "counts": counts.tolist()}, indent=1)
-        )
-    else:
-        _print_grid(grid)
-    if out:
-        path = GRIDS.write_document(results, out, grid)
-        click.echo(f"{path}: {len(grid.runs)} runs. `harness serve` shows them at /grids/{out}.", err=True)
-    return 0
-
-
-def _print_grid(grid: RunGrid) -> None:
+        means, counts = grid.list_cells()
+        _print_json(**grid.model_dump(mode="json", exclude={"name", "when"}), means=means, counts=counts)
+        return
     across, up = grid.axes
     title = f"{grid.column}: mean × 100 (runs) by {across.name} across and {up.name} up"
     table = create_table(up.name, numbers=across.format_bins(), title=title)
-    lines = [*zip(up.format_bins(), *grid.compute_cells(), strict=True)]
-    for name, means, counts in reversed(lines):
-        cells = [f"{m:.2f} ({n:.0f})" if n else "none" for m, n in zip(means, counts, strict=True)]
+    for name, *lines in reversed([*zip(up.format_bins(), *grid.compute_cells(), strict=True)]):
+        cells = [f"{mean:.2f} ({n})" if n else "none" for mean, n in zip(*lines, strict=True)]
         table.add_row(name, *cells)
     print_table(table, create_console())
     print_lines(grid.notes)
 
 
 def _print_comparison(title: str, comparison: CurveComparison, axis: str, console: Console) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{title}, scores × 100 with 95 % intervals over seeds")
-    for name in (axis, *comparison.scores):
-        table.add_column(name, justify="right")
-    for number, budget in enumerate(comparison.budgets):
-        scores = [intervals[number] for intervals in comparison.scores.values()]
+    title = f"{title}, scores × 100 with 95 % intervals over seeds"
+    table = create_table(numbers=(axis, *comparison.scores), title=title)
+    for budget, *scores in zip(comparison.budgets, *comparison.scores.values(), strict=True):
         table.add_row(format_amount(budget), *(score.format_ends("{:.2f}".format) for score in scores))
     print_table(table, console)
-    for line in _iter_comparison_lines(comparison, axis):
-        console.print(line, highlight=False, soft_wrap=True)
+    print_lines(_iter_comparison_lines(comparison, axis), console)
 
 
 def _iter_comparison_lines(comparison: CurveComparison, axis: str) -> Iterator[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,9 @@ SIZES: Mapping[Size, str] = {
 """What a size may count, in words."""
 
 NEEDED = ("size", "tokens", "loss")
-OPTIONAL = ("flops", "seed", "trainable", "rank", "learning_rate", "batch", "score")
-"""The columns of numbers; `method` is a text."""
+TEXTS = ("method", "place")
+NAMES = (*NEEDED, "flops", "seed", "trainable", "rank", "learning_rate", "batch", "score", "method")
+"""The columns; `method` is a text."""
 
 UNIT_FACTOR = 20.0
 """Operations for each parameter and token may differ by this factor; mixed units do by 1,000 or more."""
@@ -41,60 +43,51 @@ DIVERGED = 1.25
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs, one in each place of every array of shape (runs,).
+    """Runs as columns: arrays of shape (runs,) by name.
 
     Attributes:
-        size: As `counts` says.
-        tokens: The tokens of the training.
-        flops: The operations of the training.
-        loss: The final loss.
-        method: The name of the way of training; "" where the table has none.
-        others: Further columns of numbers by name, such as seed, trainable, rank, learning_rate or batch.
-        places: The file and the line.
+        columns: Numbers `size` (as `counts` says), `tokens`, `flops` (operations of the training), `loss`
+            (the final one) and further ones; the texts `method` ("" for none) and `place` (file and line).
         counts: What the size counts.
         notes: What was left out of the table, in sentences.
     """
 
-    size: Floats
-    tokens: Floats
-    flops: Floats
-    loss: Floats
-    method: tuple[str, ...]
-    others: Mapping[str, Floats]
-    places: tuple[str, ...]
+    columns: Mapping[str, NDArray[Any]]
     counts: Size = "parameters"
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.loss)
+        return len(self.columns["loss"])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
 
     @property
-    def methods(self) -> tuple[str, ...]:
+    def methods(self) -> list[str]:
         """The names of the methods, in the order of the table."""
-        return tuple(dict.fromkeys(self.method))
+        return [*dict.fromkeys(self["method"].tolist())]
 
     @property
     def operations_per_unit(self) -> float:
         """The operations for each unit of size and each token: the median over runs."""
-        return float(np.median(self.flops / (self.size * self.tokens)))
+        return float(np.median(self["flops"] / (self["size"] * self["tokens"])))
 
-    def select_runs(self, kept: Sequence[bool] | NDArray[np.bool_]) -> Runs:
+    def select_runs(self, kept: NDArray[np.bool_]) -> Runs:
         """The runs that a mask keeps."""
-        places = np.flatnonzero(kept)
-        return replace(
-            self,
-            size=self.size[places],
-            tokens=self.tokens[places],
-            flops=self.flops[places],
-            loss=self.loss[places],
-            method=tuple(self.method[n] for n in places),
-            others={name: values[places] for name, values in self.others.items()},
-            places=tuple(self.places[n] for n in places),
-        )
+        return replace(self, columns={name: values[kept] for name, values in self.columns.items()})
 
-    def select_method(self, name: str) -> Runs:
-        """The runs of a method."""
-        return self.select_runs([method == name for method in self.method])
+    def add_columns(self, **columns: NDArray[Any]) -> Runs:
+        """The runs with further columns, or with others in place of theirs."""
+        return replace(self, columns={**self.columns, **columns})
+
+    def list_places(self, chosen: NDArray[np.bool_]) -> str:
+        """The file and the line of the runs of a mask, in a sentence."""
+        return shorten_names(self["place"][chosen].tolist())
+
+    def refuse_runs(self, chosen: NDArray[np.bool_], message: str, hint: str) -> None:
+        """Refuse a table in which a mask has runs, by a message with their lines."""
+        if chosen.any():
+            raise UsageError(f"{message}: {self.list_places(chosen)}.", hint=hint)
 
 
 def read_runs(
@@ -124,62 +117,58 @@ def read_runs(
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
     names = _find_columns(rows[0], {**(columns or {})}, {*NEEDED, *needed})
-    values = {
-        name: np.array([_read_number(row, names[name], name) for row in rows])
-        for name in names
-        if name != "method"
+    usual = 1 if counts == "operations" else 6
+    values: dict[str, NDArray[Any]] = {
+        name: np.array([_read_field(row, column, name) for row in rows]) for name, column in names.items()
     }
-    method = (
-        tuple(str(row.fields[names["method"]]) for row in rows) if "method" in names else ("",) * len(rows)
-    )
-    if "flops" not in values:
-        values["flops"] = (1 if counts == "operations" else 6) * values["size"] * values["tokens"]
-    runs = Runs(
-        size=values.pop("size"),
-        tokens=values.pop("tokens"),
-        flops=values.pop("flops"),
-        loss=values.pop("loss"),
-        method=method,
-        others=values,
-        places=tuple(row.place for row in rows),
-        counts=counts,
-    )
-    _require_positive(runs)
-    _require_shares(runs)
+    values.setdefault("flops", usual * values["size"] * values["tokens"])
+    values.setdefault("method", np.full(len(rows), ""))
+    runs = Runs(columns={**values, "place": np.array([row.place for row in rows])}, counts=counts)
+    for name in ("size", "tokens", "flops", "loss"):
+        runs.refuse_runs(runs[name] <= 0, f"{name} is not above 0", "A law is fitted to logarithms.")
+    if "trainable" in values:
+        hint = "Write shares of 1, and not per cent."
+        runs.refuse_runs(runs["trainable"] > 1, "trainable is above 1", hint)
     _require_different(runs)
-    _require_same_units(runs)
+    _require_same_units(runs, usual)
     runs = _drop_diverged(runs, drop=drop_diverged)
-    _require_varying(runs, needed)
+    # Checkpoints, whose losses and scores are correlated, have one size.
+    for name in ("loss", "score") if "score" in needed else (*NEEDED, *needed):
+        if len({*runs[name].tolist()}) == 1:
+            raise UsageError(
+                f"The column {name} is constant ({runs[name][0]:.4g}), so no law of it can be fitted.",
+                hint="Add runs with other values.",
+            )
     return runs
 
 
 def _find_columns(row: FileRow, columns: dict[str, str], needed: set[str]) -> dict[str, str]:
     """By name of a column here its name in the file, of those that the file has."""
-    names = (*NEEDED, *OPTIONAL, "method")
     # `harness list runs` calls them operations.
     if "flops" not in {*row.fields, *columns} and row.fields.get("operations") not in (None, ""):
         columns = {**columns, "flops": "operations"}
     for name, column in columns.items():
-        if name not in names:
+        if name not in NAMES:
             raise UsageError(
-                f"--column {name}={column}: {name} is not a column here; {describe_alternatives(name, names)}"
+                f"--column {name}={column}: {name} is not a column here; {describe_alternatives(name, NAMES)}"
             )
-        needed |= {name}
-    for name in sorted(needed):
+    for name in sorted(needed | columns.keys()):
         column = columns.get(name, name)
         if column not in row.fields:
             raise UsageError(
                 f"{row.path}: there is no column {column!r}; {describe_alternatives(column, row.fields)}",
                 hint=f"Name the column of the file: --column {name}=COLUMN",
             )
-    return {name: columns.get(name, name) for name in names if columns.get(name, name) in row.fields}
+    return {name: columns.get(name, name) for name in NAMES if columns.get(name, name) in row.fields}
 
 
-def _read_number(row: FileRow, column: str, name: str) -> float:
-    value = row.fields[column]
+def _read_field(row: FileRow, column: str, name: str) -> float | str:
+    value: Any = row.fields[column]
+    if name == "method":
+        return str(value)
     try:
         # A loss that is missing is that of a run that has diverged; other numbers must be there.
-        number = math.nan if value in (None, "") else float(value)  # type: ignore[arg-type]
+        number = math.nan if value in (None, "") else float(value)
     except (TypeError, ValueError):
         raise UsageError(f"{row.place}: {column} is {value!r}, not a number.") from None
     if name != "loss" and not math.isfinite(number):
@@ -187,86 +176,47 @@ def _read_number(row: FileRow, column: str, name: str) -> float:
     return number
 
 
-def _list_places(runs: Runs, chosen: NDArray[np.bool_]) -> str:
-    return shorten_names([runs.places[n] for n in np.flatnonzero(chosen)])
-
-
-def _require_positive(runs: Runs) -> None:
-    for name in ("size", "tokens", "flops", "loss"):
-        low = getattr(runs, name) <= 0
-        if low.any():
-            raise UsageError(
-                f"{name} is not above 0: {_list_places(runs, low)}.", hint="A law is fitted to logarithms."
-            )
-
-
-def _require_shares(runs: Runs) -> None:
-    if "trainable" in runs.others and (high := runs.others["trainable"] > 1).any():
-        raise UsageError(
-            f"trainable is above 1: {_list_places(runs, high)}.", hint="Write shares of 1, and not per cent."
-        )
-
-
 def _require_different(runs: Runs) -> None:
-    columns = [values for name, values in runs.others.items() if name != "score"]
-    rows = [*zip(runs.method, runs.size, runs.tokens, runs.flops, *columns, strict=True)]
-    twice = np.array([rows.count(row) > 1 for row in rows])
-    if twice.any():
-        raise UsageError(
-            f"Runs are in the table twice: {_list_places(runs, twice)}.",
-            hint="Take one out, or tell them apart by a column `seed`.",
-        )
+    columns = [values for name, values in runs.columns.items() if name not in ("loss", "score", "place")]
+    rows = [*zip(*(values.tolist() for values in columns), strict=True)]
+    counts = Counter(rows)
+    hint = "Take one out, or tell them apart by a column `seed`."
+    runs.refuse_runs(np.array([counts[row] > 1 for row in rows]), "Runs are in the table twice", hint)
 
 
-def _require_varying(runs: Runs, needed: Iterable[str]) -> None:
-    # Checkpoints, whose losses and scores are correlated, have one size.
-    for name in ("loss", "score") if "score" in needed else ("size", "tokens", "loss", *needed):
-        values = runs.others[name] if name in runs.others else getattr(runs, name)
-        if len({*values.tolist()}) == 1:
-            raise UsageError(
-                f"The column {name} is constant ({values[0]:.4g}), so no law of it can be fitted.",
-                hint="Add runs with other values.",
-            )
-
-
-def _require_same_units(runs: Runs) -> None:
+def _require_same_units(runs: Runs, usual: int) -> None:
     """Refuse tables in which some sizes, tokens or operations are in another unit."""
-    ratio = runs.flops / (runs.size * runs.tokens)
-    usual = 1.0 if runs.counts == "operations" else 6.0
-    middle = float(np.median(ratio))
+    ratio, middle = runs["flops"] / (runs["size"] * runs["tokens"]), runs.operations_per_unit
+    says = f"flops / (size × tokens) is {middle:.3g} in the median"
+    hint = "Write size, tokens and flops in one unit each, such as 14000000 and not 14 (millions)."
     mixed = (ratio > UNIT_FACTOR * middle) | (ratio < middle / UNIT_FACTOR)
-    if mixed.any():
-        raise UsageError(
-            f"Units are mixed: flops / (size × tokens) is {middle:.3g} in the median, and far from it here: "
-            f"{_list_places(runs, mixed)}.",
-            hint="Write size, tokens and flops in one unit each, such as 14000000 and not 14 (millions).",
-        )
+    runs.refuse_runs(mixed, f"Units are mixed: {says}, and far from it here", hint)
     if not usual / UNIT_FACTOR < middle < usual * UNIT_FACTOR:
         raise UsageError(
-            f"flops / (size × tokens) is {middle:.3g} in the median, where about {usual:.0f} is expected.",
+            f"{says}, where about {usual} is expected.",
             hint="Write plain numbers, not millions, or say what a size counts: --size-is operations",
         )
 
 
 def _drop_diverged(runs: Runs, *, drop: bool) -> Runs:
-    lost = ~np.isfinite(runs.loss)
-    smaller = (runs.size <= runs.size[:, None]) & (runs.tokens <= runs.tokens[:, None])
-    same = np.array(runs.method) == np.array(runs.method)[:, None]
-    # Another rate or share of trained weights may well have a higher loss.
-    for name in {*runs.others} - {"seed", "score"}:
-        same &= runs.others[name] == runs.others[name][:, None]
+    lost = ~np.isfinite(runs["loss"])
+    smaller = np.ones((len(runs), len(runs)), bool)
+    for name, values in runs.columns.items():
+        if name in ("size", "tokens"):
+            smaller &= values <= values[:, None]
+        # Another rate or share of trained weights may well have a higher loss.
+        elif name not in ("flops", "loss", "seed", "score", "place"):
+            smaller &= values == values[:, None]
     with np.errstate(invalid="ignore"):
-        lost |= (smaller & same & (runs.loss * DIVERGED < runs.loss[:, None])).any(axis=1)
-    if not lost.any():
-        return runs
-    places = _list_places(runs, lost)
+        lost |= (smaller & (runs["loss"] * DIVERGED < runs["loss"][:, None])).any(axis=1)
     if not drop:
-        raise UsageError(
+        runs.refuse_runs(
+            lost,
             f"{lost.sum()} runs have diverged (no finite loss, or {DIVERGED} × that of a run of no "
-            f"more parameters and tokens): {places}.",
-            hint="--drop-diverged leaves them out, and says so.",
+            "more parameters and tokens)",
+            "--drop-diverged leaves them out, and says so.",
         )
     if lost.all():
         raise UsageError("Every run has diverged.", hint="Add runs with a finite loss.")
-    note = f"{lost.sum()} diverged runs are left out: {places}."
-    return replace(runs.select_runs(~lost), notes=(*runs.notes, note))
+    notes = [f"{lost.sum()} diverged runs are left out: {runs.list_places(lost)}."] if lost.any() else []
+    return replace(runs.select_runs(~lost), notes=(*runs.notes, *notes))

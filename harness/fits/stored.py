@@ -1,12 +1,16 @@
-"""Fits as documents in a results folder, with the runs that they are of, as the site shows them."""
+"""Fits as documents in a results folder, with the runs that they are of, as terminal and site show them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import Field
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.fits.runs import LawName, Size
+from harness.fits.runs import Floats, LawName, Size
 
 COLUMNS = ("size", "tokens", "flops", "loss")
 """The columns that every stored fit has."""
@@ -33,7 +37,7 @@ class Quantity(DocumentPart):
 
 
 class StoredFit(DocumentPart):
-    """A fit (harness.fits.fitting.Fit) with its runs."""
+    """A law that was fitted to runs, with these."""
 
     name: str
     when: str
@@ -47,11 +51,55 @@ class StoredFit(DocumentPart):
     is that which a run counts as one of, where budgets are apart."""
     quantities: tuple[Quantity, ...]
     plans: Mapping[str, Mapping[str, Quantity]] = {}
+    """By method the size, tokens and loss at the optimum of the wanted budget."""
     notes: tuple[str, ...] = ()
+    optima: Mapping[str, tuple[tuple[float, float], ...]] = Field({}, exclude=True)
+    """By method, for each optimum its objective and the share of starts that reach it; not stored."""
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the methods."""
+        return [*dict.fromkeys(self.method)]
+
+    @property
+    def planned(self) -> list[Quantity]:
+        """The quantities of all plans."""
+        return [quantity for plan in self.plans.values() for quantity in plan.values()]
+
+    @property
+    def untold(self) -> int:
+        """How many quantities the runs do not tell."""
+        return sum(bool(quantity.reason) for quantity in (*self.quantities, *self.planned))
 
     def find_values(self, method: str) -> dict[str, float]:
         """The quantities of a method that have a value, by name."""
         return {q.name: q.value for q in self.quantities if q.method == method and q.value is not None}
+
+    def select_columns(self, method: str) -> dict[str, Floats]:
+        """The columns of the runs of a method, each (runs,)."""
+        kept = np.array(self.method) == method
+        return {name: np.array(values)[kept] for name, values in self.columns.items()}
+
+    def iter_told_plans(self) -> Iterator[tuple[str, Mapping[str, Quantity]]]:
+        """The plans, with their method, of which every quantity has a value."""
+        return (pair for pair in self.plans.items() if not any(q.reason for q in pair[1].values()))
+
+    def choose_method(self) -> str | None:
+        """The method of the lowest loss at the wanted budget; None where intervals overlap, or of no plan."""
+        ends = {
+            method: (plan["loss"].low or 0.0, plan["loss"].high or 0.0)
+            for method, plan in self.iter_told_plans()
+        }
+        best = min(ends, key=lambda method: ends[method][1], default=None)
+        lows = [low for method, (low, _) in ends.items() if method != best]
+        return best if best is not None and all(low > ends[best][1] for low in lows) else None
+
+    def dump_output(self) -> dict[str, Any]:
+        """The fit as the JSON output of the command has it: without its runs."""
+        optima = {m: [{"objective": o, "share": s} for o, s in every] for m, every in self.optima.items()}
+        kept = self.model_dump(include={"law", "size_is", "budget", "quantities", "plans", "notes"})
+        counts = {"runs": len(self.method), "identified": not self.untold, "method": self.choose_method()}
+        return {**kept, **counts, "optima": optima}
 
 
 def _find_problem(fit: StoredFit) -> str:
@@ -70,3 +118,4 @@ FITS = DocumentFolder(
     folder="fits",
     then="Give another --out.",
 )
+"""Laws through many runs: optima by budget, scaling laws and frontiers, with intervals."""

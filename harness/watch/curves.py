@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.core.errors import UsageError, explain_unknown
+from harness.core.groups import group_by
 from harness.core.terminal import shorten_names
 from harness.results.notes import parse_amount
 from harness.results.score_differences import Part
@@ -70,6 +72,14 @@ class SeedCurve:
         """The run with its seed."""
         return f"{self.run}/{self.seed}"
 
+    @cached_property
+    def monotone(self) -> Floats:
+        """The scores, made monotone (isotonic regression): a lucky checkpoint does not reach a score."""
+        from scipy.optimize import isotonic_regression
+
+        scores: Floats = isotonic_regression(self.scores).x
+        return scores
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeedInterval:
@@ -84,6 +94,14 @@ class SeedInterval:
         if self.low is None or self.high is None:
             return write(self.value)
         return f"{write(self.value)} [{write(self.low)}, {write(self.high)}]"
+
+    def describe_sign(self) -> str:
+        """What a difference says of the first run."""
+        if self.low is None or self.high is None:
+            return "nothing"
+        if self.low > 0:
+            return "better"
+        return "lower" if self.high < 0 else "not told apart"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +119,7 @@ class _RunReach:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunComparison:
+class _RunComparison:
     """A run beside another: the speed-up at equal score, and the differences of the score at each budget.
 
     `better` and `lower` are the budgets at which the difference is sure, all of them together; `verdict` is
@@ -136,7 +154,10 @@ class CurveComparison:
     scores: Mapping[str, tuple[SeedInterval, ...]]
     score: float
     reaches: tuple[_RunReach, ...]
-    pairs: tuple[RunComparison, ...]
+    pairs: tuple[_RunComparison, ...]
+
+
+# From rows
 
 
 def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str, list[SeedCurve]]:
@@ -151,15 +172,18 @@ def build_curves(rows: Sequence[Row], axis: str, column: str = "") -> tuple[str,
         UsageError: Something in the rows does not fit together; the message says what.
     """
     column = choose_column(rows, column)
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.get("run") in (None, ""):
-            columns = f"There is: {shorten_names([*row])}."
+    if any(row.get("run") in (None, "") for row in rows):
+        columns = f"There is: {shorten_names([*rows[0]])}."
+        raise UsageError(
+            "A row has no run.", hint=f"State in the column run which run each row is of. {columns}"
+        )
+    for run, lines in group_by(rows, lambda row: str(row["run"])).items():
+        if len(names := sorted({str(row["method"]) for row in lines if row.get("method")})) > 1:
             raise UsageError(
-                "A row has no run.", hint=f"State in the column run which run each row is of. {columns}"
+                f"The rows of the run {run} have several methods: {shorten_names(names)}.",
+                hint="Seeds of a run share its recipe; give each method a run of its own.",
             )
-        groups.setdefault((str(row["run"]), _name_seed(row)), []).append(row)
-    _require_one_method(groups)
+    groups = group_by(rows, lambda row: (str(row["run"]), _name_seed(row)))
     curves = [_build_curve(run, seed, lines, axis, column) for (run, seed), lines in groups.items()]
     shares = {bool(np.abs(curve.scores).max() <= 1): curve.name for curve in curves if len(curve.scores)}
     if len(shares) > 1:
@@ -197,68 +221,6 @@ def choose_column(rows: Sequence[Row], wanted: str) -> str:
     return means[0]
 
 
-def _require_one_method(groups: Mapping[tuple[str, str], Sequence[Row]]) -> None:
-    methods: dict[str, set[str]] = {}
-    for (run, _), rows in groups.items():
-        methods.setdefault(run, set()).update(str(row["method"]) for row in rows if row.get("method"))
-    for run, names in methods.items():
-        if len(names) > 1:
-            raise UsageError(
-                f"The rows of the run {run} have several methods: {shorten_names(sorted(names))}.",
-                hint="Seeds of a run share its recipe; give each method a run of its own.",
-            )
-
-
-def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: str) -> SeedCurve:
-    every = [read_number(row.get(column), f"{column} of {run}/{seed}") for row in rows]
-    points = [(row, value) for row, value in zip(rows, every, strict=True) if value is not None]
-    scored = [row for row, value in points if math.isfinite(value)]
-    diverged = explain_divergence(rows, len(scored) == len(points))
-    if len(scored) < 2 and not diverged:
-        others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
-        raise UsageError(
-            f"{run}/{seed} has {'1 score' if scored else 'no score'} in {column}; a curve has two or more.",
-            hint=f"It has {shorten_names(others)}: another suite or condition is on no common curve."
-            if others
-            else "Leave it out.",
-        )
-    where = f"{axis} of {run}/{seed}"
-    budgets = [read_number(row.get(axis), where) for row in scored]
-    missing = [row for row, budget in zip(scored, budgets, strict=True) if budget is None]
-    if any(budget is not None and not math.isfinite(budget) for budget in budgets):
-        raise UsageError(f"The {where} is not finite.", hint="Correct it, or leave the row out.")
-    if missing or (len(set(budgets)) == 1 and not diverged):
-        how = (
-            f"missing at {len(missing)} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
-        )
-        flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
-        axes = [n for n in AXES if n != axis and all(row.get(n) not in (None, "") for row in scored)]
-        instead = f" Or type --against {' or '.join(axes)}." if axes else ""
-        stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
-        raise UsageError(
-            f"The {where} is {how}, so that no score can be drawn against it.",
-            hint=f"State it: {stated}, or the column {axis} of a file for --runs.{instead}",
-        )
-    return SeedCurve(
-        run=run,
-        seed=seed,
-        budgets=np.array(budgets, float),
-        scores=np.array([value for _, value in points if math.isfinite(value)]),
-        diverged=diverged,
-    )
-
-
-def explain_divergence(rows: Sequence[Row], finite: bool) -> str:
-    """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
-    stated = [str(row["diverged"]) for row in rows if row.get("diverged")]
-    losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
-    if reason := next((text for text in stated if text.lower() not in ("false", "no", "0")), ""):
-        return "as stated" if reason.lower() in ("true", "yes", "1", "1.0") else reason
-    if not finite or not all(map(math.isfinite, losses)):
-        return "a score or loss is no number"
-    return "its last loss is above its first" if losses and losses[-1] > losses[0] else ""
-
-
 def read_number(value: Any, where: str) -> float | None:
     """A number of a row, which may be typed as people do.
 
@@ -270,6 +232,65 @@ def read_number(value: Any, where: str) -> float | None:
     if (amount := parse_amount(str(value))) is None:
         raise UsageError(f"{value!r} is no number: {where}.", hint="Type one such as 2.9e21 or 2.1T.")
     return amount
+
+
+def read_column(rows: Sequence[Row], column: str, name: Callable[[Row], str]) -> Floats:
+    """The numbers of a column, NaN where there is none, (rows,); `name` is what an error calls a row.
+
+    Raises:
+        UsageError: One is no number.
+    """
+    numbers = [read_number(row.get(column), f"{column} of {name(row)}") for row in rows]
+    return np.array([math.nan if number is None else number for number in numbers], float)
+
+
+def explain_divergence(rows: Sequence[Row], column: str, scores: Floats) -> str:
+    """Why a seed counts as diverged: it is stated, or a score or loss is no number, or its loss has risen."""
+    reasons = [str(row["diverged"]) for row in rows if row.get("diverged")]
+    losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
+    if reason := next((text for text in reasons if text.lower() not in ("false", "no", "0")), ""):
+        return "as stated" if reason.lower() in ("true", "yes", "1", "1.0") else reason
+    lost = [row for row, score in zip(rows, scores, strict=True) if not math.isfinite(score)]
+    if any(row.get(column) is not None for row in lost) or not all(map(math.isfinite, losses)):
+        return "a score or loss is no number"
+    return "its last loss is above its first" if losses and losses[-1] > losses[0] else ""
+
+
+def _build_curve(run: str, seed: str, rows: Sequence[Row], axis: str, column: str) -> SeedCurve:
+    def name_curve(_row: Row) -> str:
+        return f"{run}/{seed}"
+
+    scores = read_column(rows, column, name_curve)
+    diverged = explain_divergence(rows, column, scores)
+    scored = [row for row, score in zip(rows, scores, strict=True) if math.isfinite(score)]
+    if len(scored) < 2 and not diverged:
+        others = sorted({n for row in rows for n, v in row.items() if n not in FACTS and v is not None})
+        raise UsageError(
+            f"{run}/{seed} has {'1 score' if scored else 'no score'} in {column}; a curve has two or more.",
+            hint=f"It has {shorten_names(others)}: another suite or condition is on no common curve."
+            if others
+            else "Leave it out.",
+        )
+    budgets = read_column(scored, axis, name_curve)
+    where, missing = f"{axis} of {run}/{seed}", sum(row.get(axis) is None for row in scored)
+    if len(budgets) - np.isfinite(budgets).sum() > missing:
+        raise UsageError(f"The {where} is not finite.", hint="Correct it, or leave the row out.")
+    if missing or (len({*budgets}) == 1 and not diverged):
+        how = f"missing at {missing} of {len(scored)} points" if missing else f"{budgets[0]:g} everywhere"
+        flags = {"tokens": "--pretraining-tokens", "operations": "--flops", "cost": "--hours with --device"}
+        axes = [n for n in AXES if n != axis and all(row.get(n) not in (None, "") for row in scored)]
+        instead = f" Or type --against {' or '.join(axes)}." if axes else ""
+        stated = f"harness models note CHECKPOINT {flags.get(axis, f'--{axis}')}"
+        raise UsageError(
+            f"The {where} is {how}, so that no score can be drawn against it.",
+            hint=f"State it: {stated}, or the column {axis} of a file for --runs.{instead}",
+        )
+    return SeedCurve(
+        run=run, seed=seed, budgets=budgets, scores=scores[np.isfinite(scores)], diverged=diverged
+    )
+
+
+# Comparisons
 
 
 def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> CurveComparison:
@@ -291,122 +312,52 @@ def compare_runs(curves: Sequence[SeedCurve], score: float | None = None) -> Cur
     """
     trained = [(curve, curve.budgets > 0) for curve in curves]
     curves = [replace(one, budgets=one.budgets[at], scores=one.scores[at]) for one, at in trained]
-    for curve in curves:
-        _check_curve(curve)
-    _check_copies(curves)
+    _require_curves(curves)
     drawn = [curve for curve in curves if len(curve.budgets) > 1 or not curve.diverged]
     if not drawn:
         raise UsageError("Every seed has diverged at once.", hint="There is no curve to compare.")
     budgets = _choose_budgets(drawn)
     # Of the curves that reach it, so that it is not above what a lucky checkpoint alone had.
-    smooth = [_make_monotone(curve) for curve in drawn]
-    first, last = max(y[0] for y in smooth), min(y[-1] for y in smooth)
+    first, last = max(one.monotone[0] for one in drawn), min(one.monotone[-1] for one in drawn)
     score = float(first + NEAR_END * (last - first)) if score is None else score
+    x = np.log(budgets)
     tables = {
-        run: np.array(
-            [np.interp(np.log(budgets), np.log(one.budgets), one.scores) for one in drawn if one.run == run]
-        )
-        for run in dict.fromkeys(curve.run for curve in drawn)
+        run: np.array([np.interp(x, np.log(one.budgets), one.scores) for one in seeds])
+        for run, seeds in group_by(drawn, lambda one: one.run).items()
     }
     logs = {
-        run: np.array([compute_log_budget(one, score) for one in curves if one.run == run])
-        for run in dict.fromkeys(curve.run for curve in curves)
+        run: np.array([compute_log_budget(one, score) for one in seeds])
+        for run, seeds in group_by(curves, lambda one: one.run).items()
     }
     pairs = [*itertools.combinations(tables, 2)]
     return CurveComparison(
-        budgets=tuple(map(float, budgets)),
-        scores={run: tuple(map(_estimate_mean, table.T)) for run, table in tables.items()},
+        budgets=tuple(budgets.tolist()),
+        scores={run: tuple(map(estimate_difference, table.T)) for run, table in tables.items()},
         score=score,
-        reaches=tuple(_build_reach(run, values) for run, values in logs.items()),
+        reaches=tuple(
+            _RunReach(
+                run=run,
+                reached=int((each < np.inf).sum()),
+                early=int((each == -np.inf).sum()),
+                seeds=len(each),
+                budget=_estimate_ratio(each),
+            )
+            for run, each in logs.items()
+        ),
         pairs=tuple(_compare_pair(pair, tables, logs, budgets, LEVEL / len(pairs)) for pair in pairs),
     )
 
 
-def _estimate_mean(values: Floats, level: float = LEVEL) -> SeedInterval:
-    """The mean of seeds with Student's interval, (seeds,)."""
-    return estimate_difference(values, np.zeros(0), level)
-
-
-def estimate_difference(values: Floats, others: Floats, level: float = LEVEL) -> SeedInterval:
-    """The difference of two means of seeds, with the interval of a check (`Part.estimate_run_part`).
-
-    Args:
-        values: Of one run, (seeds,).
-        others: Of the other, (seeds,); empty for the mean of the first alone.
-        level: The chance that the interval lies beside the truth.
-    """
-    mean = float(values.mean() - (others.mean() if len(others) else 0))
-    spread = Part.estimate_run_part(values.tolist(), others.tolist(), paired=False)
-    if spread is None or min(len(side) for side in (values, others) if len(side)) < 2:
-        return SeedInterval(value=mean)
-    half = spread.compute_bound_offset(1 - level / 2)
-    return SeedInterval(value=mean, low=mean - half, high=mean + half)
-
-
-def compute_log_budget(curve: SeedCurve, score: float) -> float:
-    """The logarithm of the budget at which a curve reaches a score.
-
-    The curve is made monotone first (isotonic regression), as a lucky checkpoint does not reach a score, and
-    is straight in the logarithm of the budget between two points.
-
-    Returns:
-        Infinity if it never gets there, minus infinity if it is there at its first point.
-    """
-    if not len(curve.budgets):
-        return np.inf
-    x, y = np.log(curve.budgets), _make_monotone(curve)
-    place = int(np.searchsorted(y, score))
-    if place == 0:
-        return -np.inf
-    if place == len(y):
-        return np.inf
-    share = (score - y[place - 1]) / (y[place] - y[place - 1])
-    return float(x[place - 1] + share * (x[place] - x[place - 1]))
-
-
-def _make_monotone(curve: SeedCurve) -> Floats:
-    from scipy.optimize import isotonic_regression
-
-    monotone: Floats = isotonic_regression(curve.scores).x
-    return monotone
-
-
-def _choose_budgets(curves: Sequence[SeedCurve]) -> Floats:
-    """The budgets at which all curves are compared: points of all of them, else some between.
-
-    Raises:
-        UsageError: No budget is common to all.
-    """
-    low, high = max(c.budgets[0] for c in curves), min(c.budgets[-1] for c in curves)
-    if low > high:
-        late = max(curves, key=lambda one: one.budgets[0])
-        early = min(curves, key=lambda one: one.budgets[-1])
-        raise UsageError(
-            f"{late.name} begins at {late.budgets[0]:,g}, and {early.name} ends at {early.budgets[-1]:,g}: "
-            "no budget is common to all.",
-            hint="Give both the same unit, or leave one out.",
-        )
-    common = set.intersection(*(set(one.budgets.tolist()) for one in curves))
-    if len(common) >= min(3, *(len(one.budgets) for one in curves)):
-        points = np.array(sorted(common))
-        shown: Floats = points[np.unique(np.linspace(0, len(points) - 1, BUDGETS).round().astype(int))]
-        return shown
-    return np.unique(np.geomspace(low, high, BUDGETS))
-
-
-def _check_curve(curve: SeedCurve) -> None:
-    """Refuse a curve whose budget does not grow."""
-    for before, after in itertools.pairwise(curve.budgets):
-        if after <= before:
-            how = "stands twice" if after == before else f"is followed by {after:,g}"
-            raise UsageError(
-                f"In {curve.name} {before:,g} {how}: the budget of a run only grows.",
-                hint="Keep one row for each point, or name what comes after a restart another seed.",
-            )
-
-
-def _check_copies(curves: Sequence[SeedCurve]) -> None:
-    """Refuse two seeds of a run with the same scores, whose interval would be of one."""
+def _require_curves(curves: Sequence[SeedCurve]) -> None:
+    """Refuse a budget that does not grow, and two seeds with the same scores: their interval is of one."""
+    for curve in curves:
+        for before, after in itertools.pairwise(curve.budgets):
+            if after <= before:
+                how = "stands twice" if after == before else f"is followed by {after:,g}"
+                raise UsageError(
+                    f"In {curve.name} {before:,g} {how}: the budget of a run only grows.",
+                    hint="Keep one row for each point, or name what comes after a restart another seed.",
+                )
     for first, other in itertools.combinations(curves, 2):
         if first.run == other.run and np.array_equal(first.scores, other.scores) and len(first.scores) > 1:
             raise UsageError(
@@ -415,20 +366,66 @@ def _check_copies(curves: Sequence[SeedCurve]) -> None:
             )
 
 
-def _build_reach(run: str, logs: Floats) -> _RunReach:
-    reached = bool(np.isfinite(logs).all())
-    return _RunReach(
-        run=run,
-        reached=int((logs < np.inf).sum()),
-        early=int((logs == -np.inf).sum()),
-        seeds=len(logs),
-        budget=_convert_logs(_estimate_mean(logs)) if reached else None,
-    )
+def estimate_difference(values: Floats, others: Floats | None = None, level: float = LEVEL) -> SeedInterval:
+    """The difference of two means of seeds, with the interval of a check (`Part.estimate_run_part`).
+
+    Args:
+        values: Of one run, (seeds,).
+        others: Of the other, (seeds,); None for the mean of the first alone.
+        level: The chance that the interval lies beside the truth.
+    """
+    sides = [values] if others is None else [values, others]
+    mean = float(values.mean() - (0 if others is None else others.mean()))
+    if min(map(len, sides)) < 2:
+        return SeedInterval(value=mean)
+    spread = Part.estimate_run_part(values.tolist(), [] if others is None else others.tolist(), paired=False)
+    assert spread is not None
+    half = spread.compute_bound_offset(1 - level / 2)
+    return SeedInterval(value=mean, low=mean - half, high=mean + half)
 
 
-def _convert_logs(interval: SeedInterval) -> SeedInterval:
-    ends = [None if end is None else float(np.exp(end)) for end in (interval.low, interval.high)]
-    return SeedInterval(value=float(np.exp(interval.value)), low=ends[0], high=ends[1])
+def _estimate_ratio(logs: Floats, others: Floats | None = None) -> SeedInterval | None:
+    """The ratio of two geometric means of seeds, or one such mean; None unless all logarithms are finite."""
+    if not np.isfinite([*logs, *([] if others is None else others)]).all():
+        return None
+    interval = estimate_difference(logs, others)
+    low, high = (None if end is None else float(np.exp(end)) for end in (interval.low, interval.high))
+    return SeedInterval(value=float(np.exp(interval.value)), low=low, high=high)
+
+
+def compute_log_budget(curve: SeedCurve, score: float) -> float:
+    """The logarithm of the budget at which a curve, made monotone, reaches a score.
+
+    The curve is straight in the logarithm of the budget between two points.
+
+    Returns:
+        Infinity if it never gets there, minus infinity if it is there at its first point.
+    """
+    x, y = np.log(curve.budgets), curve.monotone if len(curve.scores) else curve.scores
+    place = int(np.searchsorted(y, score))
+    if place == len(y):
+        return np.inf
+    if place == 0:
+        return -np.inf
+    share = (score - y[place - 1]) / (y[place] - y[place - 1])
+    return float(x[place - 1] + share * (x[place] - x[place - 1]))
+
+
+def _choose_budgets(curves: Sequence[SeedCurve]) -> Floats:
+    """The budgets at which all curves are compared: points of all of them, else some between."""
+    late = max(curves, key=lambda one: one.budgets[0])
+    early = min(curves, key=lambda one: one.budgets[-1])
+    if (low := late.budgets[0]) > (high := early.budgets[-1]):
+        apart = f"{late.name} begins at {low:,g}, and {early.name} ends at {high:,g}"
+        raise UsageError(
+            f"{apart}: no budget is common to all.",
+            hint="Give both the same unit, or leave one out.",
+        )
+    points = reduce(np.intersect1d, (one.budgets for one in curves))
+    if len(points) >= min(3, *(len(one.budgets) for one in curves)):
+        shown: Floats = points[np.unique(np.linspace(0, len(points) - 1, BUDGETS).round().astype(int))]
+        return shown
+    return np.unique(np.geomspace(low, high, BUDGETS))
 
 
 def _compare_pair(
@@ -437,33 +434,26 @@ def _compare_pair(
     logs: Mapping[str, Floats],
     budgets: Floats,
     level: float,
-) -> RunComparison:
+) -> _RunComparison:
     """Compare two runs by their scores at the budgets, (seeds, budgets), and their log budgets, (seeds,)."""
     run, other = names
     columns = [*zip(tables[run].T, tables[other].T, strict=True)]
     # Better at every budget: each alone at the full level (an intersection-union test, Berger, 1982).
     # Better at some: all together at the level (Bonferroni).
-    every = [_describe_difference(estimate_difference(*column, level)) for column in columns]
-    sure = [_describe_difference(estimate_difference(*column, level / len(budgets))) for column in columns]
-    reached = bool(np.isfinite([*logs[run], *logs[other]]).all())
-    return RunComparison(
+    every = {estimate_difference(*column, level).describe_sign() for column in columns}
+    sure = [estimate_difference(*column, level / len(budgets)).describe_sign() for column in columns]
+    calls = {
+        call: tuple(x for x, name in zip(budgets.tolist(), sure, strict=True) if name == call)
+        for call in ("better", "lower")
+    }
+    return _RunComparison(
         run=run,
         other=other,
-        speedup=_convert_logs(estimate_difference(logs[other], logs[run])) if reached else None,
+        speedup=_estimate_ratio(logs[other], logs[run]),
         differences=tuple(estimate_difference(*column) for column in columns),
-        better=tuple(float(x) for x, call in zip(budgets, sure, strict=True) if call == "better"),
-        lower=tuple(float(x) for x, call in zip(budgets, sure, strict=True) if call == "lower"),
-        verdict=every[0] if len(set(every)) == 1 else "not told apart",
+        verdict=every.pop() if len(every) == 1 else "not told apart",
+        **calls,
     )
-
-
-def _describe_difference(difference: SeedInterval) -> str:
-    """What a difference says of the first run."""
-    if difference.low is None or difference.high is None:
-        return "nothing"
-    if difference.low > 0:
-        return "better"
-    return "lower" if difference.high < 0 else "not told apart"
 
 
 # Documents
@@ -509,23 +499,19 @@ class RunTable(DocumentPart):
         reasons = {(curve.run, curve.seed): curve.diverged for curve in curves}
         points = []
         for row in rows:
-            seed = _name_seed(row)
+            names = {"run": str(row["run"]), "seed": _name_seed(row)}
             texts = {name: str(row.get(name) or "") for name in ("model", "method")}
-            numbers = {name: read_number(row.get(name), name) for name in FACTS if name not in TEXTS}
-            numbers["score"] = read_number(row.get(column), column)
+            values = {name: row.get(name) for name in FACTS if name not in TEXTS} | {"score": row.get(column)}
+            numbers = {n: read_number(x, column if n == "score" else n) for n, x in values.items()}
             finite = {name: n for name, n in numbers.items() if n is not None and math.isfinite(n)}
-            names = {"run": str(row["run"]), "seed": seed, "diverged": reasons[str(row["run"]), seed]}
-            points.append(_RunPoint.model_validate({**names, **texts, **finite}))
+            diverged = reasons[names["run"], names["seed"]]
+            points.append(_RunPoint.model_validate({**names, **texts, **finite, "diverged": diverged}))
         when = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(column=column, when=when, points=tuple(points), **fields)
 
-    def list_seeds(self) -> set[tuple[str, str]]:
-        """The seeds of all runs."""
-        return {(point.run, point.seed) for point in self.points}
-
-    def list_rows(self) -> list[Row]:
-        """The points as rows whose column of scores is `score`."""
-        return [point.model_dump() for point in self.points]
+    def build_curves(self, axis: str) -> list[SeedCurve]:
+        """The curve of each seed of each run against an axis, with scores × 100."""
+        return build_curves([point.model_dump() for point in self.points], axis, "score")[1]
 
 
 CURVES = DocumentFolder(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated
@@ -21,13 +21,13 @@ from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.core.errors import UsageError, explain_unknown
 from harness.core.terminal import shorten_names
 from harness.results.notes import format_amount
-from harness.watch.curves import TEXTS, Floats, Row, choose_column, explain_divergence, read_number
+from harness.watch.curves import TEXTS, Floats, Row, choose_column, explain_divergence, read_column
 
 BINS, MOST = 6, 24
 """Bins of an axis where nothing is said, as in OptiBERT's figure 6, and the most."""
 
 
-class GridAxis(DocumentPart):
+class _GridAxis(DocumentPart):
     """A fact and its bins: each holds its lower edge but not its upper one, and the last holds both.
 
     An axis whose last two edges are equal has a bin for each value.
@@ -37,29 +37,23 @@ class GridAxis(DocumentPart):
     edges: Annotated[tuple[FiniteFloat, ...], Field(min_length=2, max_length=MOST + 1)]
 
     @property
-    def bins(self) -> int:
-        """How many bins it has."""
-        return len(self.edges) - 1
-
-    @property
     def is_by_value(self) -> bool:
         """Whether each value has a bin of its own."""
         return self.edges[-1] == self.edges[-2]
 
-    def find_bins(self, values: Floats) -> Floats:
-        """The place of each value's bin, NaN beside all edges, (values,)."""
-        places = np.minimum(np.searchsorted(self.edges, values, side="right") - 1, self.bins - 1)
-        inside = (values >= self.edges[0]) & (values <= self.edges[-1])
-        return np.where(inside, places, np.nan)
+    @property
+    def marks(self) -> tuple[float, ...]:
+        """The edges, or the value of each bin."""
+        return self.edges[:-1] if self.is_by_value else self.edges
 
     def format_bins(self) -> list[str]:
         """The bins in words.
 
-        >>> GridAxis(name="masking", edges=(0.15, 0.3, 0.5)).format_bins()
+        >>> _GridAxis(name="masking", edges=(0.15, 0.3, 0.5)).format_bins()
         ['0.15 – 0.3', '0.3 – 0.5']
         """
-        texts = [format_amount(edge) for edge in self.edges]
-        return texts[:-1] if self.is_by_value else [f"{low} – {high}" for low, high in pairwise(texts)]
+        texts = [format_amount(mark) for mark in self.marks]
+        return texts if self.is_by_value else [f"{low} – {high}" for low, high in pairwise(texts)]
 
 
 class _GridRun(DocumentPart):
@@ -78,22 +72,23 @@ class RunGrid(DocumentPart):
     when: str
     column: str
     """What the scores are of."""
-    axes: tuple[GridAxis, GridAxis]
+    axes: tuple[_GridAxis, _GridAxis]
     runs: Annotated[tuple[_GridRun, ...], Field(min_length=1)]
     notes: tuple[str, ...] = ()
 
     def compute_cells(self) -> tuple[Floats, NDArray[np.int64]]:
         """The mean score, NaN in an empty cell, and the number of runs: both (bins up, bins across)."""
-        across, up = self.axes
-        facts = [[run.x for run in self.runs], [run.y for run in self.runs]]
-        x, y = (axis.find_bins(np.array(values)) for axis, values in zip(self.axes, facts, strict=True))
-        inside = np.isfinite(x) & np.isfinite(y)
-        place = (y[inside] * across.bins + x[inside]).astype(int)
-        scores = np.array([run.score for run in self.runs])[inside]
-        counts = np.bincount(place, minlength=across.bins * up.bins)
+        y, x, scores = np.array([(run.y, run.x, run.score) for run in self.runs]).T
+        edges = [axis.edges for axis in reversed(self.axes)]
+        counts = np.histogram2d(y, x, edges)[0].astype(int)
         with np.errstate(invalid="ignore"):
-            means = np.bincount(place, scores, len(counts)) / counts
-        return means.reshape(up.bins, -1), counts.reshape(up.bins, -1)
+            return np.histogram2d(y, x, edges, weights=scores)[0] / counts, counts
+
+    def list_cells(self) -> tuple[list[list[float | None]], list[list[int]]]:
+        """The same as lists, with None in an empty cell."""
+        means, counts = self.compute_cells()
+        values = [[None if mean != mean else mean for mean in line] for line in means.tolist()]
+        return values, counts.tolist()
 
 
 GRIDS = DocumentFolder(
@@ -124,7 +119,7 @@ def build_grid(rows: Sequence[Row], axes: Sequence[str], column: str = "", name:
     x, y = (_read_fact(rows, fact) for fact, _ in texts)
     used = {part for fact, _ in texts for part in (fact, *fact.split("/"))}
     column = choose_column([{n: v for n, v in row.items() if n not in used} for row in rows], column)
-    scores = _read_column(rows, column)
+    scores = read_column(rows, column, _name_row)
     kept = np.flatnonzero(np.isfinite([x, y, scores]).all(axis=0)).tolist()
     scores *= _choose_scale([rows[n] for n in kept], scores[kept])
     across, up = (
@@ -133,7 +128,7 @@ def build_grid(rows: Sequence[Row], axes: Sequence[str], column: str = "", name:
     runs = [_GridRun(name=_name_row(rows[n]), x=x[n], y=y[n], score=scores[n]) for n in kept]
     when = datetime.now(UTC).isoformat(timespec="seconds")
     grid = RunGrid(name=name, when=when, column=column, axes=(across, up), runs=tuple(runs))
-    return grid.model_copy(update={"notes": (*_describe_rows(rows, kept, column), *_describe_cells(grid))})
+    return grid.model_copy(update={"notes": tuple(_iter_notes(grid, rows, kept))})
 
 
 def _name_row(row: Row) -> str:
@@ -151,18 +146,12 @@ def _require_different(rows: Sequence[Row]) -> None:
         )
 
 
-def _read_column(rows: Sequence[Row], column: str) -> Floats:
-    """The numbers of a column, NaN where there is none, (rows,)."""
-    read = [read_number(row.get(column), f"{column} of {_name_row(row)}") for row in rows]
-    return np.array([math.nan if value is None else value for value in read], float)
-
-
 def _read_fact(rows: Sequence[Row], fact: str) -> Floats:
     names = sorted({name for row in rows for name in row if name not in TEXTS})
     parts = [fact] if fact in names else fact.split("/", 1)
     if unknown := [part for part in parts if part not in names]:
         raise explain_unknown("column of numbers", unknown[0], names, then="A ratio is COLUMN/COLUMN.")
-    first, *second = (_read_column(rows, part) for part in parts)
+    first, *second = (read_column(rows, part, _name_row) for part in parts)
     with np.errstate(divide="ignore", invalid="ignore"):
         return first / second[0] if second else first
 
@@ -184,7 +173,7 @@ def _choose_scale(rows: Sequence[Row], scores: Floats) -> int:
     return 100 if low.all() else 1
 
 
-def _build_axis(fact: str, bins: str, values: Floats) -> GridAxis:
+def _build_axis(fact: str, bins: str, values: Floats) -> _GridAxis:
     if len(different := np.unique(values)) < 2:
         raise UsageError(
             f"{fact} has {len(different)} values in the {len(values)} rows with both facts and a score.",
@@ -203,27 +192,20 @@ def _build_axis(fact: str, bins: str, values: Floats) -> GridAxis:
     if not edges:
         quantiles = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)))
         edges = [*different, different[-1]] if len(different) <= count else [*quantiles]
-    return GridAxis(name=fact, edges=tuple(edges))
+    return _GridAxis(name=fact, edges=tuple(edges))
 
 
-def _describe_rows(rows: Sequence[Row], kept: Sequence[int], column: str) -> list[str]:
-    """Which rows are left out, and which have diverged."""
-    notes = []
+def _iter_notes(grid: RunGrid, rows: Sequence[Row], kept: Sequence[int]) -> Iterator[str]:
+    """Which rows are left out, which have diverged, and which cells are empty."""
     if left := [_name_row(rows[n]) or "unnamed" for n in sorted({*range(len(rows))} - {*kept})]:
         lack = "lack a fact or a score, and are left out"
-        notes.append(f"{len(left)} of {len(rows)} rows {lack}: {shorten_names(left)}.")
-    for row, score in zip(rows, _read_column(rows, column), strict=True):
-        if reason := explain_divergence([row], row.get(column) is None or math.isfinite(score)):
-            notes.append(f"{_name_row(row)} diverged: {reason}.")
-    return notes
-
-
-def _describe_cells(grid: RunGrid) -> list[str]:
+        yield f"{len(left)} of {len(rows)} rows {lack}: {shorten_names(left)}."
+    for row in rows:
+        if reason := explain_divergence([row], grid.column, read_column([row], grid.column, _name_row)):
+            yield f"{_name_row(row)} diverged: {reason}."
     _, counts = grid.compute_cells()
-    notes, outside = [], len(grid.runs) - int(counts.sum())
-    if outside:
-        notes.append(f"{outside} of {len(grid.runs)} runs lie beside the stated edges.")
+    if outside := len(grid.runs) - int(counts.sum()):
+        yield f"{outside} of {len(grid.runs)} runs lie beside the stated edges."
     if empty := int((counts == 0).sum()):
         fewer = f", as there are only {len(grid.runs)} runs" if len(grid.runs) < counts.size else ""
-        notes.append(f"Empty cells: {empty} of {counts.size}{fewer}.")
-    return notes
+        yield f"Empty cells: {empty} of {counts.size}{fewer}."

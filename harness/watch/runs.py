@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 
 from harness.core import files
 from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.groups import group_by
 from harness.core.keys import digest
 from harness.core.terminal import shorten_names
 from harness.data.tables import explain_file_error, read_rows
@@ -23,7 +25,7 @@ from harness.results.cost.compute import read_backbone_compute
 from harness.results.cost.price import DevicePrice, TrainingBill, read_prices
 from harness.results.differences import flatten
 from harness.results.index import RecordIndex
-from harness.results.notes import NOTES, ComputeNote
+from harness.results.notes import NOTES
 from harness.results.results import MeasuredSuite, build_suite_views, serialize_condition
 from harness.results.scores import Aggregates
 from harness.training.model_store import TRAINING, ModelStore, StoredModel
@@ -52,21 +54,22 @@ def list_run_rows(results: Path, cache: Path, suites: Sequence[str] = ()) -> lis
     Raises:
         UsageError: A suite does not exist.
     """
-    notes, prices, opened = _read_notes(results), read_prices(), catalog.open_suites(suites)
+    notes, opened, prices = _read_note_facts(results), catalog.open_suites(suites), read_prices()
     watches = [read_watch(results, name) for name in WATCHES.list_names(results)]
-    pairs = [pair for watch in watches for pair in _iter_watch_rows(watch, watch.name, "", notes, prices)]
+    pairs = [pair for watch in watches for pair in _iter_watch_rows(watch, watch.name, "", notes)]
     on_curves = {entry.artifact for watch in watches for entry in watch.curve}
     models = {one.key: one for one in ModelStore(results).list_stored_models(cache) if one.document}
     measured = {one.artifact for one in RecordIndex(results, cache).list_models()}
     for key in dict.fromkeys([*models, *notes]):
         if key not in on_curves:
-            facts = _list_note_facts(notes[key], prices) if key in notes else {}
-            facts |= _list_model_facts(models[key], prices) if key in models else {}
+            facts = notes.get(key, {}) | (_list_model_facts(models[key], prices) if key in models else {})
             records = MeasuredSuite.load_records(key, results, cache).records if key in measured else ()
-            views = [(suite, view) for suite in opened for view in build_suite_views(records, suite)]
-            pairs.append(
-                (facts, [score for suite, view in views for score in _iter_view_scores(suite, view)])
-            )
+            scores: list[Score] = []
+            for suite, view in ((one, view) for one in opened for view in build_suite_views(records, one)):
+                condition = view.text, digest(serialize_condition(view.treatment))
+                means = Aggregates.aggregate_scores(suite, dict(view.scores))
+                scores += _list_scores(suite.name, condition, means.over_tasks.whole, means.columns)
+            pairs.append((facts, scores))
     return _name_columns(pairs)
 
 
@@ -80,7 +83,7 @@ def read_watch_rows(watches: Sequence[tuple[str, str]], results: Path) -> list[R
     Raises:
         UsageError: There is no such watch, none has a score, or they are of different suites or recipes.
     """
-    notes, prices = _read_notes(results), read_prices()
+    notes = _read_note_facts(results)
     opened = [read_watch(results, name) for _, name in watches]
     for watch in opened:
         if not watch.curve:
@@ -92,7 +95,7 @@ def read_watch_rows(watches: Sequence[tuple[str, str]], results: Path) -> list[R
     pairs = [
         pair
         for (run, name), watch in zip(watches, opened, strict=True)
-        for pair in _iter_watch_rows(watch, run, name, notes, prices)
+        for pair in _iter_watch_rows(watch, run, name, notes)
     ]
     return _name_columns(pairs)
 
@@ -117,12 +120,11 @@ def _require_alike(first: Watch, watch: Watch) -> None:
 
 
 def _iter_watch_rows(
-    watch: Watch, run: str, seed: str, notes: Mapping[str, ComputeNote], prices: Sequence[DevicePrice]
+    watch: Watch, run: str, seed: str, notes: Mapping[str, Row]
 ) -> Iterator[tuple[Row, Sequence[Score]]]:
     for entry in watch.curve:
-        note = notes.get(entry.backbone or entry.artifact)
         row = {
-            **(_list_note_facts(note, prices) if note else {}),
+            **notes.get(entry.backbone or entry.artifact, {}),
             **_read_trainer_state(entry),
             "model": entry.model or entry.name,
             "run": run,
@@ -130,28 +132,21 @@ def _iter_watch_rows(
             "step": entry.step,
             "method": ", ".join(watch.request.get("recipe") or ()) or None,
         }
-        columns = {f"{MEAN}{watch.suite}": entry.mean} | {
-            f"{task} of {watch.suite}": score for task, score in entry.scores.items()
-        }
         condition = f"watch {watch.name}", entry.treatment
-        yield row, [(name, *condition, score) for name, score in columns.items() if score is not None]
+        yield row, _list_scores(watch.suite, condition, entry.mean, entry.scores)
 
 
-def _read_notes(results: Path) -> dict[str, ComputeNote]:
+def _read_note_facts(results: Path) -> dict[str, Row]:
     """What is stated of models, by their ArtifactKeys."""
-    notes = [NOTES.find_document(results, name) for name in NOTES.list_names(results)]
-    return {note.artifact: note for note in notes}
-
-
-def _list_note_facts(note: ComputeNote, prices: Sequence[DevicePrice]) -> Row:
+    notes, prices = [NOTES.find_document(results, name) for name in NOTES.list_names(results)], read_prices()
+    names = ("model", "tokens", "hours", "operations", "masking")
     return {
-        "model": note.model,
-        "tokens": note.tokens,
-        "hours": note.hours,
-        "operations": note.operations,
-        "cost": note.compute_dollars(prices),
-        "masking": note.masking,
-        "size": note.counted.without_embeddings,
+        note.artifact: {
+            **{name: getattr(note, name) for name in names},
+            "cost": note.compute_dollars(prices),
+            "size": note.counted.without_embeddings,
+        }
+        for note in notes
     }
 
 
@@ -194,14 +189,11 @@ def _list_model_facts(model: StoredModel, prices: Sequence[DevicePrice]) -> Row:
     )
 
 
-def _iter_view_scores(suite: Any, view: Any) -> Iterator[Score]:
-    condition = view.text, digest(serialize_condition(view.treatment))
-    means = Aggregates.aggregate_scores(suite, dict(view.scores))
-    if (mean := means.over_tasks.whole) is not None:
-        yield f"{MEAN}{suite.name}", *condition, mean
-    for name, score in means.columns.items():
-        if score is not None:
-            yield f"{name} of {suite.name}", *condition, score
+def _list_scores(
+    suite: str, condition: tuple[str, str], mean: float | None, scores: Mapping[str, float | None]
+) -> list[Score]:
+    columns = {f"{MEAN}{suite}": mean} | {f"{task} of {suite}": score for task, score in scores.items()}
+    return [(name, *condition, score) for name, score in columns.items() if score is not None]
 
 
 def _name_columns(pairs: Sequence[tuple[Row, Sequence[Score]]]) -> list[Row]:
@@ -239,20 +231,17 @@ def read_table(path: Path) -> list[Row]:
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
     # An export of W&B has Step, and its own columns begin with "_".
-    names = [_clean_name(name) for name in rows[0].fields]
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+    names = {name: _clean_name(name) for name in rows[0].fields}
+    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise UsageError(f"{path} has two columns {twice[0]}.", hint="Leave one of them out.")
-    pairs = [[(_clean_name(name), value) for name, value in row.fields.items()] for row in rows]
-    return [{name: _read_value(name, value) for name, value in row} for row in pairs]
+    return [{names[n]: _read_value(names[n], value) for n, value in row.fields.items()} for row in rows]
 
 
 def _read_value(name: str, value: Any) -> Any:
-    if value == "":
-        return None
     if name not in TEXTS and isinstance(value, str):
         with contextlib.suppress(ValueError):
             return float(value)
-    return value
+    return None if value == "" else value
 
 
 def _clean_name(name: str) -> str:
@@ -301,11 +290,9 @@ def add_facts(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
             f"The file of facts has the columns {shorten_names(sorted(columns))}.",
             hint=f"It needs one of model, run, seed and step, and some of {', '.join(FACTS[4:])}.",
         )
-    lines: dict[tuple[str, ...], list[Row]] = {}
-    for line in stated:
-        lines.setdefault(tuple(str(line[name]) for name in keys), []).append(line)
+    lines = group_by(stated, lambda line: tuple(str(line[name]) for name in keys))
     joined = [
-        {**row, **_select_facts(row, lines.get(tuple(str(row[name]) for name in keys), ()), facts)}
+        {**row, **_select_facts(row, lines.get(tuple(str(row[name]) for name in keys), []), facts)}
         for row in rows
     ]
     if rows and joined == [*rows]:
@@ -317,16 +304,13 @@ def add_facts(rows: Sequence[Row], stated: Sequence[Row]) -> list[Row]:
 
 
 def _select_facts(row: Row, lines: Sequence[Row], facts: Sequence[str]) -> Row:
-    same = [line for line in lines if "step" not in line or line["step"] == row["step"]]
-    stated = {name: _read_fact(name, line[name]) for line in same for name in facts if line[name] is not None}
-    steps = [(line, read_number(line.get("step"), "step of the file of facts")) for line in lines]
-    before = [
-        line for line, step in steps if step is not None and row["step"] is not None and step <= row["step"]
-    ]
-    read = [read_number(line.get("loss"), "loss of the file of facts") for line in before]
-    losses = [loss for loss in read if loss is not None]
-    return stated | _average_losses(losses)
+    def read(line: Row, name: str) -> Any:
+        value = line.get(name)
+        return value if name in TEXTS else read_number(value, f"{name} of the file of facts")
 
-
-def _read_fact(name: str, value: Any) -> Any:
-    return value if name in TEXTS else read_number(value, f"{name} of the file of facts")
+    same = [line for line in lines if line.get("step", row["step"]) == row["step"]]
+    values = {name: read(line, name) for line in same for name in facts if line[name] is not None}
+    steps = [(line, read(line, "step")) for line in lines]
+    before = [line for line, step in steps if None not in (step, row["step"]) and step <= row["step"]]
+    losses = [loss for line in before if (loss := read(line, "loss")) is not None]
+    return values | _average_losses(losses)

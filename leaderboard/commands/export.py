@@ -13,9 +13,9 @@ from click.core import ParameterSource
 
 from harness.commands.options import process_cache, site_results
 from harness.core.errors import UsageError
+from harness.core.groups import group_by
 from harness.core.terminal import shorten_names
 from harness.tools.exports import export_mteb, export_trec
-from leaderboard.data.groups import group_by
 from leaderboard.data.settings import read_site_settings
 
 FORMATS = ("json", "csv", "md", "tex", "parquet")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from harness.core import files
+from harness.core.groups import group_by
 from harness.results.notes import parse_amount
 from harness.results.reported import (
     AVERAGE,
@@ -27,7 +28,6 @@ from harness.results.reported import (
     read_printed_names,
 )
 from leaderboard.data.entries import Entry, NewEntry, Unit
-from leaderboard.data.groups import group_by
 from leaderboard.data.paper_lines import (
     OVER_TASKS,
     OVER_TYPES,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from harness.core.groups import group_by
 from harness.core.keys import digest
 from harness.core.types import is_number
 from harness.results.cost.compute import find_published_compute
 from harness.results.notes import ComputeNote
 from leaderboard.data.backbones import Backbone, find_backbone, resolve_base_backbones
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Entry, Queries
 
 ALIKE = 0.03

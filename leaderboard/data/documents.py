@@ -21,7 +21,7 @@ from harness.core.documents import DocumentFolder
 from harness.core.errors import HarnessError
 from harness.fits.stored import FITS, StoredFit
 from harness.results.notes import NOTES
-from harness.watch.curves import CURVES, RunTable, build_curves, compare_runs
+from harness.watch.curves import CURVES, RunTable, compare_runs
 from harness.watch.grids import GRIDS, RunGrid
 from harness.watch.state import WATCHES, Watch, read_watch, stamp_records
 from leaderboard.data.entries import StoredDocument, Unit
@@ -185,12 +185,14 @@ def _describe_with(describe: Callable[[Any], dict[str, Any]]) -> Callable[[Any, 
 
 def _describe_curves(table: RunTable) -> dict[str, Any]:
     # What cannot be compared has no page, and is left out.
-    compare_runs(build_curves(table.list_rows(), table.axis, "score")[1], table.reach)
-    runs = {point.run for point in table.points}
-    return {"column": table.column, "runs": len(runs), "seeds": len(table.list_seeds())}
+    curves = table.build_curves(table.axis)
+    compare_runs(curves, table.reach)
+    return {"column": table.column, "runs": len({one.run for one in curves}), "seeds": len(curves)}
 
 
 def _describe_grid(grid: RunGrid) -> dict[str, Any]:
+    # A grid whose edges do not ascend has no page either.
+    grid.compute_cells()
     return {"column": grid.column, "axes": [axis.name for axis in grid.axes], "runs": len(grid.runs)}
 
 

@@ -12,10 +12,10 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import NamedTuple
 
-from harness.fits.equations import compute_optimum_law
+from harness.core.groups import group_by
+from harness.fits.laws import compute_optimum_law
 from harness.plan.catalog import open_suite
 from harness.results.reported import AVERAGE, TYPES, Paper, PaperValue, normalize_metric
-from leaderboard.data.groups import group_by
 
 # Names
 

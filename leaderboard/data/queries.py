@@ -20,6 +20,7 @@ import duckdb
 import numpy as np
 
 from harness.core.errors import StoreError
+from harness.core.groups import group_by
 from harness.core.keys import Lineage
 from harness.results.notes import ComputeNote
 from harness.results.scores import distinguish_names, score_text
@@ -29,7 +30,6 @@ from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import compute_precedence, extract_letters
 from leaderboard.data.entries import find_size_class as find_size_class
-from leaderboard.data.groups import group_by
 from leaderboard.data.scores import Cells, SuiteScores, build_suite_scores
 from leaderboard.data.seeds import merge_seed_documents, select_seed_results
 from leaderboard.data.snapshot import SiteIndex

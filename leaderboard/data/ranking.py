@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.core.groups import group_by
 from harness.core.types import Suite
 from harness.results.scores import list_exclusions
-from leaderboard.data.groups import group_by
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 
 from harness.core.documents import read_or_warn
 from harness.core.files import resolve_cache_folder
+from harness.core.groups import group_by
 from harness.results.record_units import measure_half_width
 from harness.results.results import (
     Condition,
@@ -35,7 +36,6 @@ from harness.results.scores import TrainedResult, list_small_columns
 from harness.storage.record import SCHEMA, ModelPart, Record
 from harness.storage.store import Store
 from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit
-from leaderboard.data.groups import group_by
 from leaderboard.data.suites import SiteSuite, extract_main_scores
 
 log = logging.getLogger(__name__)

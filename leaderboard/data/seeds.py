@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from harness.core.groups import group_by
 from harness.core.types import is_number
 from harness.results.scores import compute_seed_spread
-from leaderboard.data.groups import group_by
 from leaderboard.data.suites import REASONS
 from leaderboard.data.tables import Row, Tables, compute_permanent_id
 

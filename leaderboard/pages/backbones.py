@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field as Parameter
 
+from harness.core.groups import group_by
 from harness.core.types import Convention
 from harness.plan.catalog import open_suite
 from harness.results.reported import Paper, PaperValue
@@ -24,7 +25,6 @@ from leaderboard.data.backbones import (
     resolve_backbones,
 )
 from leaderboard.data.entries import compute_precedence
-from leaderboard.data.groups import group_by
 from leaderboard.data.paper_lines import format_anchor, format_table_title, has_same_queries
 from leaderboard.data.queries import SIZES, Entry, Queries, find_size_class
 from leaderboard.views.cells import build_size_cell

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from harness.checks.advice import SOURCES, describe_next_steps, describe_suspects
 from harness.checks.outcome import VERDICTS, Check, CheckedModel, MeanOutcome, TaskOutcome
+from harness.core.groups import group_by
 from leaderboard.data.documents import OVERALL, CheckSummary, format_line_name
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import (
     build_delta_cell,

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from harness.core.groups import group_by
+from harness.fits.laws import LOSS_LAWS
 from harness.fits.runs import SIZES, Floats, LawName
 from harness.fits.stored import Quantity, StoredFit
 from harness.results.reported import Paper, PaperValue
@@ -63,16 +65,9 @@ class _FitState(State):
 @serve_page(PATH, "Laws that were fitted to runs, and the constants that papers print.")
 def _list_view(site: Site, state: State) -> Page:
     facts = site.queries.list_document_facts("fit")
-    heads = {
-        "name": "Fit",
-        "law": "Law",
-        "runs": "Runs",
-        "methods": "Methods",
-        "untold": "Not told",
-        "when": "When",
-    }
+    heads = {"name": "Fit", "law": "Law", "runs": "Runs", "methods": "Methods", "untold": "Not told"}
     named = [{**one, "law": LAWS[one["law"]], "methods": ", ".join(one["methods"])} for one in facts]
-    tables = [build_documents_table(named, "fits", "fit", PATH, heads)]
+    tables = [build_documents_table(named, "fits", "fit", PATH, {**heads, "when": "When"})]
     names = [one["name"] for one in facts if one["law"] in ("isoflop", "chinchilla")]
     if "optibert" in site.papers:
         fits = [load_document(site.queries, "fit", name, "fit", PATH) for name in names[:BESIDE]]
@@ -105,7 +100,7 @@ def _build_constants_table(printed: Sequence[PaperValue], fits: Sequence[StoredF
         for row in printed
         if "parametric" in row.setting and (row.model.startswith("Lhat") or row.metric == "exponent")
     }
-    columns = [(fit, method) for fit in fits for method in dict.fromkeys(fit.method)]
+    columns = [(fit, method) for fit in fits for method in fit.methods]
     labels = [f"{fit.name} {method}".rstrip() for fit, method in columns]
     heads = {"constant": "Constant", "optibert": "OptiBERT, parametric"}
     heads |= {f"fit-{n}": label for n, label in enumerate(labels)}
@@ -128,36 +123,35 @@ def _find_constant(fit: StoredFit, method: str, name: str, label: str) -> Cell:
     quantity = next((q for q in fit.quantities if (q.name, q.method) == (name, method)), None)
     if quantity is None:
         return EMPTY
-    value, low, high = ends = [quantity.value, quantity.low, quantity.high]
+    ends = [quantity.value, quantity.low, quantity.high]
     if label != name:
-        value, low, high = (None if end is None or end <= 0 else math.log10(end) for end in ends)
-    if value is None:
+        ends = [None if end is None or end <= 0 else math.log10(end) for end in ends]
+    if ends[0] is None:
         return Cell(text="–", kind="away", note=quantity.reason)
-    text = f"{value:.4g}" if low is None or high is None else f"{value:.4g} [{low:.4g}, {high:.4g}]"
-    return Cell(text=text, value=value)
+    value, *bounds = ["" if end is None else f"{end:.4g}" for end in ends]
+    return Cell(text=f"{value} [{', '.join(bounds)}]" if all(bounds) else value, value=ends[0])
 
 
 def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
     """The printed power laws, and those that equations 6 and 7 give of the printed fit."""
     laws = compute_power_laws(printed)
-    pairs: dict[tuple[str, str], dict[str, PaperValue]] = {}
-    for row in printed:
-        if row.metric in ("a_log10", "exponent"):
-            pairs.setdefault((row.model, row.setting), {})[row.metric] = row
+    numbers = (row for row in printed if row.metric in ("a_log10", "exponent"))
+    pairs = group_by(numbers, lambda row: (row.model, row.setting))
     law_heads = {"prefactor": "log10 of the prefactor", "exponent": "Exponent", "at": f"At C = 1e{AT}"}
     # A space behind the same headings: other columns may not have the same ones.
     other_heads = {f"{key}-6": f"{label} " for key, label in law_heads.items()}
     heads = {"law": "Law", "how": "Fitted as", **law_heads, **other_heads, "apart": "Printed otherwise"}
     rows: list[list[Any]] = []
-    for (law, setting), cells in pairs.items():
-        numbers = [cells[name].number or 0.0 for name in ("a_log10", "exponent")]
-        ours = laws.get(law) if "parametric" in setting else None
-        as_printed = [build_printed_cell(cells["a_log10"]), build_printed_cell(cells["exponent"])]
-        rows.append([law, setting, *as_printed, _build_power_cell(*numbers)])
-        if ours:
-            rows[-1] += [*map(_format_rounded, ours), _build_power_cell(*ours), _describe_law(cells, ours)]
-        else:
-            rows[-1] += [EMPTY, EMPTY, EMPTY, ""]
+    for (law, setting), both in pairs.items():
+        both.sort(key=lambda row: row.metric)
+        as_printed = [*map(build_printed_cell, both), _build_power_cell(*(row.number or 0.0 for row in both))]
+        beside: list[Any] = [EMPTY, EMPTY, EMPTY, ""]
+        if "parametric" in setting and (ours := laws.get(law)):
+            words = zip(("the prefactor", "the exponent"), both, ours, strict=True)
+            odd = [word for word, row, x in words if abs((row.number or 0.0) - x) > float(row.last_place)]
+            differs = " and ".join(odd) or "neither"
+            beside = [*map(_build_rounded_cell, ours), _build_power_cell(*ours), differs]
+        rows.append([law, setting, *as_printed, *beside])
     groups = dict.fromkeys(law_heads, "as printed")
     groups |= dict.fromkeys(other_heads, "by equations 6, 7 from E, A, α, B, β")
     caption = "OptiBERT's power laws, and what its parametric fit gives"
@@ -169,25 +163,13 @@ def _build_laws_table(printed: Sequence[PaperValue]) -> Table:
     return values_table("laws", caption, heads, rows, notes=notes, groups=groups)
 
 
-def _describe_law(cells: Mapping[str, PaperValue], ours: tuple[float, float]) -> str:
-    """Which of the two numbers of a printed law are not those that follow."""
-    words = {"a_log10": "the prefactor", "exponent": "the exponent"}
-    odd = [
-        words[name]
-        for (name, row), value in zip(sorted(cells.items()), ours, strict=True)
-        if abs((row.number or 0.0) - value) > float(row.last_place)
-    ]
-    return " and ".join(odd) or "neither"
-
-
-def _format_rounded(value: float) -> Cell:
-    return Cell(text=f"{value:.3f}", value=value)
+def _build_rounded_cell(value: float, form: str = ".3f") -> Cell:
+    return Cell(text=f"{value:{form}}", value=value)
 
 
 def _build_power_cell(prefactor: float, exponent: float) -> Cell:
     """What a law gives at the operations at which printed laws are compared."""
-    value = 10 ** (prefactor + AT * exponent)
-    return Cell(text=f"{value:.3g}", value=value)
+    return _build_rounded_cell(10 ** (prefactor + AT * exponent), ".3g")
 
 
 def _build_crossing_table(paper: Paper) -> Table:
@@ -197,20 +179,17 @@ def _build_crossing_table(paper: Paper) -> Table:
         [rows[method, name] for name in ("intercept", "slope")] for method in ("full fine-tuning", "LoRA")
     ]
     stated = rows["threshold", "crossover budget"]
-    rise, fall = ((float(a.number or 0) - float(b.number or 0)) for a, b in ((other, full), (slope, low)))
+    rise, fall = ((a.number or 0) - (b.number or 0) for a, b in ((other, full), (slope, low)))
     # Both numbers of a difference are rounded: it is known to a whole last place.
-    most = [float(row.last_place) for row in (full, slope)]
-    least = math.exp((rise - most[0]) / (fall + most[1]))
-    log = math.log(stated.number or math.nan)
-    lines = [((r.number or 0) + (s.number or 0) * log) for r, s in ((full, slope), (other, low))]
-    crossing, ratio = math.exp(rise / fall), math.exp(lines[1] - lines[0])
+    least = math.exp((rise - float(full.last_place)) / (fall + float(slope.last_place)))
+    ratio = math.exp(rise - fall * math.log(stated.number or math.nan))
     values = {
         "operations from which on LoRA is better, as printed": build_printed_cell(stated),
-        "operations at which the printed lines cross": Cell(text=f"{crossing:.2g}", value=crossing),
+        "operations at which the printed lines cross": _build_rounded_cell(math.exp(rise / fall), ".2g"),
         "the fewest at which they can cross, as the four numbers are rounded":
-        Cell(text=f"{least:.2g}", value=least),
+        _build_rounded_cell(least, ".2g"),
         "LoRA's loss, divided by that of full fine-tuning, at the budget printed, by the lines":
-        _format_rounded(ratio),
+        _build_rounded_cell(ratio),
     }  # fmt: skip
     signs = {row: build_printed_cell(row).text for row in (full, slope, other, low)}
     notes = [
@@ -232,29 +211,21 @@ def _build_crossing_table(paper: Paper) -> Table:
 )
 def _show_fit(site: Site, state: _FitState, name: str) -> Page:
     fit: StoredFit = load_document(site.queries, "fit", name, "fit", PATH)
-    methods = list(dict.fromkeys(fit.method))
-    check_name("method of this fit", state.method, methods, then="The form above the charts lists all.")
-    method = state.method or methods[0]
-    path = build_address(f"{PATH}/{name}")
+    then = "The form above the charts lists all."
+    check_name("method of this fit", state.method, fit.methods, then=then)
+    method = state.method or fit.methods[0]
     # Frontiers and scores of all methods are drawn together.
-    drawn = methods if fit.law not in ("frontier", "correlation") else []
+    drawn = fit.methods if fit.law not in ("frontier", "correlation") else []
     offered = {"method": ("Runs of", [(one, one or "no method") for one in drawn])}
     controls = state.offer(offered, values={"method": method})
-    plans = [quantity for plan in fit.plans.values() for quantity in plan.values()]
-    untold = sum(bool(quantity.reason) for quantity in (*fit.quantities, *plans))
     charts, notes = [*_plot_fit(fit, method)], [*fit.notes]
-    if fit.law in ("chinchilla", "finetune") and "residuals" not in {chart.name for chart in charts}:
+    if fit.law in LOSS_LAWS and "residuals" not in {chart.name for chart in charts}:
         notes.append(f"{method or 'The law'} is not drawn, as the runs do not tell all its constants.")
-    plan = f"At {fit.budget or 0:.4g} operations, with 95 % intervals"
     tables = [_build_quantity_table("quantities", "What the fit gives, with 95 % intervals", fit.quantities)]
-    tables += [_build_quantity_table("plan", plan, plans)] if plans else []
-    what = f"do not tell {format_count(untold, 'quantity')}" if untold else "tell every quantity"
-    facts = {
-        "Law": LAWS[fit.law],
-        "Sizes": SIZES[fit.size_is],
-        "Runs": len(fit.method),
-        "Fitted": format_time(fit.when),
-    }
+    if fit.plans:
+        caption = f"At {fit.budget or 0:.4g} operations, with 95 % intervals"
+        tables.append(_build_quantity_table("plan", caption, fit.planned))
+    what = f"do not tell {format_count(fit.untold, 'quantity')}" if fit.untold else "tell every quantity"
     return Page(
         title=name,
         template="document.html",
@@ -263,12 +234,16 @@ def _show_fit(site: Site, state: _FitState, name: str) -> Page:
         charts=charts,
         tables=tables,
         notes=notes,
-        data={
-            **{key: getattr(fit, key) for key in ("law", "size_is", "budget")},
-            "method": method,
-            "when": fit.when,
+        data={**fit.model_dump(include={"law", "size_is", "budget", "when"}), "method": method},
+        context={
+            "form": state.build_form(build_address(f"{PATH}/{name}"), controls) if controls else None,
+            "facts": [
+                ("Law", LAWS[fit.law]),
+                ("Sizes", SIZES[fit.size_is]),
+                ("Runs", len(fit.method)),
+                ("Fitted", format_time(fit.when)),
+            ],
         },
-        context={"form": state.build_form(path, controls) if controls else None, "facts": [*facts.items()]},
     )
 
 
@@ -278,13 +253,15 @@ def _build_quantity_table(name: str, caption: str, quantities: Sequence[Quantity
     heads |= {"method": "Method"} if any(one.method for one in quantities) else {}
     heads |= {"value": "Value", "low": "from", "high": "to"}
     heads |= {"reason": "Not told, because"} if any(one.reason for one in quantities) else {}
-    rows = []
-    for quantity in quantities:
-        numbers = (quantity.value, quantity.low, quantity.high)
-        ends = [Cell(text=_format_number(end), value=end) for end in numbers]
-        cells = dict(zip(("value", "low", "high"), ends, strict=True)) | {"quantity": quantity.name}
-        rows.append([cells[key] if key in cells else getattr(quantity, key) for key in heads])
+    rows = [
+        [_build_quantity_cell(getattr(one, {"quantity": "name"}.get(key, key))) for key in heads]
+        for one in quantities
+    ]
     return values_table(name, caption, heads, rows, "value low high")
+
+
+def _build_quantity_cell(value: float | str | None) -> Any:
+    return value if isinstance(value, str) else Cell(text=_format_number(value), value=value)
 
 
 def _format_number(value: float | None) -> str:
@@ -300,99 +277,87 @@ def _format_number(value: float | None) -> str:
 
 def _plot_fit(fit: StoredFit, method: str) -> Iterator[Chart]:
     """What can be drawn of the runs of a method, by the law."""
-    kept = np.array([one == method for one in fit.method])
-    runs = {column: np.array(values)[kept] for column, values in fit.columns.items()}
-    values = fit.find_values(method)
+    runs, values = fit.select_columns(method), fit.find_values(method)
     if fit.law in ("isoflop", "chinchilla"):
-        yield from _plot_budgets(fit, method, runs, values)
+        yield from _plot_budgets(fit, method)
     elif fit.law == "finetune":
         yield from _plot_residuals(runs, _predict_losses(fit.law, values, runs))
     elif fit.law == "frontier":
         crossings = [q.value for q in fit.quantities if q.name.startswith("crossing") and q.value]
-        yield _plot_lines(fit, "loss", [*dict.fromkeys(fit.method)], crossings)
+        yield _plot_lines(fit, "loss", fit.methods, crossings)
     elif fit.law == "correlation":
-        yield _plot_scores(fit)
-    elif fit.law == "power":
-        for column in ("learning_rate", "batch"):
-            if column in runs:
-                yield _plot_lines(fit, column, [method])
+        pairs = enumerate(zip(fit.columns["loss"], fit.columns["score"], fit.method, strict=True), 1)
+        points = [Point(x=x, y=y, label=f"run {number}", series=group) for number, (x, y, group) in pairs]
+        plot = Scatter(x=Axis(label="loss"), y=Axis(label="score"), points=points, better=None)
+        yield build_chart("scores", "Score of each run against its loss", plot)
+    else:
+        yield from (_plot_lines(fit, each, [method]) for each in ("learning_rate", "batch") if each in runs)
 
 
-def _predict_losses(law: str, values: Mapping[str, float], runs: Mapping[str, Floats]) -> Floats | None:
+def _predict_losses(law: LawName, values: Mapping[str, float], runs: Mapping[str, Floats]) -> Floats | None:
     """The losses of the law, None where the runs do not tell its constants."""
-    size, tokens = runs["size"], runs["tokens"]
     with suppress(KeyError):
-        if law == "chinchilla":
-            by_size, by_tokens = size ** -values["α"], tokens ** -values["β"]
-            return values["E"] + values["A"] * by_size + values["B"] * by_tokens
-        frozen = (1 - runs["trainable"]) ** values["b_s"]
-        by_size = (values["a_d"] * np.log(tokens) + values["b_d"]) / size ** values["α"]
-        return values["C"] + by_size + (values["a_s"] * frozen + values["c_s"]) / tokens ** values["β"]
+        return LOSS_LAWS[law].predict_losses(values, runs)
     return None
 
 
-def _plot_budgets(
-    fit: StoredFit, method: str, runs: Mapping[str, Floats], values: Mapping[str, float]
-) -> Iterator[Chart]:
+def _build_curve(label: str, points: Sequence[Point], across: Floats, law: Floats | None) -> Curve:
+    return Curve(label=label, points=points, law=[] if law is None else _list_points(across, law))
+
+
+def _list_points(x: Floats, y: Floats) -> list[Point]:
+    return [Point(x=across, y=up) for across, up in zip(x.tolist(), y.tolist(), strict=True)]
+
+
+def _plot_budgets(fit: StoredFit, method: str) -> Iterator[Chart]:
     """The loss against the size at each budget with the law through it, the optima, and the residuals."""
+    runs, values = fit.select_columns(method), fit.find_values(method)
+    whole = fit.law == "chinchilla"
+    losses = _predict_losses(fit.law, values, runs) if whole else None
+    predicted = np.full(len(runs["loss"]), np.nan) if losses is None else losses
+    unit = float(np.median(runs["flops"] / (runs["size"] * runs["tokens"])))
     # Runs of no common budgets are drawn as residuals alone.
     budgets = runs.get("budget", np.zeros(0))
-    levels = np.unique(budgets)
-    predicted = np.full(len(runs["loss"]), np.nan)
-    if fit.law == "chinchilla" and (losses := _predict_losses(fit.law, values, runs)) is not None:
-        predicted = losses
-    lines = []
+    levels, lines = np.unique(budgets), []
     for level in levels:
         kept = budgets == level
         size, loss, law = runs["size"][kept], runs["loss"][kept], None
         across = np.geomspace(size.min(), size.max(), POINTS)
-        if fit.law == "chinchilla":
-            unit = float(np.median(runs["flops"] / (runs["size"] * runs["tokens"])))
+        if whole:
             law = _predict_losses(fit.law, values, {"size": across, "tokens": level / unit / across})
         elif len({*size.tolist()}) > 3:
             parabola = np.polyfit(np.log(size), loss, 2)
             law, predicted[kept] = (np.polyval(parabola, np.log(x)) for x in (across, size))
-        points = [] if law is None else _list_points(across, law)
         label = f"{format_tick(float(f'{level:.3g}'))} operations"
-        lines.append(Curve(label=label, points=_list_points(size, loss), law=points))
+        lines.append(_build_curve(label, _list_points(size, loss), across, law))
+    sizes = Axis(label=SIZES[fit.size_is], kind="log")
     if 0 < len(lines) <= DRAWN:
-        plot = Lines(x=Axis(label=SIZES[fit.size_is], kind="log"), y=Axis(label="loss"), lines=lines)
-        through = ", and the law" if fit.law == "chinchilla" else ", and a parabola through each"
+        through = ", and the law" if whole else ", and a parabola through each"
+        plot = Lines(x=sizes, y=Axis(label="loss"), lines=lines)
         yield build_chart("budgets", f"Loss against size at each budget{through}", plot)
-    if fit.law == "isoflop" and {"prefactor of size", "exponent of size"} <= values.keys():
-        yield _plot_optima(fit, method, levels, values)
+    if not whole and {"prefactor of size", "exponent of size"} <= values.keys():
+        quantities = {q.name: q for q in fit.quantities if q.method == method}
+        optima = [(float(level), quantities.get(f"size at {level:.3g}")) for level in levels]
+        points = [Point(x=level, y=q.value, low=q.low, high=q.high) for level, q in optima if q and q.value]
+        across = np.geomspace(levels.min(), levels.max(), POINTS)
+        law = values["prefactor of size"] * across ** values["exponent of size"]
+        line = _build_curve("optimum", points, across, law)
+        plot = Lines(x=Axis(label="operations", kind="log"), y=sizes, lines=[line])
+        yield build_chart("optima", "The optimal size of each budget, with its 95 % interval", plot)
     yield from _plot_residuals(runs, predicted)
-
-
-def _list_points(x: Floats, y: Floats) -> list[Point]:
-    return [Point(x=float(across), y=float(up)) for across, up in zip(x, y, strict=True)]
-
-
-def _plot_optima(fit: StoredFit, method: str, levels: Floats, values: Mapping[str, float]) -> Chart:
-    """The optimal size of each budget with its interval, and the power law through them."""
-    quantities = {q.name: q for q in fit.quantities if q.method == method}
-    sizes = [(float(level), quantities.get(f"size at {level:.3g}")) for level in levels]
-    points = [Point(x=level, y=q.value, low=q.low, high=q.high) for level, q in sizes if q and q.value]
-    across = np.geomspace(levels.min(), levels.max(), POINTS)
-    law = _list_points(across, values["prefactor of size"] * across ** values["exponent of size"])
-    up = Axis(label=SIZES[fit.size_is], kind="log")
-    line = Curve(label="optimum", points=points, law=law)
-    plot = Lines(x=Axis(label="operations", kind="log"), y=up, lines=[line])
-    return build_chart("optima", "The optimal size of each budget, with its 95 % interval", plot)
 
 
 def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequence[float] = ()) -> Chart:
     """A column against the operations with the fitted line of each method."""
     lines = []
     for method in methods:
-        kept = [one == method for one in fit.method]
-        flops, up = (np.array(fit.columns[name])[kept] for name in ("flops", column))
-        values, law = fit.find_values(method), []
+        runs, values = fit.select_columns(method), fit.find_values(method)
+        across, law = np.geomspace(runs["flops"].min(), runs["flops"].max(), POINTS), None
         if f"slope of ln {column}" in values:
-            across = np.geomspace(flops.min(), flops.max(), POINTS)
             line = values[f"intercept of ln {column}"] + values[f"slope of ln {column}"] * np.log(across)
-            law = _list_points(across, np.exp(line))
-        lines.append(Curve(label=method or "runs", points=_list_points(flops, up), law=law))
+            law = np.exp(line)
+        points = _list_points(runs["flops"], runs[column])
+        lines.append(_build_curve(method or "runs", points, across, law))
     name = column.replace("_", " ")
     x, y = (Axis(label=label, kind="log") for label in ("operations", name))
     plot = Lines(x=x, y=y, lines=lines, marks=[(mark, "crossing") for mark in marks])
@@ -400,24 +365,17 @@ def _plot_lines(fit: StoredFit, column: str, methods: Sequence[str], marks: Sequ
     return build_chart(f"{column}-lines", title, plot)
 
 
-def _plot_scores(fit: StoredFit) -> Chart:
-    """The score of each run against its loss."""
-    runs = enumerate(zip(fit.columns["loss"], fit.columns["score"], fit.method, strict=True), 1)
-    points = [Point(x=x, y=y, label=f"run {number}", series=method) for number, (x, y, method) in runs]
-    plot = Scatter(x=Axis(label="loss"), y=Axis(label="score"), points=points, better=None)
-    return build_chart("scores", "Score of each run against its loss", plot)
-
-
 def _plot_residuals(runs: Mapping[str, Floats], predicted: Floats | None) -> Iterator[Chart]:
     """How far each run's loss lies from the law, in per cent."""
     if predicted is None or not np.isfinite(predicted).any():
         return
-    apart, points = 100 * (runs["loss"] / predicted - 1), []
-    for number, y in enumerate(apart.tolist()):
-        flops, size, tokens = (float(runs[name][number]) for name in ("flops", "size", "tokens"))
+    columns = (runs["flops"], 100 * (runs["loss"] / predicted - 1), runs["size"], runs["tokens"])
+    points = []
+    for number, (x, y, size, tokens) in enumerate(zip(*(each.tolist() for each in columns), strict=True), 1):
         note = f"size {_format_number(size)}, tokens {_format_number(tokens)}"
-        if math.isfinite(y):
-            points.append(Point(x=flops, y=y, label=f"run {number + 1}", series="runs", note=note))
-    x, y = Axis(label="operations", kind="log"), Axis(label="loss above the law, %")
-    plot = Scatter(x=x, y=y, points=points, better=None)
+        points += (
+            [Point(x=x, y=y, label=f"run {number}", series="runs", note=note)] if math.isfinite(y) else []
+        )
+    across, up = Axis(label="operations", kind="log"), Axis(label="loss above the law, %")
+    plot = Scatter(x=across, y=up, points=points, better=None)
     yield build_chart("residuals", "Residuals: the loss of each run against the law", plot)

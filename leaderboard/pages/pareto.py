@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from harness.core.groups import group_by
 from harness.core.types import is_number
 from harness.results.reported import TYPES, Paper, normalize_metric
 from harness.results.scores import format_delta, score_text
@@ -26,7 +27,6 @@ from leaderboard.data.compute import (
     load_entry_compute,
     load_measured_figures,
 )
-from leaderboard.data.groups import group_by
 from leaderboard.data.paper_lines import (
     OVER_TASKS,
     OVER_TYPES,

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from harness.core.groups import group_by
 from harness.core.sources import Source, SourcedSetting, describe_ours
 from harness.jobs.recipe import RecipeEntry, list_recipe_settings
 from harness.plan import catalog
 from harness.results.reported import SCORES, Paper
 from leaderboard.data.backbones import list_recipe_suites
-from leaderboard.data.groups import group_by
 from leaderboard.data.paper_lines import format_anchor, format_table_title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import build_size_cell

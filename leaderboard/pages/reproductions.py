@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from leaderboard.data.groups import group_by
+from harness.core.groups import group_by
 from leaderboard.views import sorting
 from leaderboard.views.cells import build_score_cell, format_count
 from leaderboard.views.reproductions import (

@@ -17,11 +17,9 @@ from harness.watch.curves import (
     AXES,
     NEAR_END,
     CurveComparison,
-    RunComparison,
     RunTable,
     SeedCurve,
     SeedInterval,
-    build_curves,
     compare_runs,
 )
 from harness.watch.state import ChangePoint, Watch
@@ -105,11 +103,9 @@ def _list_curves(site: Site, state: State) -> Page:
 )
 def _show_grid(site: Site, state: State, name: str) -> Page:
     grid = load_document(site.queries, "grid", name, "grid of runs", PATH)
-    (across, up), (means, counts) = grid.axes, grid.compute_cells()
-    edges = [axis.edges[:-1] if axis.is_by_value else axis.edges for axis in (across, up)]
-    values = [[None if mean != mean else mean for mean in line] for line in means.tolist()]
+    (across, up), (means, counts) = grid.axes, grid.list_cells()
     x, y = Axis(label=across.name), Axis(label=up.name)
-    heat = Heat(x=x, y=y, across=edges[0], up=edges[1], values=values, counts=counts.tolist())
+    heat = Heat(x=x, y=y, across=across.marks, up=up.marks, values=means, counts=counts)
     title = f"{grid.column} × 100: the mean of each cell, and below it the number of runs"
     chart = build_chart("grid", title, heat)
     return Page(
@@ -134,7 +130,6 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
     built, axis = _build_axes(table), state.against or table.axis
     check_name("axis of these runs", axis, built, then="The form above the chart lists all.")
     curves, label = built[axis], LABELS.get(axis, axis)
-    diverged = [curve for curve in curves if curve.diverged]
     comparison = compare_runs(curves, table.reach if state.reach is None else state.reach)
     offered: Options = {
         "against": ("Against", [(one, LABELS.get(one, one)) for one in built]),
@@ -143,24 +138,21 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
     reach = "" if state.reach is None else f"{state.reach:g}"
     controls = state.offer(offered, values={"against": axis})
     controls.append(state.ask("number", "reach", "Score to reach", value=reach, step="any"))
-    if state.sound or 0 < len(diverged) < len(curves):
+    sound = [curve for curve in curves if not curve.diverged]
+    if state.sound or 0 < len(sound) < len(curves):
         controls.append(state.ask("check", "sound", "Without what diverged"))
     if state.sound:
-        curves = [curve for curve in curves if not curve.diverged]
         # At the same score, so that both answer one question.
-        comparison = compare_runs(curves, comparison.score)
+        comparison = compare_runs(sound, comparison.score)
+    tables = [_build_pairs_table(comparison)] if comparison.pairs else []
     return Page(
         title=name,
         lead=_describe_pairs(comparison),
         template="document.html",
         crumbs=[("Curves of runs", PATH)],
         charts=[_plot_runs(comparison, table.column, label, state.scale)],
-        tables=[
-            *([_build_pairs_table(comparison)] if comparison.pairs else []),
-            _build_reach_table(comparison, label),
-            _build_scores_table(comparison, label),
-        ],
-        notes=[f"{curve.name} diverged: {curve.diverged}." for curve in diverged],
+        tables=[*tables, _build_reach_table(comparison, label), _build_scores_table(comparison, label)],
+        notes=[f"{curve.name} diverged: {curve.diverged}." for curve in curves if curve.diverged],
         data={"column": table.column, "against": axis, "score": comparison.score, "when": table.when},
         context={
             "note": f"{BETWEEN_RUNS} {OVER_SEEDS}" if comparison.pairs else OVER_SEEDS,
@@ -168,7 +160,7 @@ def _show_curves(site: Site, state: _CurvesState, name: str) -> Page:
             "facts": [
                 ("Score", table.column),
                 ("Runs", len(comparison.reaches)),
-                ("Seeds", len(curves)),
+                ("Seeds", len(sound if state.sound else curves)),
                 ("Compared", format_time(table.when)),
             ],
         },
@@ -180,18 +172,14 @@ def _build_axes(table: RunTable) -> dict[str, Sequence[SeedCurve]]:
     built: dict[str, Sequence[SeedCurve]] = {}
     for axis in AXES:
         with suppress(UsageError):
-            built[axis] = build_curves(table.list_rows(), axis, "score")[1]
+            built[axis] = table.build_curves(axis)
     return built
 
 
 def _describe_pairs(comparison: CurveComparison) -> str:
-    pairs = [_describe_pair(pair) for pair in comparison.pairs]
+    pairs = [f"{one.run} against {one.other}: {one.describe_verdict()}" for one in comparison.pairs]
     more = f"; and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
     return f"{'; '.join(pairs[:3])}{more}." if pairs else "A single run."
-
-
-def _describe_pair(pair: RunComparison) -> str:
-    return f"{pair.run} against {pair.other}: {pair.describe_verdict()}"
 
 
 def _plot_runs(
@@ -200,7 +188,7 @@ def _plot_runs(
     lines = []
     for run, scores in comparison.scores.items():
         pairs = zip(comparison.budgets, scores, strict=True)
-        points = [Point(x=budget, y=score.value, low=score.low, high=score.high) for budget, score in pairs]
+        points = [Point(x=x, y=score.value, low=score.low, high=score.high) for x, score in pairs]
         lines.append(Curve(label=run, points=points))
     plot = Lines(x=Axis(label=label, kind=scale), y=Axis(label=f"{column} × 100"), lines=lines)
     title = f"{column} against {label}: means over seeds with 95 % intervals"
@@ -255,10 +243,10 @@ def _build_scores_table(comparison: CurveComparison, label: str) -> Table:
         columns = _build_interval_heads(f"score-{number}", "mean")
         heads |= columns
         groups |= dict.fromkeys(columns, run)
-    rows = []
-    for number, budget in enumerate(comparison.budgets):
-        ends = (_list_ends(scores[number]) for scores in comparison.scores.values())
-        rows.append([Cell(text=format_amount(budget), value=budget), *chain(*ends)])
+    rows = [
+        [Cell(text=format_amount(budget), value=budget), *chain(*map(_list_ends, scores))]
+        for budget, *scores in zip(comparison.budgets, *comparison.scores.values(), strict=True)
+    ]
     caption = "Scores × 100 at each budget, with 95 % intervals"
     return values_table("scores", caption, heads, rows, groups=groups)
 

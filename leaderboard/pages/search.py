@@ -9,11 +9,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from harness.core.groups import group_by
 from harness.plan import catalog
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone, load_backbones
 from leaderboard.data.entries import compute_precedence, extract_letters
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import format_count
 from leaderboard.views.reproductions import join_models

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core import files
+from harness.core.groups import group_by
 from harness.core.types import Column
 from harness.results.differences import Comparable
 from harness.results.record_units import ScoredRecord
@@ -21,7 +22,6 @@ from harness.results.score_differences import Difference, MeanDifference
 from harness.results.units import Units
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Queries
 from leaderboard.data.ranking import FEWEST, Floats, Means, compute_half_widths, select_mean_columns
 from leaderboard.data.scores import NONE, SuiteScores, UntouchedMeans

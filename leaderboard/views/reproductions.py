@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from harness.core.groups import group_by
 from harness.results.revisions import explain_other_data, resolve_data_revision
 from harness.results.scores import format_delta, score_text
 from leaderboard.data.backbones import find_backbone
 from leaderboard.data.entries import Entry, compute_precedence
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.ranking import compute_half_widths
 from leaderboard.data.scores import CHANCE_ROOM, CONTRADICTION, RANDOM, UNFAIR

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from harness.core.groups import group_by
 from harness.core.types import Column
 from harness.results.scores import score_text
 from leaderboard.data.backbones import find_backbone
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.ranking import FEWEST, Floats, Means, Ranks, bound_ranks, select_mean_columns
 from leaderboard.data.scores import SuiteScores, UntouchedMeans

@@ -11,9 +11,9 @@ from itertools import product
 from math import hypot, isfinite
 from typing import Any, TypeAlias
 
+from harness.core.groups import group_by
 from harness.core.types import Column, Data, Suite, Task
 from leaderboard.data.entries import Entry
-from leaderboard.data.groups import group_by
 from leaderboard.data.queries import EntryResult, Queries, cache_by_queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import (

@@ -20,7 +20,7 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
     *("core", "storage", "results", "checks"),
     *("plan.catalog", "jobs.protocol", "jobs.recipe", "data.training.sets", "watch.state"),
-    *("watch.curves", "watch.grids", "fits.equations", "fits.runs", "fits.stored"),
+    *("watch.curves", "watch.grids", "fits.laws", "fits.runs", "fits.stored"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""
 

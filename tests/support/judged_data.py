@@ -17,9 +17,7 @@ import numpy as np
 from check_data import TASKS, small_check
 from fakes import artifact, record, task
 from harness.checks.outcome import Check, CheckedModel, MeanOutcome, Overall
-from harness.commands.fit import build_stored_fit
-from harness.fits.estimate import FitSettings
-from harness.fits.fitting import fit_law
+from harness.fits.fitting import FitSettings, fit_law
 from harness.fits.runs import LAWS, Runs
 from harness.fits.stored import FITS, StoredFit
 from harness.storage.record import Record
@@ -145,20 +143,14 @@ def build_fits() -> tuple[StoredFit, ...]:
     loss = (1.7 + 400 / size**0.34 + 410 / tokens**0.28) * (1 + 0.001 * np.sin(7 * numbers))
     others = {"batch": flops**0.24 * (1 + numbers / 1000), "trainable": 0.2 + 0.1 * (numbers % 7)}
     others["score"] = 0.9 - 0.1 * loss + 0.002 * np.cos(5 * numbers)
-    runs = Runs(
-        size=np.tile(size, 2),
-        tokens=np.tile(tokens, 2),
-        flops=np.tile(flops, 2),
-        loss=np.concatenate([loss, 1.2 * loss * (flops / 1e15) ** -0.09]),
-        method=tuple(np.repeat(("full", "lora"), len(size)).tolist()),
-        others={name: np.tile(values, 2) for name, values in others.items()},
-        places=("",) * (2 * len(size)),
-    )
-    frozen = 1 - runs.others["trainable"]
-    frozen_runs = replace(runs, loss=runs.loss + 400 * frozen**1.5 / runs.tokens**0.28)
+    numbers = {"size": size, "tokens": tokens, "flops": flops, "loss": loss, **others}
+    columns = {name: np.tile(values, 2) for name, values in numbers.items()}
+    columns["loss"][len(size) :] *= 1.2 * (flops / 1e15) ** -0.09
+    runs = Runs(columns={**columns, "method": np.repeat(("full", "lora"), len(size))})
+    frozen = 400 * (1 - runs["trainable"]) ** 1.5 / runs["tokens"] ** 0.28
+    frozen_runs = runs.add_columns(loss=runs["loss"] + frozen)
     settings = FitSettings(resamples=100, starts=2)
-    of_law = {law: frozen_runs if law == "finetune" else runs for law in LAWS}
-    return tuple(build_stored_fit(law, fit_law(law, own, settings), own) for law, own in of_law.items())
+    return tuple(fit_law(law, frozen_runs if law == "finetune" else runs, settings, law) for law in LAWS)
 
 
 def compare_two_runs() -> RunTable:

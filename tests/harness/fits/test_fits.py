@@ -6,7 +6,6 @@ import csv
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +20,13 @@ from simulate_fits import draw_grid, draw_methods
 
 from harness.cli import program
 from harness.core.errors import UsageError
-from harness.fits import fitting, parametric
-from harness.fits.equations import compute_optimum_law
-from harness.fits.estimate import Fit, FitSettings, draw_weights
-from harness.fits.fitting import fit_law
-from harness.fits.parametric import (
-    CHINCHILLA,
-    FINETUNING,
-    LawInputs,
-    compute_optimum,
-    find_optima,
-    measure_weakest,
-    refit_resamples,
-)
+from harness.fits.estimate import LossEstimator, Optima, draw_weights
+from harness.fits.fitting import FitSettings, fit_law
+from harness.fits.laws import LOSS_LAWS, compute_optimum, compute_optimum_law
 from harness.fits.runs import LawName, Runs, read_runs
+from harness.fits.stored import StoredFit
 
+CHINCHILLA = LOSS_LAWS["chinchilla"]
 REPORTED = Path(__file__).parents[3] / "results" / "reported"
 QUICK = FitSettings(resamples=200, starts=4)
 
@@ -48,7 +39,7 @@ def printed(paper: str, table: str, **wanted: str) -> dict[tuple[str, str], floa
     return {(row["model"], row["metric"]): float(row["value"]) for row in rows}
 
 
-def numbers(fit: Fit) -> dict[str, float | None]:
+def numbers(fit: StoredFit) -> dict[str, float | None]:
     return {quantity.name: quantity.value for quantity in fit.quantities}
 
 
@@ -58,9 +49,8 @@ def write(path: Path, rows: list[list[object]], header: str = "size,tokens,flops
 
 
 def table(runs: Runs, path: Path) -> Path:
-    columns = [runs.size, runs.tokens, runs.flops, runs.loss, runs.method, *runs.others.values()]
-    header = ",".join(["size,tokens,flops,loss,method", *runs.others])
-    return write(path, [list(row) for row in zip(*columns, strict=True)], header)
+    rows = zip(*runs.columns.values(), strict=True)
+    return write(path, [list(row) for row in rows], ",".join(runs.columns))
 
 
 # The papers
@@ -115,14 +105,14 @@ def test_the_closed_optimum_is_that_of_a_numeric_minimisation() -> None:
 
 def test_both_optimizers_reach_one_optimum_and_resamples_are_at_theirs() -> None:
     runs = draw_grid(np.random.default_rng(1))
-    inputs = LawInputs.from_runs(runs)
-    optima = find_optima(CHINCHILLA, inputs, runs.loss, starts=8)
+    estimator = LossEstimator(CHINCHILLA, runs)
+    optima = estimator.find_optima(8)
     assert optima.optima[0][1] >= 0.9
     weights = np.random.default_rng(2).exponential(size=(3, len(runs)))
-    every = refit_resamples(CHINCHILLA, inputs, runs.loss, weights, optima.theta)
+    every = estimator.refit_resamples(weights, optima.theta)
 
     def objective(theta: np.ndarray, weight: np.ndarray) -> float:
-        size = np.abs(CHINCHILLA.predict(theta[None], inputs)[0] - np.log(runs.loss))
+        size = np.abs(estimator.predict(theta[None], runs)[0] - np.log(runs["loss"]))
         return float((weight * np.where(size <= 1e-3, size**2 / 2e-3, size - 5e-4)).sum())
 
     for theta, weight in zip(every, weights, strict=True):
@@ -137,25 +127,25 @@ def test_runs_that_a_fit_meets_tell_no_noise(budgets: int, ratios: int) -> None:
     for seed in range(4):
         runs = draw_grid(np.random.default_rng(seed), budgets=budgets)
         runs = runs.select_runs(np.isin(np.arange(len(runs)) % 18, np.linspace(0, 17, ratios).round()))
-        inputs = LawInputs.from_runs(runs)
-        theta = find_optima(CHINCHILLA, inputs, runs.loss, starts=2).theta
-        jacobian = parametric._compute_jacobian(CHINCHILLA, theta[None], inputs)[0]
-        half.append(measure_weakest(CHINCHILLA, inputs, runs.loss, theta)[0] * np.linalg.svd(jacobian)[1][-1])
+        estimator = LossEstimator(CHINCHILLA, runs)
+        theta = estimator.find_optima(2).theta
+        lengths = np.linalg.svd(estimator.compute_jacobian(theta[None])[0])[1]
+        half.append(estimator.measure_weakest(theta)[0] * lengths[-1])
     least = student.ppf(0.975, len(runs) - 5) * simulate_fits.NOISE
     assert np.mean(half) > 0.5 * least
 
 
 def test_several_optima_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = draw_grid(np.random.default_rng(1))
-    ends = parametric.Optima(theta=np.log([0.4, 0.3, 2, 0.3, 2]), optima=((1.0, 0.5), (2.0, 0.5)))
-    monkeypatch.setattr(fitting, "find_optima", lambda *_, **__: ends)
+    ends = Optima(theta=np.log([0.4, 0.3, 2, 0.3, 2]), optima=((1.0, 0.5), (2.0, 0.5)))
+    monkeypatch.setattr(LossEstimator, "find_optima", lambda *_: ends)
     assert "2 optima is reached by only 50% of the starts" in fit_law("chinchilla", runs, QUICK).notes[0]
 
 
 def test_methods_share_resamples() -> None:
     runs = draw_methods(np.random.default_rng(1))
-    weights = draw_weights(runs, None, 5, 0)
-    first, second = (np.flatnonzero([name == method for name in runs.method]) for method in runs.methods)
+    weights = draw_weights(runs, "flops", 5, 0)
+    first, second = (np.flatnonzero(runs["method"] == method) for method in runs.methods)
     assert (weights[:, first] == weights[:, second]).all()
     assert len({*weights[0].tolist()}) == len(first)
 
@@ -180,17 +170,9 @@ def test_the_finetuning_law_is_recovered_where_it_is_exact() -> None:
     size, tokens = np.exp(random.uniform(16, 21, 80)), np.exp(random.uniform(17, 22, 80))
     share = random.choice([0.1, 0.3, 0.6, 1.0], 80)
     loss = 0.3 + (0.5 * np.log(tokens) + 10) / size**0.25 + (5 * (1 - share) ** 1.5 + 8) / tokens**0.2
-    runs = Runs(
-        size=size,
-        tokens=tokens,
-        flops=6 * size * tokens,
-        loss=loss,
-        method=("",) * 80,
-        others={"trainable": share},
-        places=("",) * 80,
-    )
-    optima = find_optima(FINETUNING, LawInputs.from_runs(runs), loss)
-    predicted = FINETUNING.predict(optima.theta[None], LawInputs.from_runs(runs))[0]
+    columns = {"size": size, "tokens": tokens, "loss": loss, "trainable": share}
+    estimator = LossEstimator(LOSS_LAWS["finetune"], runs := Runs(columns=columns))
+    predicted = estimator.predict(estimator.find_optima().theta[None], runs)[0]
     assert np.abs(predicted - np.log(loss)).max() < 2e-3
 
 
@@ -199,22 +181,15 @@ def test_the_power_law_of_a_setting() -> None:
     flops = np.exp(random.uniform(38, 45, 512))
     rate = np.exp(random.uniform(math.log(5e-4), math.log(1e-2), 512))
     best = 69 * flops**-0.24
-    runs = Runs(
-        size=np.sqrt(flops / 6),
-        tokens=np.sqrt(flops / 6),
-        flops=flops,
-        loss=2 * (flops / 1e18) ** -0.05 * np.exp(0.05 * np.log(rate / best) ** 2),
-        method=("",) * 512,
-        others={"learning_rate": rate},
-        places=("",) * 512,
-    )
+    side, loss = np.sqrt(flops / 6), 2 * (flops / 1e18) ** -0.05 * np.exp(0.05 * np.log(rate / best) ** 2)
+    columns = {"size": side, "tokens": side, "flops": flops, "loss": loss, "learning_rate": rate}
+    runs = Runs(columns={**columns, "method": np.full(512, "")})
     fit = fit_law("power", runs, QUICK)
     slope = fit.quantities[0]
     assert (slope.name, slope.value) == ("slope of ln learning_rate", pytest.approx(-0.24, abs=0.03))
     assert fit.notes[-1].startswith("The best learning_rate of the largest budget, left out, is ")
     order = np.argsort(flops)
-    columns = {name: getattr(runs, name)[order] for name in ("size", "tokens", "flops", "loss")}
-    ordered = replace(runs, **columns, others={"learning_rate": rate[order]})
+    ordered = runs.add_columns(**{name: values[order] for name, values in runs.columns.items()})
     assert fit_law("power", ordered, QUICK).notes == fit.notes
 
 
@@ -232,10 +207,8 @@ def test_the_correlation_of_loss_and_score(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     loss = random.standard_normal(300)
     score = -0.9 * loss + math.sqrt(0.19) * random.standard_normal(300)
-    many = Runs(
-        size=np.ones(300), tokens=np.ones(300), flops=np.ones(300), loss=loss, method=("",) * 300,
-        others={"score": score}, places=("",) * 300,
-    )  # fmt: skip
+    columns = {**dict.fromkeys(("size", "tokens", "flops"), np.ones(300)), "loss": loss, "score": score}
+    many = Runs(columns={**columns, "method": np.full(300, "")})
     pearson = fit_law("correlation", many, QUICK).quantities[1]
     fisher = math.atanh(pearson.value) + np.array([-1.96, 1.96]) / math.sqrt(297)  # type: ignore[arg-type]
     assert np.allclose([pearson.low, pearson.high], np.tanh(fisher), atol=0.015)
@@ -325,7 +298,7 @@ def test_columns_have_other_names_and_another_format(tmp_path: Path) -> None:
         tmp_path / "runs.parquet",
     )
     runs = read_runs(tmp_path / "runs.parquet", columns={"size": "params", "loss": "error"})
-    assert np.allclose(runs.flops, rows[2])
+    assert np.allclose(runs["flops"], rows[2])
     with pytest.raises(UsageError, match="no column 'loss'"):
         read_runs(tmp_path / "runs.parquet")
 
@@ -338,11 +311,11 @@ def test_three_budgets_are_too_few_to_predict_the_largest() -> None:
 def test_operations_of_a_list_of_runs_are_those_of_a_fit(tmp_path: Path) -> None:
     rows = (np.array(grid(), float) * [1, 1, 5, 1]).tolist()
     file = write(tmp_path / "runs.csv", rows, "size,tokens,operations,loss")
-    assert np.allclose(read_runs(file).flops, [row[2] for row in rows])
+    assert np.allclose(read_runs(file)["flops"], [row[2] for row in rows])
     empty = write(
         tmp_path / "empty.csv", [[*row[:2], "", row[3]] for row in rows], "size,tokens,operations,loss"
     )
-    assert np.allclose(read_runs(empty).flops, [row[2] / 5 for row in rows])
+    assert np.allclose(read_runs(empty)["flops"], [row[2] / 5 for row in rows])
 
 
 def test_a_budget_gives_the_command_of_a_method_that_is_a_recipe(tmp_path: Path) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from harness.cli import program
-from harness.commands.fit import build_stored_fit
-from harness.fits.estimate import FitSettings
-from harness.fits.fitting import fit_law
+from harness.fits.fitting import FitSettings, fit_law
 from harness.fits.runs import read_runs
 from harness.fits.stored import FITS
 from judged_data import build_fits
@@ -26,7 +24,7 @@ def test_a_fit_is_kept_with_its_runs(tmp_path: Path) -> None:
     assert done.return_value == 0
     assert "40 runs. `harness serve` shows them at /fits/mine." in done.stderr
     stored, runs = FITS.find_document(tmp_path, "mine"), read_runs(table)
-    again = build_stored_fit("mine", fit_law("power", runs, FitSettings()), runs)
+    again = fit_law("power", runs, FitSettings(), "mine")
     assert stored == again.model_copy(update={"when": stored.when})
     assert {*stored.columns} == {"size", "tokens", "flops", "loss", "batch", "trainable", "score", "budget"}
     done = CliRunner().invoke(program, [*typed[:-1], "../mine"], standalone_mode=False)

@@ -13,7 +13,7 @@ from scipy.stats import binned_statistic_2d
 from harness.cli import invoke
 from harness.core.errors import UsageError
 from harness.watch.curves import Row
-from harness.watch.grids import GRIDS, GridAxis, build_grid
+from harness.watch.grids import GRIDS, build_grid
 from harness.watch.runs import write_table
 
 MEAN = "mean of mteb"
@@ -63,8 +63,9 @@ def test_few_values_have_a_bin_each() -> None:
 
 
 def test_a_bin_holds_its_lower_edge_and_the_last_both() -> None:
-    places = GridAxis(name="x", edges=(0, 1, 3)).find_bins(np.array([-1, 0, 0.5, 1, 3, 3.1]))
-    assert np.allclose(places, [np.nan, 0, 0, 1, 1, np.nan], equal_nan=True)
+    values = enumerate((-1, 0, 0.5, 1, 3, 3.1))
+    rows: list[Row] = [{"run": n, "masking": x, "tokens": n % 2 + 1, MEAN: 50} for n, x in values]
+    assert build_grid(rows, ["masking=0:1:3", "tokens=1"]).compute_cells()[1].tolist() == [[2, 2]]
 
 
 def test_what_is_empty_beside_or_missing_is_said() -> None:

@@ -213,7 +213,7 @@ def test_compared_runs_are_kept_for_the_site(say: Say, tmp_path: Path) -> None:
     assert (table.column, table.axis, table.reach) == ("score", "step", 25)
     assert table.points[-1].diverged == "a score or loss is no number"
     _, curves = build_curves(read_table(file), "step")
-    again = build_curves(table.list_rows(), "step", "score")[1]
+    again = table.build_curves("step")
     assert [(one.name, one.diverged, *one.scores) for one in again] == [
         (one.name, one.diverged, *one.scores) for one in curves
     ]

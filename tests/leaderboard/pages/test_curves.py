@@ -12,7 +12,8 @@ from starlette.testclient import TestClient
 from harness.fits.runs import LAWS
 from harness.fits.stored import FITS
 from harness.watch.curves import CURVES, RunTable, build_curves, compare_runs
-from judged_data import build_fits, compare_two_runs, put_compared_runs
+from harness.watch.grids import GRIDS
+from judged_data import build_fits, build_small_grid, compare_two_runs, put_compared_runs
 from leaderboard.pages.fits import BESIDE
 from leaderboard.pages.runs import _build_axes
 from site_data import small_app
@@ -151,7 +152,12 @@ def test_documents_that_no_page_can_show_are_left_out(tmp_path: Path) -> None:
     }
     tables: dict[str, dict[str, Any]] = {"empty": {"points": ()}, "axis": {"axis": "hours"}}
 
+    grid = build_small_grid()
+    falling = grid.axes[0].model_copy(update={"edges": (3.0, 2.0, 1.0)})
+
     def put(folder: Path) -> None:
+        changed = grid.model_copy(update={"name": "falling", "axes": (falling, grid.axes[1])})
+        GRIDS.write_document(folder / "results", "falling", changed)
         for name, changes in fits.items():
             FITS.write_document(folder / "results", name, fit.model_copy(update={**changes, "name": name}))
         for name, changes in tables.items():
@@ -160,6 +166,7 @@ def test_documents_that_no_page_can_show_are_left_out(tmp_path: Path) -> None:
     client = TestClient(small_app(tmp_path, put))
     assert read_rows(client, "/fits.json", "fits") == []
     assert read_rows(client, "/curves.json", "curves") == []
+    assert [one["name"] for one in client.get("/curves.json").json()["tables"]] == ["curves"]
 
 
 def test_names_of_runs_and_methods_are_texts(tmp_path: Path) -> None:
