@@ -321,10 +321,8 @@ class Comparison:
 
     def compute_part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
-        parts = suite.parts.items()
-        return select_tested(
-            {n: _compare_task(self.select_subsets(p.name, p.cells), p.name) for n, p in parts}
-        )
+        cut = suite.parts.items()
+        return select_tested({n: _compare_task(self.select_subsets(p.name, p.cells), p.name) for n, p in cut})
 
     def explain_missing_score(self, task: str) -> str:
         """The reason why a task lacks a score on one of the sides; empty if both scores are there."""

@@ -290,7 +290,7 @@ def _evaluate_means(
             remedy = f" (add {left} left out, e.g. by --tasks)" if left_out else f" (a larger suite{larger})"
             outcome = _apply_test(outcome, mean, limit, levels, "examples", remedy)
             if outcome.to_settle:
-                least, most = TASK_POINTS if one else MEAN_POINTS, outcome.baseline or 0.0
+                least, most = TASK_POINTS if single else MEAN_POINTS, outcome.baseline or 0.0
                 wider, passing = _choose_margin(limit.automatic or 0.0, least, most, policy), limit.passing
                 # A margin that most equal models pass is not widened because this one did not.
                 if passing is not None and passing < ENOUGH and wider > limit.margin:
