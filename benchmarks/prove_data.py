@@ -1,6 +1,6 @@
 """Writes harness/results/revisions.csv: copies and earlier revisions that hold the texts of a pinned one.
 
-    python benchmarks/prove_data.py --data ../shared/datasets --results RESULTS
+    python benchmarks/prove_data.py --data FOLDER --results RESULTS
 
 A local copy, known by the content hash in its records, is proven by the statistics that the installed mteb
 states of the pinned revision: texts, their characters, the shortest and the longest, different ones, and

@@ -101,7 +101,9 @@ def load_language_model(
             try:
                 network = load_network(place, read_family(place), head=True, **own).model
             except ModelError as error:
-                raise (no_head if HEADLESS in error.message else error) from None
+                if HEADLESS in error.message:
+                    raise no_head from None
+                raise
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, **shared)
     if not tokenizer.is_fast or (tokenizer.mask_token_id is None and not left_to_right):
         lack = "mask token" if tokenizer.is_fast else "fast form, which tells the places of tokens"

@@ -111,7 +111,7 @@ def build_speed_suite(protocol: SpeedProtocol, options: SuiteOptions) -> Suite:
     """A suite with a task for each length of a protocol, and a column for each of its sets and engines.
 
     Raises:
-        UsageError: Options ask for languages or subsets, none of which these sets have.
+        UsageError: Options ask for languages, subsets or a split that these sets lack.
     """
     prefix = protocol.name.title().replace(":", "").replace("-", "")
     tasks = {
@@ -130,6 +130,10 @@ _build_task = partial(Task, type="Efficiency", metric=METRIC, output="measured",
 
 def _build_suite(name: str, title: str, tasks: Mapping[str, Task], options: SuiteOptions) -> Suite:
     """A suite with a column for each set and engine of its tasks, by the start of its name."""
+    if options.subsets:
+        raise UsageError(
+            "--subsets chooses no set of this suite.", hint="Narrow it with --tasks or --splits."
+        )
     columns = (
         types.Column(
             name=f"{start}{subset} ({engine})", type=task.type, shown_only="a speed",

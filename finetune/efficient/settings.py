@@ -95,7 +95,8 @@ class EfficientSettings(EmbeddingSettings):
         tokens_per_pair: The tokens of a pair when operations are counted; none for those of its texts.
         gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory;
             it changes no result, and so is not in the key.
-        evaluation_length: The model's own length (`evaluation.max_length`); none for the backbone's length.
+        evaluation_length: The finished model's own length (`evaluation.max_length`), at most the backbone's;
+            none for the backbone's.
     """
 
     learning_rate: float = 0.0

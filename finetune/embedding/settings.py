@@ -192,8 +192,8 @@ class EmbeddingSettings(TrainerSettings):
         heads: Heads of attentive pooling; without effect on others.
         max_length: The most tokens of a text in training, with special ones and what stands before the text;
             its end is cut, not a special token behind it. At most the backbone's own length (its folder's
-            max_seq_length, else its tokenizer's, or its positions if they are fewer); none for that length.
-            The finished model has the backbone's own length, whatever this is.
+            max_seq_length, else its tokenizer's, or its positions if they are fewer); none for the backbone's
+            own. The finished model has the backbone's own length, unless `evaluation_length` is set.
         scale: The factor of cosines in the loss: 1 / temperature.
         selection: The data whose score chooses a checkpoint, first of equals; none for the last weights.
         evaluate_every: Steps from one evaluation of the selection to the next.

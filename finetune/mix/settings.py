@@ -135,7 +135,7 @@ class MixSettings(EmbeddingSettings):
             comes again only after every other row of its set has come, or was left over because it filled no
             batch. Of a set of classes, or with `distinct`, no two rows of a group have a class, query or
             positive in common: a row that would repeat one waits for the step's next group. "replacement"
-            then draws twice the rows of a step, or four times those if too few fit, and drops those left.
+            then draws twice the rows of a step, and four times as many until enough fit; the rest is dropped.
         sets: The sets that are trained on; none for all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.

@@ -42,7 +42,7 @@ class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
     facts: ClassVar[Mapping[str, str]] = {
         **EmbeddingRecipe.facts,
         "steps of a budget": "floor(budget / (2 * (forward + backward + updated) * tokens)), of the "
-        "parameters in the next three lines, without embeddings and their adapters, and tokens of a step: "
+        "parameters of these names without embeddings and their adapters, and the tokens of a step: "
         f"batch_size times tokens_per_pair or, if none, times the mean of the first {SAMPLE:,} pairs in the "
         "training's order, both texts with special tokens, cut at max_length and unpadded; the training logs "
         "its steps and tokens",

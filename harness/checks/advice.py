@@ -47,8 +47,7 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
         steps = ["But look at what collapsed before you accept it.", "Compare scores and settings:", command]
         if not lost[0].collapsed:
-            steps.append('To make this red, set parts = "fail" in this file, and add --policy policy.toml:')
-            steps.append("harness check --explain > policy.toml")
+            steps.append('To make this red: parts = "fail" in the file of --policy (--explain prints one).')
         return steps
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
     unchecked = "; ".join(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))
@@ -166,7 +165,7 @@ def describe_suspects(check: Check, said: Sequence[str] = (), *, most: int = NAM
         (part.delta or 0.0, task.task, part)
         for task in check.tasks
         for part in task.lost
-        if f"{part.part} of {task.task} (" not in " ".join(said)
+        if not any(one.startswith(f"{part.part} of {task.task} (") for one in "; ".join(said).split("; "))
     ]
     losses = [
         f"{part.part} of {name} {score_text(part.baseline)} → {score_text(part.candidate)}: {part.delta_text}"

@@ -270,7 +270,7 @@ def _name_tasks(column: ProtocolColumn) -> str:
     """The tasks that a suite leaves out of its means, or the parts of one task that it is the mean of."""
     columns = catalog.open_suite(column.suite).columns if column.rule else ()
     names = [one.name for one in columns if one.shown_only]
-    if 1 == len({task.name for one in columns for task in one.tasks}) < len(columns):
+    if len({task.name for one in columns for task in one.tasks}) == 1 and len(columns) > 1:
         return f" ({', '.join(one.name for one in columns)}, each a task)"
     return f" without {' and '.join(names)}" if names else ""
 

@@ -230,8 +230,8 @@ class EvaluationSettings:
         max_length: The longest input in tokens, of multi-vector models the longest document, special tokens
             and prefix included; at most the model's positions, even beyond its own length; none for the
             model's own; that of a two-stage model is its training's.
-        dtype: The dtype of weights and computations, without autocast. float32 for None, and if the model or
-            the device cannot run it.
+        dtype: The dtype of weights and computations, without autocast; none for float32, which also runs if
+            the model or the device cannot run it.
         prompts: Texts put before inputs, by name; none for the model's own; {} for no text.
         normalized_types: Types of tasks, the only ones in which vectors are scaled to length 1; none for the
             model's own way.

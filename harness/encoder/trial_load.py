@@ -2,9 +2,9 @@
 
 Backbones of transformers' own classes are built on torch's meta device, where their names and shapes are
 compared with the headers of weight files, and run two texts on tensors without memory. Then the model is
-loaded, and passes the gate of a run. Our network needs neither: it does the same with every padding, order
-and load, so that it runs a few texts, and its files are compared with what its tokenizer does. Whatever
-cannot be known so is settled by a load. sentence-transformers is not imported before, as that takes seconds.
+loaded, and passes the gate of a run. Our network computes no padding and keeps nothing of a text, so it runs
+a few, alone and together, and its files are compared with what its tokenizer does. Whatever cannot be known
+so is settled by a load. sentence-transformers is not imported before, as that takes seconds.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ KNOWN = PLAIN | {"Dense", ATTENTIVE, TWO_STAGE}
 """The modules whose load is known from their files."""
 
 STEADY = 1e-5
-"""The change of a vector in a batch, relative to its length, below which the gate finds no fault of it."""
+"""The change of a vector in a batch, relative to its length, up to which the gate is left to the run."""
 
 UNKNOWN = "日 Ж 😀"
 """A text with words that few vocabularies have."""

@@ -395,7 +395,7 @@ def _load_fast_plaid() -> Any:
 
     class OrderedIndex(update.Index):  # type: ignore[misc]
         def add(self, *args: Any, **options: Any) -> Any:
-            return super().add(*args, **options, threads=1)
+            return super().add(*args, **{**options, "threads": 1})
 
     update.Index = OrderedIndex
     return FastPlaid

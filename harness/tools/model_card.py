@@ -520,7 +520,7 @@ def _list_lineage_lines(source: _CardSource) -> list[str]:
 def _list_command_lines(source: _CardSource) -> list[str]:
     """The section with the commands that train and measure the model again."""
     # The name of a folder opens nothing, and its path is this machine's own.
-    commands, folders = [], source.folders
+    commands, folders = [], _name_folders(source.folders)
     if source.lineage is not None:
         commands.append(_format_training_command(source.lineage, folders))
     # An object in Python is measured once; no command has it.
@@ -528,16 +528,24 @@ def _list_command_lines(source: _CardSource) -> list[str]:
         about = source.records[0].model
         hub_id = f"{about.source.partition('@')[0]}@{about.revision}" if "/" in about.source else source.name
         if about.source == "local" and "/" not in hub_id and source.lineage is None:
-            hub_id, folders = "FOLDER", (source.name,)
+            hub_id, folders = "FOLDER", _name_folders([source.name])
         commands += build_repeat_commands(source.records, hub_id, source.suites)
     if not commands:
         return []
-    meaning = f"FOLDER: the folder of {', '.join(dict.fromkeys(folders))}, by its path on your machine."
-    return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```", meaning if folders else ""]
+    meanings = (
+        f"{word}: the folder of {name}, by its path on your machine." for name, word in folders.items()
+    )
+    return ["## To repeat it", "```bash\n" + "\n".join(commands) + "\n```", "\n".join(meanings)]
 
 
-def _format_training_command(lineage: Lineage, folders: Sequence[str]) -> str:
-    names = ["FOLDER" if one.name in folders else _format_parent(one) or one.name for one in lineage.parents]
+def _name_folders(names: Sequence[str]) -> dict[str, str]:
+    """The word that stands for the folder of each model."""
+    different = [*dict.fromkeys(names)]
+    return {name: f"FOLDER_{n}" if different[1:] else "FOLDER" for n, name in enumerate(different, 1)}
+
+
+def _format_training_command(lineage: Lineage, folders: Mapping[str, str]) -> str:
+    names = [folders.get(one.name) or _format_parent(one) or one.name for one in lineage.parents]
     if lineage.recipe == "average":
         return shlex.join(["harness", "models", "average", *names, "--output", "DIR"])
     words = ["harness", "train", "--model", names[0], "--recipe", lineage.name, "--seed", str(lineage.seed)]

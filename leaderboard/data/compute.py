@@ -105,7 +105,8 @@ def load_measured_figures(
         document, mine = documents[result.id], rows.get(queries.entries[result.entry].artifact, ())
         engines = {} if "limit" in document["identity"] else document["scores"]
         for engine, name in ((engine, name) for engine, sets in engines.items() for name in sets):
-            value = (cell := engines[engine][name]).get(figure)
+            cell = engines[engine][name]
+            value = cell.get(figure)
             if is_number(value) and 0 < value < inf and not (cell.get("busy") or cell.get("unstable")):
                 place = f"{result.task} {name}, {engine}, {_describe_machine(document['identity'])}"
                 figures.setdefault(place, {}).update(dict.fromkeys(mine, float(value)))

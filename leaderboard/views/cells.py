@@ -19,7 +19,7 @@ SOURCES = {
 """Where a number comes from, as a sentence ends."""
 
 STATED = "stated by its makers"
-"""Of an imported score that the makers of a model report themselves: nobody else ran it."""
+"""Of an imported score that the makers of a model report themselves: mteb did not run it."""
 
 
 def describe_score(

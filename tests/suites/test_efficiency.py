@@ -482,6 +482,8 @@ def test_what_cannot_be_measured_says_why(
         measure(tmp_path / "static", "efficiency", monkeypatch, tmp_path, 2, tasks=("512 fixed (ours)",))
     with pytest.raises(UsageError, match="name no language"):
         run(str(bert), "efficiency", languages=("eng",), results=tmp_path, cache=tmp_path)
+    with pytest.raises(UsageError, match="chooses no set of this suite"):
+        run(str(bert), "efficiency", subsets=("fixed",), results=tmp_path, cache=tmp_path)
 
 
 def test_splits_choose_an_engine() -> None:

@@ -89,7 +89,8 @@ def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
     lines += format_display_only(apart)
     if over.wanted and not over.complete:
         names = suite.requested or tuple(means.columns)
-        missing = [n for n in names if means.columns[n] is None and n not in means.shown_only]
+        explained = {*means.shown_only, *suite.left_out}
+        missing = [n for n in names if means.columns[n] is None and n not in explained]
         lines.append(
             f"incomplete: not to be ranked beside complete ones; no score of {shorten_names(missing)}"
         )

@@ -220,7 +220,7 @@ def test_each_set_is_that_of_paper_and_code(variant: str, name: str) -> None:
     for part in found.data:
         assert (part.path, part.split, part.judged) == (wanted.hub, "train", wanted.judged)
         assert part.filter == (("score", ">", 4) if wanted.scored and not variant else None)
-        assert ("the text has none" in found.note) == (part.filter is not None)
+        assert ("the text names no least score" in found.note) == (part.filter is not None)
         lists = [path.several for path in part.paths[2:]]
         assert lists == ([True] if wanted.hard is None else [False] * wanted.hard)
         assert (part.classes, part.score, part.held_out, part.first) == ("", "", 0, None)

@@ -309,7 +309,9 @@ def test_a_collapse_is_named_first_and_once() -> None:
 def test_a_part_that_collapsed_stands_in_the_first_line_and_once(form: str) -> None:
     part = PartLoss(part="ar-ar", candidate=0.16, baseline=0.38, delta=-0.22, low=-0.3356, high=-0.1054,
                     collapsed=True, units=250)  # fmt: skip
-    line = replace(PASSED, lost=(part, replace(part, part="ko-ko", delta=-0.03, collapsed=False)))
+    # The name of the last is the end of the first one's.
+    others = (replace(part, part=name, delta=-0.03, collapsed=False) for name in ("ko-ko", "ar"))
+    line = replace(PASSED, lost=(part, *others))
     end = merge_verdicts((line,), (mean("passed"),), Policy.model_validate({"parts": form}))
     made = passed(line, overall=end.verdict, because=end.because, exit_code=end.exit_code)
     loss = "ar-ar of STSBenchmark (250 pairs): −22.00 [−33.56, −10.54] points, a collapse."
@@ -321,10 +323,11 @@ def test_a_part_that_collapsed_stands_in_the_first_line_and_once(form: str) -> N
     assert printed(made).startswith(verdict)
     assert loss in printed(made, width=400).splitlines()[0]
     text = printed(made, width=400)
-    assert ('To make this red, set parts = "fail" in this file' in text) == (form == "name")
+    assert ('To make this red: parts = "fail" in the file of --policy' in text) == (form == "name")
     # What the first line says is not said again.
     assert text.count("ar-ar of STSBenchmark") == 1
     assert "Where it lost: ko-ko of STSBenchmark" in text
+    assert "; ar of STSBenchmark" in text
     assert [text.count("ar-ar of STSBenchmark (") for text in (printed(made), render_markdown(made))] == [
         1,
         1,

@@ -180,6 +180,18 @@ def test_a_score_on_other_data_or_on_texts_of_the_training_is_marked_and_not_pub
     )
 
 
+def test_a_card_tells_the_folders_of_an_average_apart(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parents = tuple(ParentPart(name=name, artifact=name * 64) for name in "ab")
+    model = shutil.copytree(tiny_folder, tmp_path / "model")
+    fakes.train(model, fakes.lineage(recipe="average", parents=parents))
+    assert invoke(["models", "card", str(model)]) == 0
+    text = capsys.readouterr().out
+    assert "harness models average FOLDER_1 FOLDER_2 --output DIR\n" in text
+    assert "FOLDER_2: the folder of b, by its path on your machine." in text
+
+
 def test_a_card_says_what_a_training_did_in_place_of_its_settings(
     tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
