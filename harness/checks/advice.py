@@ -47,7 +47,7 @@ def describe_next_steps(check: Check, *, results: Path | None = None) -> list[st
         command = _build_compare_command(check, check.baseline.artifacts, lost[0], results)
         steps = ["But look at what collapsed before you accept it.", "Compare scores and settings:", command]
         if not lost[0].collapsed:
-            steps.append('To make this red: parts = "fail" in the file of --policy (--explain prints one).')
+            steps.append('A part is red only with parts = "fail" in the file of --policy (see --explain).')
         return steps
     allowed = f": the policy lets {shorten_names([one.task for one in fallen])} regress" if fallen else ""
     unchecked = "; ".join(one.rstrip(".") for one in check.warnings if one.endswith(UNCHECKED))
@@ -68,7 +68,7 @@ def _explain_regression(check: Check, lost: Sequence[TaskOutcome], results: Path
     summary = f"The mean is red, and no single task{f'; {since}most was lost on ' if most else ''}{most}"
     if check.question.name == "port" and not slow:
         # The reason names the stage to look at; the command shows what it does to a score.
-        summary = f"Correct what differs. What it does to {red[0].task if red else 'scores'}"
+        summary = f"Correct what differs. To see what it did to {red[0].task if red else 'scores'}"
     elif red:
         summary = f"Look at {red[0].task} first"
     command = _build_compare_command(check, artifacts, red[0] if red else None, results)
@@ -113,10 +113,10 @@ def _explain_missing_evidence(check: Check) -> Iterator[str]:
             yield f"Restore {place} as it was, and run the check again."
             yield "Or set the baseline again, with a model that is there:"
             yield f"harness baseline set {name} --replace --model MODEL ..."
-        yield "If other outputs are acceptable: the same command with --question replace."
+        yield "If other outputs are acceptable: this check again, with --question replace."
     if any(mean.needs_trainings for mean in check.means):
         trained = any(one.unit == TRAINED for one in check.tasks)
-        yield f"Train the baseline {LEAST_RUNS} times with other seeds, and set all as one baseline:"
+        yield f"Train the baseline {LEAST_RUNS} times in all, with other seeds, and set them as one baseline:"
         models = f"MODEL --recipe RECIPE --seeds {LEAST_RUNS}" if trained else "A --model B --model C"
         yield f"harness baseline set NAME --model {models}"
         yield "Check the same candidate against it. To compare these two models alone: --question replace."
@@ -160,7 +160,7 @@ def describe_suspects(check: Check, said: Sequence[str] = (), *, most: int = NAM
     if check.question.name == "port":
         tasks = [one for one in tasks if (one.high or 0.0) < 0]
     losses = [f"{t.task} {t.delta_text}, margin {t.margin_text}" for t in tasks]
-    texts = [f"Probably lower, but passed: {shorten_names(losses, most, between='; ')}."] if tasks else []
+    texts = [f"Lower, but passed: {shorten_names(losses, most, between='; ')}."] if tasks else []
     parts = [
         (part.delta or 0.0, task.task, part)
         for task in check.tasks

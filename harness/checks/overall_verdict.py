@@ -132,7 +132,7 @@ def describe_chain_regressions(chain: Chain | None, means: Means) -> list[str]:
     steps = {one.suite: f" Against the baseline alone: {format_delta(one.delta)}." for one in means}
     return [
         f"Against {describe_anchor(chain)}: {_format_mean_name(m, {})} {format_delta(m.delta)} points, "
-        f"surely lower. Red by itself: all changes since may lose {m.margin_text}.{steps.get(m.suite, '')}"
+        f"surely lower. Red by itself: {m.margin_text} may be lost since then.{steps.get(m.suite, '')}"
         for m in (chain.means if chain else ())
         if chain and m.verdict == "regressed"
     ]

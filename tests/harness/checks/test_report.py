@@ -120,7 +120,7 @@ def test_after_a_regression_the_task_to_look_at_first_is_named_with_its_command(
 def test_a_port_in_doubt_has_a_next_step_and_a_probe_in_doubt_has_none() -> None:
     """Its scores are in doubt only where vectors were not compared."""
     line = replace(PASSED, verdict="inconclusive")
-    advice = "If other outputs are acceptable: the same command with --question replace."
+    advice = "If other outputs are acceptable: this check again, with --question replace."
     assert advice in describe_next_steps(undecided(line, question=PORT)).split("\n")
     assert advice not in describe_next_steps(undecided(replace(line, type="Classification"), question=PORT))
     assert advice not in describe_next_steps(undecided(line))
@@ -147,7 +147,7 @@ def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> 
     assert "no single task:\nharness" in describe_next_steps(small_check(tasks=()))
     party = replace(small_check().baseline, artifacts=small_check().candidate.artifacts)
     port = small_check(tasks=(REGRESSED,), baseline=party, question=PORT)
-    assert describe_next_steps(port).endswith("What it does to SciFact:\nharness show cccccccccccc")
+    assert describe_next_steps(port).endswith("To see what it did to SciFact:\nharness show cccccccccccc")
     repeated = replace(small_check().baseline, artifacts=("d" * 64, "e" * 64, "f" * 64))
     assert "(the command compares the first training of each side):" in describe_next_steps(
         small_check(baseline=repeated)
@@ -323,7 +323,7 @@ def test_a_part_that_collapsed_stands_in_the_first_line_and_once(form: str) -> N
     assert printed(made).startswith(verdict)
     assert loss in printed(made, width=400).splitlines()[0]
     text = printed(made, width=400)
-    assert ('To make this red: parts = "fail" in the file of --policy' in text) == (form == "name")
+    assert ('A part is red only with parts = "fail" in the file of --policy' in text) == (form == "name")
     # What the first line says is not said again.
     assert text.count("ar-ar of STSBenchmark") == 1
     assert "Where it lost: ko-ko of STSBenchmark" in text
@@ -338,7 +338,7 @@ def test_a_part_that_collapsed_stands_in_the_first_line_and_once(form: str) -> N
 
 def test_suspects_are_named_with_their_differences() -> None:
     worse = task("NQ", "inconclusive", points=-2, suspect=True)
-    note = "Probably lower, but passed"
+    note = "Lower, but passed"
     text = f"{note}: FiQA2018 −1.20 [−4.20, +0.80], margin 2.50."
     for made in (passed(PASSED, SUSPECT, worse), small_check(tasks=(REGRESSED, SUSPECT, worse))):
         assert f"{text}\n" in printed(made)
@@ -558,8 +558,8 @@ def test_where_the_anchor_decides_all_that_is_said_is_against_the_anchor() -> No
     text = printed(made, width=400)
     assert text.splitlines()[0] == (
         "REGRESSED. Reject the candidate. Against v1, the anchor of this chain (set as release on "
-        "2026-01-01): Mean of mteb (3 of 5 tasks) −4.07 points, surely lower. Red by itself: all changes "
-        "since may lose 1.00. Against the baseline alone: +4.92."
+        "2026-01-01): Mean of mteb (3 of 5 tasks) −4.07 points, surely lower. Red by itself: 1.00 may be "
+        "lost since then. Against the baseline alone: +4.92."
     )
     assert describe_next_steps(made).split("\n")[1:] == [
         "The mean is red, and no single task; since the anchor most was lost on T −12.20:",
@@ -630,7 +630,7 @@ def test_a_red_port_says_what_is_not_the_baselines_and_what_to_look_at() -> None
     assert asked.startswith(
         "Question port: is candidate 'nightly-0102' the same model as baseline 'release' ('all-MiniLM-L6"
     )
-    assert todo == "Next:  Correct what differs. What it does to ArguAna:"
+    assert todo == "Next:  Correct what differs. To see what it did to ArguAna:"
     table = rows(printed(made, every=True, width=300))
     assert table["mean of mteb"][-2:] == ["–"] * 2
     assert (table["ArguAna"][-2], table["Probe"][-2]) == ("0.05", "probe")
@@ -706,7 +706,7 @@ def test_one_training_of_each_side_is_the_first_cause() -> None:
     trained = replace(made, tasks=(replace(lines[0], unit=TRAINED),))
     for one, words in zip((made, trained), several, strict=True):
         first, command = describe_next_steps(one).splitlines()[1:3]
-        assert first.startswith("Train the baseline 3 times with other seeds")
+        assert first.startswith("Train the baseline 3 times in all, with other seeds")
         assert command == f"harness baseline set NAME {words}"
 
 

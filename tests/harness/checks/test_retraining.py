@@ -111,7 +111,7 @@ def test_what_single_trainings_leave_open_is_said_of_no_other_suite() -> None:
     assert end.because[1] == note
     assert end.because[2].startswith("Mean of seeds (3 of 5 tasks): −1.50 points, at worst −2.20; ")
     steps = describe_next_steps(small_check(overall="inconclusive", means=means, tasks=judged))
-    assert steps[1].startswith("Train the baseline 3 times with other seeds")
+    assert steps[1].startswith("Train the baseline 3 times in all, with other seeds")
     assert steps[2] == "harness baseline set NAME --model MODEL --recipe RECIPE --seeds 3"
     assert steps[4:] == [
         f"To decide {suite} in 80 % of such checks: {settle}." for suite in ("single", "seeds")

@@ -146,7 +146,7 @@ def test_a_check_in_full(client: TestClient) -> None:
     assert "Look at SciFact first" in found.text
     assert "harness compare" in found.text
     # Its suspect is inconclusive, which its row says.
-    assert "Probably lower, but" not in found.text
+    assert "Lower, but" not in found.text
     for sentence in (*check.because, *check.warnings, "tiny-base", "runs/night-25"):
         assert sentence in found.text
     assert {row[0]: row[1] for row in found.texts("policy")}["changed"] == "0.15"
@@ -226,7 +226,7 @@ def test_a_page_names_the_suspects_that_a_report_names(tmp_path: Path) -> None:
         asked = AskedQuestion(name=question)
         small_check(tasks=(red, passed, chance), question=asked).write(folder / "results")
         text = page(opened(folder), f"/check/{LONE}").text
-        (line,) = (line for line in text.splitlines() if "Probably lower, but" in line)
+        (line,) = (line for line in text.splitlines() if "Lower, but" in line)
         assert [name for name in ("Red", "Low", "Far") if f"{name} −3.50" in line] == named.split()
 
 
