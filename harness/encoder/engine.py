@@ -613,7 +613,7 @@ def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDA
     raise ModelError(
         f"{bad.size} of {len(texts)} vectors are not finite; the first is that of text "
         f"{int(np.argmax(inverse == bad[0]))}, {shown!r}.",
-        hint="Half precision overflows in some models: --dtype float32. In float32, the weights are damaged.",
+        hint="Half precision overflows in some models: try --dtype float32. In float32, weights are damaged.",
     )
 
 

@@ -273,7 +273,7 @@ def _detect_nonfinite_rows(rows: _Rows, *, of: str = " of short test texts") -> 
     return _Failure(
         check="finite",
         message=f"{bad.size} of {len(rows.texts)} vectors{of} are not finite, that of {first!r} first.",
-        hint="Half precision overflows in some models: --dtype float32. In float32, the weights are damaged.",
+        hint="Half precision overflows in some models: try --dtype float32. In float32, weights are damaged.",
     )
 
 

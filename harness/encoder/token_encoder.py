@@ -390,5 +390,5 @@ def _require_finite(rows: TokenVectors, texts: Sequence[str]) -> None:
     shown = text if len(text) <= 60 else text[:60] + "…"
     raise ModelError(
         f"{bad.size} of {len(rows.vectors)} token vectors are not finite; the first is of {shown!r}.",
-        hint="Half precision overflows in some models: --dtype float32. In float32, the weights are damaged.",
+        hint="Half precision overflows in some models: try --dtype float32. In float32, weights are damaged.",
     )
