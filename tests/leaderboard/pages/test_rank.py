@@ -122,7 +122,9 @@ def compare_with_apart(queries: Queries, question: dict[str, Any], scores: Score
         among = f" among the {len(ranked)} models with {tasks_text}" if len(ranked) > 1 else ""
         sure = f" ± {half}, {places}{among}" if first in expected.halves else ""
         lead = answer.describe()
-        assert lead.startswith(f"First is {first} ({score_text(expected.means[first])}{sure})")
+        start = f"First is {first} ({score_text(expected.means[first])}{sure}"
+        # Behind it the answer says how many scores the makers state.
+        assert lead.startswith((f"{start})", f"{start}; "))
     if answer.wider:
         more, fewer, winner = answer.wider
         least = len(ranked) + more
