@@ -91,9 +91,8 @@ def format_mean_lines(suite: Suite, means: Aggregates) -> list[str]:
         names = suite.requested or tuple(means.columns)
         explained = {*means.shown_only, *suite.left_out}
         missing = [n for n in names if means.columns[n] is None and n not in explained]
-        lines.append(
-            f"incomplete: not to be ranked beside complete ones; no score of {shorten_names(missing)}"
-        )
+        without = f"; no score of {shorten_names(missing)}" if missing else ""
+        lines.append(f"incomplete: not to be ranked beside complete ones{without}")
     elif over.wanted and suite.requested and len(suite.requested) < len(suite.columns):
         lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
     return [*lines, *format_empty_columns(suite), *_format_prediction_lines(suite, means)]
